@@ -99,7 +99,6 @@ REASONS: dict[str, dict[str, str]] = {
         "InPlaceOf.__setattr__ getattr by name": "what the user's own network sets in its layer",
     },
     "syno_lab/commands/jobs.py": {"_steer getattr by name": "the words of the commands of this file"},
-    "syno_lab/commands/kernel.py": {"ask subprocess.run": "jupyter, as the command says"},
     "syno_lab/commands/lab.py": {"command execv": "JupyterLab, as the command says"},
     "syno_lab/data/cifar.py": {
         "- import pickle": "admits dictionaries, lists, strings, numbers and arrays, and no name: _unpickle"
@@ -168,7 +167,6 @@ REASONS: dict[str, dict[str, str]] = {
         "why_tables getattr by name": "fields of a value, by names in this file",
     },
     "syno_lab/pgraphs/panes/kernel.py": {"kernel_pane getattr by name": "fields of a value, by names in this file"},
-    "syno_lab/experiments/demo.py": {"_page subprocess.run": "our own module, with the paths of what we wrote"},
     "syno_lab/experiments/driver.py": {"Driver._spending getattr by name": "fields of a value"},
     "syno_lab/store/records.py": {"plain getattr by name": "tolist and __fspath__"},
     "syno_lab/data/text.py": {"TextData.__post_init__ getattr by name": "fields of a value"},
@@ -240,7 +238,10 @@ REASONS: dict[str, dict[str, str]] = {
         "tvm_way tvm.compile": "a program of ours under a schedule",
         "tvm_way apply_json_to_schedule": "checked first: check_trace",
     },
-    "syno_lab/processes/process.py": {"start_child Popen": "our own process"},
+    "syno_lab/processes/process.py": {
+        "output_of subprocess.run": "our own modules, with the paths of what we wrote",
+        "start_child Popen": "our own process",
+    },
     "syno_lab/tuning/network_child.py": {
         "_write_database JSONDatabase": "a folder of this very call, emptied first",
         "_write_database apply_json_to_schedule": "checked first: check_trace",

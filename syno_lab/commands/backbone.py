@@ -11,6 +11,7 @@ import typer
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.output import JsonTarget, say, say_table, write_json
 from syno_lab.errors import SpecError
+from syno_lab.inputs import count_of
 
 if TYPE_CHECKING:
     from syno_lab.models.layers import Survey
@@ -123,7 +124,7 @@ def command(
         lines.insert(0, f"no one specification: {error}")
     else:
         before, after = (f"[{', '.join(map(str, shape))}]" for shape in (spec.input_shape, spec.output_shape))
-        lines.insert(0, f"specification: {before} to {after} with {_count(len(spec.bindings), 'binding')}")
+        lines.insert(0, f"specification: {before} to {after} with {count_of(len(spec.bindings), 'binding')}")
         summary["spec"] = {"input_shape": before, "output_shape": after, "bindings": list(spec.binding_maps)}
     names_of_sites = {site.name for site in sites}
     shown = [row for row in rows if everything or row["name"] in names_of_sites]
@@ -192,10 +193,6 @@ def _size(domain: str, resolution: int | None, context: int | None) -> int | Non
     if domain == "text" and resolution is not None:
         raise SpecError("--resolution: expected --context for a network that takes text")
     return resolution if domain == "images" else context
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, Any]:

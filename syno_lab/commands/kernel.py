@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from syno_lab.commands.detach import FOLDER_VARIABLE
 from syno_lab.commands.output import JsonTarget, say, say_table, write_json
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
+from syno_lab.processes.process import output_of
 
 NAME = "syno-lab"
 DISPLAY_NAME = "Syno Lab"
@@ -96,9 +96,4 @@ def ask(*arguments: str) -> Any:
     missing = [module for module in ("syno_widgets", "ipykernel") if importlib.util.find_spec(module) is None]
     if missing:
         raise SynoError(f"expected {missing[0]} in this Python, found none; install Syno Lab with its requirements")
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", _PROGRAM, *arguments], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SynoError((done.stderr.strip().splitlines() or [f"{_PROGRAM} ended with {done.returncode}"])[-1])
-    return msgspec.json.decode(done.stdout)
+    return msgspec.json.decode(output_of(_PROGRAM, *arguments))

@@ -15,6 +15,7 @@ import syno_lab
 from syno_lab.commands import kernel
 from syno_lab.commands.output import JsonTarget, write_json
 from syno_lab.errors import SynoError
+from syno_lab.processes.process import module_command
 
 TOUR = "01_tour.ipynb"
 COURSE = "course"
@@ -107,7 +108,7 @@ def command(
     notebook = copy_notebooks(folder)
     offer_kernel(folder)
     write_json({"notebook": str(notebook.resolve())}, json)
-    arguments = [sys.executable, "-P", "-m", "jupyterlab", str(notebook)]
+    arguments = module_command("jupyterlab", str(notebook))
     # Else every user of this machine could read what cells print; kernels that cannot encrypt go on without.
     arguments.append("--KernelManager.transport_encryption=auto")
     if not browser:

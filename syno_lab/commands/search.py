@@ -31,6 +31,7 @@ from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
+from syno_lab.processes.process import cores
 
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings, TuningChoice
@@ -139,7 +140,7 @@ def _settings(
     minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
     count, gpus = parse_workers(machine.workers, in_process=run.in_process)
     device = "cuda" if gpus and machine.device == "cpu" else machine.device
-    workers = 1 if untrained else count or (1 if run.in_process or device != "cpu" else _cores())
+    workers = 1 if untrained else count or (1 if run.in_process or device != "cpu" else cores())
     is_stopped = not training.to_the_end and training.budget is None
     request = TrialRequest(
         backbone=network.backbone,
@@ -154,7 +155,7 @@ def _settings(
         learning_rate=training.learning_rate,
         optimizer="adamw" if training.optimizer == Optimizer.adamw else None,
         device=device,
-        threads=None if run.in_process else max(1, _cores() // workers),
+        threads=None if run.in_process else max(1, cores() // workers),
         precision=precision_of(machine.precision, device),
         channels_last=True,
         time_limit_s=training.time_limit,
@@ -228,10 +229,6 @@ def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:
     if in_rungs:
         return final_seeds(LEAST_FINAL_SEEDS if count is None else count)
     return tuple(range(SEEDS if count is None else count))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _data(data: str | None) -> str:

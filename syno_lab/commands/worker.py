@@ -13,7 +13,7 @@ import typer
 from syno_lab import private
 from syno_lab.commands.output import JsonTarget, say, tell, write_json
 from syno_lab.errors import JobError
-from syno_lab.inputs import printable, quoted
+from syno_lab.inputs import count_of, printable, quoted
 
 if TYPE_CHECKING:
     from syno_lab.jobs.endpoint import Endpoint
@@ -87,7 +87,7 @@ def command(
 
     with_gpus = f", GPUs {', '.join(names)}" if names else ""
     process = start()
-    say(f"joins {scheduler} with {places} slot{'s' * (places > 1)}{with_gpus}; Ctrl-C ends it", json)
+    say(f"joins {scheduler} with {count_of(places, 'slot')}{with_gpus}; Ctrl-C ends it", json)
     write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid}, json)
     while True:
         begun = time.monotonic()

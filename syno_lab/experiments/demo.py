@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +17,12 @@ from typing import Any
 import msgspec
 
 from syno_lab import private
-from syno_lab.errors import SynoError
 from syno_lab.experiments.job import run_here
 from syno_lab.experiments.layers import Layer, baseline_layers, layers_of
 from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
+from syno_lab.processes.process import output_of
+from syno_lab.protocol import FLOAT32_BYTES
 from syno_lab.reports import LabReader, TrialRow, front_of, front_picture
 from syno_lab.reports.axes import LATENCY
 from syno_lab.reports.tables import csv_bytes
@@ -150,7 +149,7 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
             "max_flops": dense,
             "min_flops": round(scale.min_share * dense),
             # Intermediates of at most the size of input and output together, so that PyTorch trains it in time.
-            "max_memory": 4 * 4 * largest.in_channels * largest.height * largest.width,
+            "max_memory": 4 * FLOAT32_BYTES * largest.in_channels * largest.height * largest.width,
         },
         coefficients=("k_1=3: 4", "g=4: 3"),
         tuning=TuningChoice(within=scale.within, target=TARGET, trials=scale.trials, of="layers"),
@@ -205,11 +204,7 @@ def _page(lab: Path, source: str, path: Path) -> Path:
     Raises:
         SynoError: the page cannot be made; the message is the last line of the child process.
     """
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", _PAGE, str(lab), source, str(path)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SynoError((done.stderr.strip().splitlines() or [f"{_PAGE} ended with {done.returncode}"])[-1])
+    output_of(_PAGE, str(lab), source, str(path))
     return path
 
 

@@ -23,6 +23,8 @@ from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.experiments.streaming import Streamer
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
+from syno_lab.inputs import count_of
+from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator
 from syno_lab.reports.case_study import write_case_study
 from syno_lab.systems import find_system, format_named, read_operator
@@ -200,10 +202,9 @@ def improve(
     found_layers = choose(request, layers, say)
     request = found_layers.request
     is_here = needs_this_process(request)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = 1 if is_here else workers or (cores if device == "cpu" else 1)
+    count = 1 if is_here else workers or (cores() if device == "cpu" else 1)
     settings = SearchSettings(
-        training=msgspec.structs.replace(request, threads=None if is_here else max(1, cores // count)),
+        training=msgspec.structs.replace(request, threads=None if is_here else max(1, cores() // count)),
         name=name,
         minutes=minutes,
         rungs=True,
@@ -239,13 +240,13 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
     shown = [site.name for site in sites[:_MOST_LISTED]]
     more = "" if len(sites) <= _MOST_LISTED else f" and {len(sites) - _MOST_LISTED} more"
     which = f"{', '.join(shown)}{more}"
-    share, at_once = replaced / max(1, seen.flops), "training" if settings.workers == 1 else "trainings"
+    share, at_once = replaced / max(1, seen.flops), count_of(settings.workers, "training")
     return [
         f"{seen.network}: {seen.flops:,} FLOPs for one example, {seen.params:,} parameters",
         *plan_of_images(settings.training),
         f"{len(sites)} of {len(seen.sites)} layers are replaced, {share:.0%} of the FLOPs: {which}",
         *chosen.stay,
-        f"operators {space.limits}; {settings.minutes:g} minutes in all, {settings.workers} {at_once} at a time",
+        f"operators {space.limits}; {settings.minutes:g} minutes in all, {at_once} at a time",
     ]
 
 

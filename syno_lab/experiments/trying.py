@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from syno_lab.blame import blamed
 from syno_lab.errors import SpecError
+from syno_lab.inputs import count_of
 from syno_lab.models.registry import OWN
 from syno_lab.models.sites import Kind, Site
 from syno_lab.models.tried import try_network
@@ -62,7 +63,7 @@ def broken_layers(
         two.check()
         if not request.backbone.startswith(OWN):
             return {}
-        say(f"trying an operator in {len(sites)} layer{'s' * (len(sites) > 1)}, on two examples")
+        say(f"trying an operator in {count_of(len(sites), 'layer')}, on two examples")
         two.try_in([], sites[0].kind)
         end = clock() + SECONDS
         whole: list[str] = []

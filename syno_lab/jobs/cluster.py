@@ -17,7 +17,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ from syno_lab.jobs.dispatch import SLOT
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.processes import alive
 from syno_lab.processes.alone import take
-from syno_lab.processes.process import cores, last_line
+from syno_lab.processes.process import cores, last_line, module_command, own_environment
 
 #: The resources that the lab's own workers count.
 COUNTED = frozenset((SLOT, door.HOME))
@@ -314,7 +313,7 @@ class Cluster:
 def dask_command(*words: str) -> list[str]:
     """Dask's own command, without its pages and with our preload."""
     http = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", node.__name__]
-    return [sys.executable, "-P", "-m", "dask", *words, *http]
+    return module_command("dask", *words, *http)
 
 
 def dask_environment(key: Path, token: str, names: str | None = None) -> dict[str, str]:
@@ -343,10 +342,9 @@ def dask_environment(key: Path, token: str, names: str | None = None) -> dict[st
         node.NOT_FOR_JOBS: ",".join(settings),
         # Not that of the job in which it may be started: the cluster stays when that ends.
         alive.TOKEN_VARIABLE: token,
-        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
     }
     dropped = (endpoint.VARIABLE, gpus.VARIABLE)
-    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
+    inherited = {name: value for name, value in own_environment().items() if name not in dropped}
     return {**inherited, **settings, **({} if names is None else {gpus.VARIABLE: names})}
 
 

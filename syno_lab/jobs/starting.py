@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from syno_lab import private
 from syno_lab.jobs import endpoint
 from syno_lab.processes import alive
+from syno_lab.processes.process import module_command, own_environment
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str
     private.folder(log.parent)
     with private.create(log, "ab") as output:
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "syno_lab.jobs.child", str(root), str(number), token],
+            module_command("syno_lab.jobs.child", str(root), str(number), token),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -56,6 +56,4 @@ def start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str
 
 
 def _environment(token: str) -> dict[str, str]:
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    ours = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token}
-    return {**os.environ, **endpoint.passed_on(), **ours}
+    return own_environment(**{**endpoint.passed_on(), "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token})

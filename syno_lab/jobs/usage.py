@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from syno_lab.inputs import integer
+from syno_lab.inputs import count_of, integer
 from syno_lab.jobs.ledger import Lease
 from syno_lab.processes import alive
 
@@ -75,7 +75,7 @@ class UsageMeter:
     def machine(self) -> str:
         """The use of this whole machine in words: processor since the last question, memory, and the GPU's memory."""
         memory, count = psutil.virtual_memory(), psutil.cpu_count() or 1
-        words = f"processor {psutil.cpu_percent():.0f} % of {count} core{'s' * (count > 1)}"
+        words = f"processor {psutil.cpu_percent():.0f} % of {count_of(count, 'core')}"
         words += f", memory {(memory.total - memory.available) / _GIB:.1f} of {memory.total / _GIB:.1f} GiB"
         gpu = sum(self._on_gpus(time.monotonic()).values())
         return f"{words}, GPU {gpu:,.0f} MiB" if gpu else words

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from syno_lab.errors import SynoError
 from syno_lab.inputs import printable
 from syno_lab.private import UMASK
 from syno_lab.processes.board_server import cores as cores
@@ -24,6 +25,18 @@ def module_command(module: str, *arguments: str) -> list[str]:
     Nothing in the directory where it happens to start is a module for it (-P).
     """
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def output_of(module: str, *arguments: str) -> str:
+    """What a module prints that a child process of ours runs.
+
+    Raises:
+        SynoError: when it ends with an error: the last line that it has written.
+    """
+    done = subprocess.run(module_command(module, *arguments), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SynoError((done.stderr.strip().splitlines() or [f"{module} ended with {done.returncode}"])[-1])
+    return done.stdout
 
 
 def own_environment(**more: str) -> dict[str, str]:

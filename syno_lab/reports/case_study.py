@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from syno_lab.errors import StoreError
-from syno_lab.inputs import printable, quoted
+from syno_lab.inputs import count_of, printable, quoted
 from syno_lab.reports.fronts import front_of
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.pictures import front_picture
@@ -127,7 +127,7 @@ def case_study(study: Study) -> dict[str, Any]:
     layers = training.get("options", {}).get("match") or []
     network, data = (_plain(training[key]) for key in ("backbone", "data"))
     systems = " and ".join(find_system(one).title for one in settings["system"].split(","))
-    epochs = "1 epoch" if training["epochs"] == 1 else f"{training['epochs']} epochs"
+    epochs = count_of(training["epochs"], "epoch")
     cells = [
         _words(
             f"# A case study: {printable(study.name)}",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError, SpecError, SynoError
+from syno_lab.inputs import count_of
 from syno_lab.protocol import Operator
 from syno_lab.reports.rows import Source, TrialRow
 from syno_lab.systems import system_of
@@ -43,7 +44,7 @@ class InNetwork:
 
     def __str__(self) -> str:
         """The costs of the whole, in a sentence."""
-        layers = "1 layer" if self.replaced == 1 else f"{self.replaced} layers"
+        layers = count_of(self.replaced, "layer")
         return f"{self.backbone} with it in {layers}: {self.flops:,} FLOPs, {self.params:,} parameters"
 
 

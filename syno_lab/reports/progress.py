@@ -12,7 +12,7 @@ from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from syno_lab.inputs import is_plain_name, printable
+from syno_lab.inputs import count_of, is_plain_name, printable
 from syno_lab.reports.pictures import GREY, LOOKS
 from syno_lab.reports.rungs import compared
 from syno_lab.reports.text_tables import Table
@@ -195,7 +195,7 @@ def plan_table(plan: Progress) -> Table:
             round(sum(part.seconds for part in plan.plan) / plan.workers / 60, 1),
         ]
     )
-    workers = "1 worker" if plan.workers == 1 else f"{plan.workers} workers"
+    workers = count_of(plan.workers, "worker")
     minutes = "" if plan.minutes is None else f"{plan.minutes:.3g} minutes, "
     heads = ("part", "trainings", "seconds each", "seconds in all", "minutes")
     return Table(f"The plan: {minutes}{workers}", heads, rows)

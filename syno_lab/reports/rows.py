@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError
+from syno_lab.inputs import count_of
 from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.rungs import OnRung, Trained, compared, names_of_rungs, on_rungs, read_trainings
 from syno_lab.store.courses import read_course
@@ -255,7 +256,7 @@ def _baseline_in_rungs(
 
 
 def _mean_of(seeds: int) -> str:
-    return f"mean of {seeds} {'seed' if seeds == 1 else 'seeds'}"
+    return f"mean of {count_of(seeds, 'seed')}"
 
 
 def _memory(trainings: Sequence[Trained]) -> float | None:

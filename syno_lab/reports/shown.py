@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from syno_lab.inputs import count_of
 from syno_lab.reports.axes import LATENCY, RUNG, list_axes
 from syno_lab.reports.courses import Course
 from syno_lab.reports.fronts import Front, short_number
@@ -203,7 +204,7 @@ def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> 
         if not row.is_baseline:
             states[row.state] = states.get(row.state, 0) + 1
     total = sum(states.values())
-    text = f"{total} {'trial' if total == 1 else 'trials'}: " + ", ".join(f"{n} {name}" for name, n in states.items())
+    text = f"{count_of(total, 'trial')}: " + ", ".join(f"{n} {name}" for name, n in states.items())
     if front is None or not front.points:
         return f"{text}."
     text += f"; {len(front.front)} on the front, hypervolume {short_number(front.hypervolume)}."

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from syno_lab.errors import FormatError, StoreError
-from syno_lab.inputs import integer, quoted, read_bytes
+from syno_lab.inputs import count_of, integer, quoted, read_bytes
 from syno_lab.reports.rows import TrialRow
 from syno_lab.search.branches import Branch, Kind
 from syno_lab.versioned import read_versioned
@@ -128,9 +128,9 @@ class SearchTree:
         kinds = [(place.is_dead, place.is_complete) for place in self._places]
         text = f"{first.visits + first.outstanding + first.fruitless} searches, {len(self)} places"
         operators = sum(complete for _, complete in kinds)
-        text += f", {operators} {'operator' if operators == 1 else 'operators'}"
+        text += f", {count_of(operators, 'operator')}"
         dead = sum(is_dead for is_dead, _ in kinds)
-        text += f", {dead} dead {'end' if dead == 1 else 'ends'}"
+        text += f", {count_of(dead, 'dead end')}"
         if first.mean is not None and first.best is not None:
             text += f"; mean reward {first.mean:.4g}, best {first.best:.4g}"
         return text + "."

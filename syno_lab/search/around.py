@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from syno_lab.effort import Effort
+from syno_lab.inputs import count_of
 from syno_lab.search.branches import Branch
 
 #: States whose next steps are looked at.
@@ -143,8 +144,7 @@ class StepsAround(ABC):
     def summary(self) -> str:
         """A summary in one line."""
         kinds = [place.branch.kind for place in self._places.values()]
-        states = "state" if self.looked_at == 1 else "states"
-        text = f"{len(kinds) - 1} steps from {self.looked_at} {states}: {kinds.count('pruned')} pruned"
+        text = f"{len(kinds) - 1} steps from {count_of(self.looked_at, 'state')}: {kinds.count('pruned')} pruned"
         text += f", {kinds.count('dead end')} dead ends, {kinds.count('operator')} operators"
         hidden = sum(place.hidden for place in self._places.values())
         text += f"; {hidden:,} more steps, none of them nearer to the input, are not shown" if hidden else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from syno_lab.effort import Effort
+from syno_lab.inputs import count_of
 
 Kind = Literal["open", "operator", "dead end", "pruned", "done"]
 
@@ -51,7 +52,7 @@ class Branch:
         """All of it in one sentence, for people who do not see the picture."""
         parts: list[str] = [self.kind] if self.kind != "open" else []
         if self.searches:
-            parts.append(f"{self.searches} {'search' if self.searches == 1 else 'searches'}")
+            parts.append(count_of(self.searches, "search", "searches"))
         if self.outstanding:
             parts.append(f"{self.outstanding} under way")
         if self.fruitless:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from syno_lab.errors import TrainingError
-from syno_lab.inputs import printable
+from syno_lab.inputs import count_of, printable
 from syno_lab.processes.process import cores
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -31,10 +31,7 @@ def machine_name(device: str = "cpu", threads: int = 1) -> str:
     if device.startswith("cuda") and torch.cuda.is_available():
         return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
     count = cores()
-    return (
-        f"{processor()}, {count} core{'s' if count > 1 else ''}, torch {torch.__version__}, "
-        f"{threads} thread{'s' if threads > 1 else ''}"
-    )
+    return f"{processor()}, {count_of(count, 'core')}, torch {torch.__version__}, {count_of(threads, 'thread')}"
 
 
 @cache

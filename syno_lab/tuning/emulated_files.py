@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from syno_lab.errors import TuningError
+from syno_lab.processes.process import module_command
 
 #: The environment variable with the folder of emulated boards; by default they are in the user's cache folder.
 FOLDER_VARIABLE = "SYNO_LAB_BOARDS"
@@ -286,7 +286,7 @@ def _download_wheels(python: str, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     platforms = [option for one in _PLATFORMS for option in ("--platform", one)]
     wanted = [f"{name}=={version}" for name, version in _versions().items()]
-    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command = module_command("pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
     _run([*command, "--dest", str(folder), *wanted], f"download wheels for aarch64 and Python {python}")
     found = sorted(folder.glob("*.whl"))
