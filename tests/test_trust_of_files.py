@@ -148,11 +148,11 @@ REASONS: dict[str, dict[str, str]] = {
         "use_steady_clock import distributed.comm": "gives its modules another clock",
     },
     "syno_lab/jobs/records.py": {"to_row getattr by name": "fields of a value"},
-    "syno_lab/jobs/starting.py": {"start Popen": "our own process"},
     "syno_lab/jobs/supervise.py": {
         "_make_room import distributed": "the worker that we are in",
         "_pass_on import distributed": "the worker that we are in",
         "_send_again import distributed": "the worker that we are in",
+        "_start Popen": "our own process",
     },
     "syno_lab/panes/generic.py": {"tir_pane Popen": "our own lines, with an operator as JSON"},
     "syno_lab/reports/axes.py": {"_value getattr by name": "fields of a value"},

@@ -1,4 +1,7 @@
-"""What a Dask worker does for a job: take it, start its process, look after that, and write down how it died."""
+"""What a Dask worker does for a job: take it, start its process, look after that, and write down how it died.
+
+The process is in a session of its own, has its attempt's token in its environment and its output in the attempt's log.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,22 @@ import contextlib
 import os
 import platform
 import select
+import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from syno_lab import private
 from syno_lab.errors import NO_ROOM, JobError, StoreError
-from syno_lab.jobs import attempts, away, gpus
+from syno_lab.jobs import attempts, away, endpoint, gpus
 from syno_lab.jobs.context import BEAT_S, job_folder, log_path
 from syno_lab.jobs.ledger import Lease, Ledger
-from syno_lab.jobs.starting import start
 from syno_lab.jobs.sweep import Watch, is_orphan, sweep
 from syno_lab.processes import alive
-from syno_lab.processes.process import describe_exit
+from syno_lab.processes.process import describe_exit, module_command, own_environment
 from syno_lab.store import Store
 from syno_lab.store.database import FILE_NAME
 
@@ -121,6 +127,46 @@ def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
                 send(client, root, job, counted)
 
 
+@dataclass(frozen=True)
+class _Started:
+    """A process of an attempt: ``end()`` once it has ended gives its exit code and the CPU-seconds that it had.
+
+    What it left in its group is killed then.
+    """
+
+    pid: int
+    end: Callable[[], tuple[int, float]]
+
+
+def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str]) -> _Started:
+    """Start the process of an attempt, with ``more`` in its environment. Raises OSError where it cannot be started."""
+    private.folder(log.parent)
+    with private.create(log, "ab") as output:
+        child = subprocess.Popen(
+            module_command("syno_lab.jobs.child", str(root), str(number), token),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=root,
+            env={**_environment(token), **more},
+            start_new_session=True,
+            umask=private.UMASK,
+        )
+
+    def end() -> tuple[int, float]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)  # its number is not given out before we reap it
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return child.returncode, usage.ru_utime + usage.ru_stime
+
+    return _Started(child.pid, end)
+
+
+def _environment(token: str) -> dict[str, str]:
+    return own_environment(**{**endpoint.passed_on(), "PYTHONUNBUFFERED": "1", alive.TOKEN_VARIABLE: token})
+
+
 class Supervisor:
     """One attempt under our eyes."""
 
@@ -136,7 +182,7 @@ class Supervisor:
         with gpus.assigned(job.resources.get(gpus.GPU, 0.0)) as visible:
             try:
                 job_folder(self.root, number).mkdir(parents=True, exist_ok=True)
-                child = start(self.root, number, token, log_path(self.root, number, job.attempt), visible)
+                child = _start(self.root, number, token, log_path(self.root, number, job.attempt), visible)
             except OSError as error:
                 said = f"its process could not be started: {error}"
                 if error.errno in NO_ROOM:  # no fault of the job

@@ -54,7 +54,7 @@ def test_a_job_that_finds_no_room_to_start_waits(
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(supervise, "start", refuse)
+    monkeypatch.setattr(supervise, "_start", refuse)
     monkeypatch.setattr(supervise, "ROOM_S", 0.0)
     lease = take(ledger, submit(ledger, max_attempts=1))
     supervise.Supervisor(ledger, tmp_path, lease).run()
