@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from torch import nn
 
-from syno_lab.errors import SearchError, SpecError, StoreError
+from syno_lab.errors import SearchError, SpecError, StoreError, SynoError
 from syno_lab.experiments.as_job import run_as_job
 from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
 from syno_lab.experiments.job import run_here
@@ -21,12 +21,15 @@ from syno_lab.experiments.own_choice import RewardFunction, RuleFunction, with_c
 from syno_lab.experiments.own_file import network_file
 from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.streaming import Streamer
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
 from syno_lab.inputs import count_of
 from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator
+from syno_lab.reports import LabReader, front_of
+from syno_lab.reports.axes import RUNG
 from syno_lab.reports.case_study import write_case_study
+from syno_lab.reports.progress import plan_table, read_progress, title
+from syno_lab.reports.text_tables import table_text
 from syno_lab.systems import find_system, format_named, read_operator
 from syno_lab.training import train
 from syno_lab.training.files import write_whole
@@ -40,6 +43,8 @@ from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
 _MOST_LISTED = 8
 #: The share of the replaced layers' FLOPs that an operator may take.
 FLOPS = 0.4
+#: Seconds between two looks at the front, and the most points of it that a line names.
+_LOOK_S, _MOST_POINTS = 2.0, 5
 
 
 @dataclass(frozen=True)
@@ -264,7 +269,7 @@ def finished(settings: SearchSettings, lab: Path) -> dict[str, Any] | None:
 def _searched(
     settings: SearchSettings, lab: Path, is_here: bool, say: Callable[[str], None], clock: Callable[[], float]
 ) -> dict[str, Any]:
-    streamer = Streamer(lab, settings, say)
+    streamer = _Streamer(lab, settings, say)
     try:
         if is_here:
             return run_here(settings, lab, report=streamer, clock=clock)
@@ -274,6 +279,53 @@ def _searched(
         raise
     except StoreError as error:
         raise StoreError(f"{error}; give this search another name or folder") from None
+
+
+class _Streamer:
+    """A report of a search (``report(fraction, message)``) that says what is new of its plan, parts and front."""
+
+    def __init__(self, lab: Path, settings: SearchSettings, say: Callable[[str], None]) -> None:
+        self._reader = LabReader(lab)
+        self._lab, self._name, self._minutes = lab, settings.name, settings.minutes or 0.0
+        self._say = say
+        self._next = 0.0
+        self._said: set[str] = set()
+
+    def __call__(self, fraction: float, message: str) -> None:
+        """Say the part that has begun, and the front on its rung where it has changed."""
+        part, _, rest = message.partition(":")
+        self._once(f"{fraction:4.0%} {title(part)}:{rest}" if rest else message, key=part)
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LOOK_S
+        found = read_progress(self._lab, self._name)
+        if found is not None and found.minutes is not None and abs(found.minutes - self._minutes) < 0.01:
+            self._once(table_text(plan_table(found)), key="the plan")
+        if line := self._front(part):
+            self._once(line, key=line)
+
+    def _once(self, line: str, *, key: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            self._say(line)
+
+    def _front(self, rung: str) -> str:
+        try:
+            rows = self._reader.read().of(f"search:{self._name}")
+            baseline = next((row for row in rows if row.is_baseline), None)
+            front = front_of([row for row in rows if not row.is_baseline], (RUNG + rung, "flops"))
+        except SynoError:  # the store is busy, or has no trial yet
+            return ""
+        points = [front.points[at] for at in front.front]
+        if not points:
+            return ""
+        whole = baseline.flops if baseline is not None and baseline.flops else None
+        told = [
+            f"{point.name} {point.values[0]:.3f} at "
+            + (f"{point.values[1]:,.0f} FLOPs" if whole is None else f"{point.values[1] / whole:.2f} of the FLOPs")
+            for point in sorted(points, key=lambda point: -point.values[0])[:_MOST_POINTS]
+        ]
+        return f"front on {title(rung)} (accuracy): {'; '.join(told)}"
 
 
 def improvement(
