@@ -1,8 +1,9 @@
-"""The resources of a trial: wall seconds, CPU seconds and peak memory."""
+"""The resources of a trial, wall seconds, CPU seconds and peak memory, and the time of its network for an example."""
 
 from __future__ import annotations
 
 import resource
+import statistics
 import sys
 import time
 from contextlib import suppress
@@ -10,10 +11,14 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
+from torch import Tensor, nn
 
 _MIB = 1 << 20
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+#: The first passes, which are slower, are not counted.
+_WARM_UP = 3
+_MOST_PASSES, _MOST_S = 30, 2.0
 
 
 class Meter:
@@ -68,3 +73,30 @@ def _peak_mib() -> float:
         pass
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (_MIB if sys.platform == "darwin" else 1024)
+
+
+@torch.no_grad()
+def latency_ms(net: nn.Module, example: Tensor) -> float:
+    """The median time of a forward pass in evaluation mode, in ms.
+
+    On a CPU with one thread it is the time of this thread on a processor, which other work on the machine lengthens
+    less; otherwise the time that passed.
+
+    Args:
+        net: on the example's device; stays in the mode that it is in.
+        example: a batch of one.
+    """
+    is_alone = example.device.type == "cpu" and torch.get_num_threads() == 1
+    clock = time.thread_time if is_alone else time.perf_counter
+    was_training = net.training
+    net.eval()
+    times: list[float] = []
+    end = time.perf_counter() + _MOST_S
+    while len(times) < _WARM_UP + _MOST_PASSES and (len(times) <= _WARM_UP or time.perf_counter() < end):
+        start = clock()
+        net(example)
+        if example.device.type == "cuda":
+            torch.cuda.synchronize(example.device)
+        times.append(clock() - start)
+    net.train(was_training)
+    return 1000 * statistics.median(times[_WARM_UP:])

@@ -147,7 +147,7 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
         wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
         work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
             reading data and building the network.
-        latency_ms: if requested, the time of the trained network for one example (:func:`.latency.latency_ms`).
+        latency_ms: if requested, the time of the trained network for one example (:func:`.meter.latency_ms`).
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
         resumed: epochs that earlier attempts had completed.
         batch_size: the batch size of the training; after a retry half of the requested one.

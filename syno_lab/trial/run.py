@@ -31,9 +31,8 @@ from syno_lab.training.files import write_whole
 from syno_lab.trial.backbone import Network, build, one_example
 from syno_lab.trial.examples import STEPS, TEST_WINDOWS, examples_of, held_text_of
 from syno_lab.trial.facts import Facts, context_of, facts_of
-from syno_lab.trial.latency import latency_ms
 from syno_lab.trial.machine import machine_name
-from syno_lab.trial.meter import Meter
+from syno_lab.trial.meter import Meter, latency_ms
 from syno_lab.trial.request import State, TrialOutcome, TrialRequest
 from syno_lab.trial.stopping import parse_rule
 from syno_lab.version import __version__
