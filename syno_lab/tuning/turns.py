@@ -1,5 +1,9 @@
 """The operators of one tuning that share their trials: each takes its turns as TVM's task scheduler gives them.
 
+``GradientBased`` of MetaSchedule chooses whose turn it is: trials go to the programs that promise most of a network's
+time. A turn is one batch of a :class:`Program`, which proposes, compiles and measures it by itself; TVM is told the
+outcomes as if its own builder and runner had made them.
+
 Trials that the records have are taken first, without being measured again: the scheduler hears of them as it did when
 they were new, so a tuning that was interrupted goes on as it would have, and a program that another network has too
 costs nothing. Imports TVM: for tuning processes only.
@@ -9,25 +13,31 @@ from __future__ import annotations
 
 import statistics
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.target import Target
 
 from syno_lab.errors import SynoError, TrackerError
 from syno_lab.processes.apart import one_line
 from syno_lab.tuning.presets import Preset
-from syno_lab.tuning.scheduler import Tried, by_gradient
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from syno_lab.tuning.search import Search, Tools
 
+#: Of TVM's gradient, as in its own ``tune_tasks``: the weight of the latest progress, and the turns that it spans.
+_ALPHA, _WINDOW = 0.2, 3
+
+#: A candidate as TVM knows it, and its seconds; None where it failed.
+Tried = tuple[Any, float | None]
 Say = Callable[[dict[str, Any]], None]
 #: A function that makes the search of one operator, within so many trials.
 Make = Callable[[int], "Search"]
@@ -58,7 +68,7 @@ class Shared:
 
 
 class Program:
-    """One operator, see :class:`.scheduler.Turns`.
+    """One operator of several that are tuned together; ``calls`` of its ``task``: how often the network calls it.
 
     ``known`` are its recorded trials; ``has_more`` says whether its space may have others.
     """
@@ -85,7 +95,7 @@ class Program:
         self._batches: Iterator[None] | None = None
 
     def take(self) -> list[Tried]:
-        """See :class:`.scheduler.Turns`."""
+        """Try one batch. Empty where it has no further candidates, failed, or the trials or the time are used up."""
         if self._shared.is_done or self.is_failed:
             return []
         found = self._recorded() or self._new()
@@ -158,6 +168,75 @@ class Program:
             self.search = self._make(0)
             self.search.prepare()
         return self.search.finish()
+
+
+def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: int) -> None:
+    """Give the ``programs`` turns until ``trials`` candidates of all together were tried, or none has a turn to take.
+
+    Each has one turn first. Then the turn is that of the program with the largest ``calls`` x gradient, which TVM
+    estimates from the progress of its last turns and from its seconds over its turns.
+    """
+    batch: list[float | None] = []  # the seconds of the turn that TVM was told of last
+
+    @derived_object
+    class Strategy(ms.search_strategy.PySearchStrategy):
+        """Asks one program for its turns."""
+
+        def __init__(self, take: Callable[[], list[Tried]]) -> None:
+            self.take = take
+
+        def _initialize_with_tune_context(self, context: Any) -> None:
+            pass
+
+        def pre_tuning(self, *_: Any) -> None:
+            pass
+
+        def post_tuning(self) -> None:
+            pass
+
+        def generate_measure_candidates(self) -> list[Any] | None:
+            tried = self.take()
+            batch[:] = [seconds for _, seconds in tried]
+            return [candidate for candidate, _ in tried] or None
+
+        def notify_runner_results(self, *_: Any) -> None:
+            pass
+
+    @derived_object
+    class Builder(ms.builder.PyBuilder):
+        """The candidates are built: a path is the candidate's place in the batch."""
+
+        def build(self, build_inputs: list[Any]) -> list[Any]:
+            return [ms.builder.BuilderResult(str(place), None) for place in range(len(build_inputs))]
+
+    @derived_object
+    class Runner(ms.runner.PyRunner):
+        """The candidates are measured."""
+
+        def run(self, runner_inputs: list[Any]) -> list[Any]:
+            return [_known(batch[int(one.artifact_path)]) for one in runner_inputs]
+
+    contexts = [
+        ms.TuneContext(
+            mod=one.module,
+            target=target,
+            space_generator=ms.space_generator.ScheduleFn(
+                lambda schedule: None, sch_rules=[], postprocs=[], mutator_probs={}
+            ),
+            search_strategy=Strategy(one.take),
+            task_name=one.name,
+            num_threads=1,
+        )
+        for one in programs
+    ]
+    scheduler = ms.task_scheduler.GradientBased(alpha=_ALPHA, window_size=_WINDOW, seed=seed % (2**31 - 2) + 1)
+    # The third number is the size of a batch, which each program knows better.
+    scheduler.tune(contexts, [one.calls for one in programs], trials, trials, 1, Builder(), Runner(), [], None, None)
+
+
+def _known(seconds: float | None) -> Any:
+    result = ms.runner.RunnerResult([seconds] if seconds else None, None if seconds else "failed")
+    return ms.runner.RunnerFuture(lambda: True, lambda: result)
 
 
 def _made(make: Callable[[int, int, Tools], Search], number: int, tools: Tools, left: int) -> Search:

@@ -26,8 +26,8 @@ def main(trials: int) -> dict[str, Any]:
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-    from syno_lab.tuning.scheduler import Tried, by_gradient
     from syno_lab.tuning.targets import resolve
+    from syno_lab.tuning.turns import Tried, by_gradient
 
     x = te.placeholder((16,), name="x")
     y = te.compute((16,), lambda i: x[i] + 1.0, name="y")
