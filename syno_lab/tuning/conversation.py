@@ -1,4 +1,4 @@
-"""The conversation with a tuning process: requests to it, messages from it, and how it ended."""
+"""The conversation with a process that tunes or measures: requests to it, messages from it, and how it ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from syno_lab.processes.process import describe_exit, end_group, last_line, star
 
 
 class Conversation:
-    """A tuning process as a context manager: it takes and gives lines; at the end it and its workers are killed."""
+    """A process of ``module`` as a context manager: it takes and gives lines; at the end it and its workers are killed.
 
-    def __init__(self, log: Path, scratch: str) -> None:
+    Its output goes to the end of ``log``; ``environment`` is added to ours.
+    """
+
+    def __init__(self, module: str, log: Path, environment: Mapping[str, str]) -> None:
         self.log = log
         with contextlib.ExitStack() as stack:
             read_request, self._requests = os.pipe()
@@ -27,11 +30,11 @@ class Conversation:
             stack.callback(os.close, write_reports)
             output = stack.enter_context(log.open("ab"))
             self.process: subprocess.Popen[bytes] = start_child(
-                "syno_lab.tuning.child",
+                module,
                 [str(read_request), str(write_reports)],
                 log=output,
                 pass_fds=[read_request, write_reports],
-                environment={"TMPDIR": scratch},
+                environment=environment,
             )
         self._rest = b""
 
@@ -65,6 +68,24 @@ class Conversation:
                 for line in lines:
                     yield json.loads(line)
                 yield None
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """The next message of a process that gives one for each request; ``{"error": …}`` if none comes in time."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reports, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    return {"error": "not done before the deadline"}
+                data = os.read(self._reports, 1 << 16)
+                if not data:
+                    ended, said = self.last_words()
+                    return {"error": f"its process ended ({ended}{said})"}
+                self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
 
     def last_words(self) -> tuple[str, str]:
         """How the process ended, and its last line (``, saying '…'``; empty where it wrote none)."""

@@ -2,28 +2,25 @@
 
 Each way runs in its own process (:mod:`~syno_lab.tuning.measuring_child`), all with the same number of threads. The
 ways take samples in turn, in rounds, so that a disturbance affects all of them; a sample is many calls, timed together.
-Medians are reported with the spread between the quartiles, and notes name all that makes them doubtful: load of other
-processes, time taken by a hypervisor, a changing clock rate, a spread above a limit.
+Medians are reported with the spread between the quartiles, and notes name all that makes them doubtful: a spread above
+a limit, and, from Linux's counters, load of other processes, time taken by a hypervisor, a changing clock rate.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import statistics
-import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from syno_lab.errors import TuningError
-from syno_lab.processes.process import cores, describe_exit, end_group, last_line, start_child
+from syno_lab.processes.process import cores
 from syno_lab.scratch import scratch
-from syno_lab.tuning.interference import Machine
+from syno_lab.tuning.conversation import Conversation
 from syno_lab.tuning.records import TuningKey, open_record
 from syno_lab.tuning.values import TuningTask
 
@@ -32,6 +29,9 @@ WAYS = {"eager": "PyTorch eager", "compile": "torch.compile", "tvm": "TVM"}
 
 #: A note is written if the spread between the quartiles is a larger share of the median.
 SPREAD_LIMIT = 0.1
+#: The limits of other notes: share of time stolen by a hypervisor, share of the machine that other processes
+#: used, relative change of the clock rate.
+_STOLEN_LIMIT, _OTHERS_LIMIT, _CLOCK_LIMIT = 0.02, 0.1, 0.05
 #: If two ways differ by more, relative to the largest output, they do not compute the same.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
@@ -125,16 +125,19 @@ def measure(
     states: dict[str, dict[str, Any]] = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch("syno-measure-"))
-        runners: dict[str, _Runner] = {}
+        runners: dict[str, Conversation] = {}
+        environment = {f"{name}_NUM_THREADS": str(used) for name in ("OMP", "MKL", "TVM")} | {"TMPDIR": str(folder)}
         for way in ways:
             trace = _best_trace(record) if way == "tvm" and record is not None else None
-            runners[way] = stack.enter_context(_Runner(way, folder, used))
+            runners[way] = stack.enter_context(
+                Conversation("syno_lab.tuning.measuring_child", folder / f"{way}.log", environment)
+            )
             runners[way].send({**request, "way": way, "trace": trace, "output": str(folder / f"{way}.npy")})
         # Start the ways one after the other: a build during another's warm-up would distort the number of calls in a
         # sample.
         for way, runner in runners.items():
             _collect(way, runner, deadline, states, failed)
-        before = Machine.now()
+        before = _Machine.now()
         share = [repeats // rounds + (n < repeats % rounds) for n in range(rounds)]
         for number, count in enumerate(one for one in share if one):
             order = list(runners) if number % 2 == 0 else list(runners)[::-1]
@@ -145,7 +148,7 @@ def measure(
                 answer: dict[str, dict[str, Any]] = {}
                 _collect(way, runners[way], deadline, answer, failed)
                 samples[way] += answer.get(way, {}).get("seconds", [])
-        after = Machine.now()
+        after = _Machine.now()
         errors = _errors(task, [way for way in ways if way not in failed], folder)
     timings = [
         _timing(way, samples[way], states[way], errors.get(way)) for way in ways if way not in failed and samples[way]
@@ -156,7 +159,7 @@ def measure(
 
 
 def _collect(
-    way: str, runner: _Runner, deadline: float, into: dict[str, dict[str, Any]], failed: dict[str, str]
+    way: str, runner: Conversation, deadline: float, into: dict[str, dict[str, Any]], failed: dict[str, str]
 ) -> None:
     answer = runner.answer(max(deadline - time.monotonic(), 0.0))
     if "error" in answer:
@@ -204,58 +207,49 @@ def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, fl
     return errors
 
 
-class _Runner:
-    """The process of one way as a context manager, with JSON lines to it and from it."""
+@dataclass(frozen=True)
+class _Machine:
+    """The machine's counters: ``ticks`` of all processors (busy, stolen, in all), and the clock rate in MHz.
 
-    def __init__(self, way: str, folder: Path, threads: int) -> None:
-        self._way = way
-        self._log = folder / f"{way}.log"
-        self._rest = b""
-        read_requests, self._requests = os.pipe()
-        self._answers, write_answers = os.pipe()
-        environment = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        with self._log.open("wb") as log:
-            self._process: subprocess.Popen[bytes] = start_child(
-                "syno_lab.tuning.measuring_child",
-                [str(read_requests), str(write_answers)],
-                log=log,
-                pass_fds=[read_requests, write_answers],
-                environment={**environment, "TVM_NUM_THREADS": str(threads), "TMPDIR": str(folder)},
-            )
-        os.close(read_requests)
-        os.close(write_answers)
+    None where the system does not provide them.
+    """
 
-    def __enter__(self) -> _Runner:
-        return self
+    ticks: tuple[int, int, int] | None
+    mhz: float | None
 
-    def __exit__(self, *_: object) -> None:
-        end_group(self._process)
-        os.close(self._requests)
-        os.close(self._answers)
+    @classmethod
+    def now(cls) -> _Machine:
+        """The counters at this moment."""
+        ticks: tuple[int, int, int] | None = None
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # man 5 proc_stat: user nice system idle iowait irq softirq steal
+            found = [int(one) for one in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+            ticks = sum(found) - found[3] - found[4] - found[7], found[7], sum(found)
+        return cls(ticks, _clock())
 
-    def send(self, message: dict[str, Any]) -> None:
-        data = json.dumps(message).encode() + b"\n"
-        with contextlib.suppress(BrokenPipeError):
-            while data:
-                data = data[os.write(self._requests, data) :]
+    def disturbed_since(self, before: _Machine, threads: int) -> Iterator[str]:
+        """Notes on what disturbed a measurement in ``threads`` threads between ``before`` and this moment."""
+        processors = os.cpu_count() or 1
+        if self.ticks is not None and before.ticks is not None and self.ticks[2] > before.ticks[2]:
+            busy, stolen, total = (now - then for now, then in zip(self.ticks, before.ticks, strict=True))
+            others = busy / total - threads / processors
+            if stolen / total > _STOLEN_LIMIT:
+                yield f"the hypervisor took {stolen / total:.0%} of the processors' time away"
+            if others > _OTHERS_LIMIT:
+                yield f"other processes used {others:.0%} of the {processors} processors besides"
+        load = os.getloadavg()[0]
+        if load > processors + 0.5:
+            yield f"the load is {load:.1f} on {processors} processors"
+        if self.mhz and before.mhz and abs(self.mhz - before.mhz) > _CLOCK_LIMIT * before.mhz:
+            yield f"the clock went from {before.mhz:.0f} to {self.mhz:.0f} MHz"
 
-    def answer(self, timeout_s: float) -> dict[str, Any]:
-        """The next answer; ``{"error": …}`` if none comes in time."""
-        deadline = time.monotonic() + timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._answers, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
-                left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    return {"error": "not done before the deadline"}
-                data = os.read(self._answers, 1 << 16)
-                if not data:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self._process.wait(2)
-                    said = last_line(self._log)
-                    ended = describe_exit(self._process.returncode)
-                    return {"error": f"its process ended ({ended}){f', saying {said!r}' if said else ''}"}
-                self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+
+def _clock() -> float | None:
+    """The mean clock rate of the processors in MHz."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "cpu MHz":
+                found.append(float(value))
+    return statistics.mean(found) if found else None

@@ -293,7 +293,7 @@ class _Queue:
         self._inside = None
         with (
             scratch(".tuning-", self._work_dir) as folder,
-            Conversation(self._log, str(folder.resolve())) as child,
+            Conversation("syno_lab.tuning.child", self._log, {"TMPDIR": str(folder.resolve())}) as child,
         ):
             child.send(self._request())
             turn: int | None = None
