@@ -245,7 +245,7 @@ def test_a_fault_is_one_line_and_its_traceback_can_be_had(
         raise RuntimeError("two\nlines\x1b[2J")
 
     magic, line = {"cancel 3": ("syno", "cancel 3"), "lab.table": ("syno", "jobs"), "card": ("syno_card", "MERGE")}[how]
-    monkeypatch.setattr("syno_lab.commands.jobs.check_json", fault)
+    monkeypatch.setattr("syno_lab.commands.jobs.use_lab", fault)
     monkeypatch.setattr(AttachedLab, "table", fault)
     monkeypatch.setattr("syno_lab.codegen.drawing.card_svg", fault)
     with pytest.raises(UsageError) as told:
