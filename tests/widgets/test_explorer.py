@@ -168,7 +168,7 @@ def test_a_lab_without_searches_and_a_broken_tree(tmp_path: Path) -> None:
         shown = view.boxes
         file.write_text("{")
         view._try_to_refresh()
-        assert "expected a search tree" in view.error
+        assert "expected JSON of syno-lab search tree version 1" in view.error
         assert view.boxes == shown  # what was seen stays
         file.write_text(good)
         view._try_to_refresh()
