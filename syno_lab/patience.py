@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from syno_lab.errors import CodeError, SynoError
 
@@ -33,6 +33,7 @@ def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
     """
     stream, process = sys.stderr, os.getpid()
     thread = threading.main_thread() if threading.current_thread() is threading.main_thread() else None
+    way_out = "; Ctrl-C ends it" if thread else ""
     lock, is_over, is_late = threading.Lock(), threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -40,7 +41,8 @@ def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
         while not is_over.wait(wait):
             passed = time.monotonic() - begun
             if passed < MOST_S:
-                print(f"{what} has run for {passed:.0f} s; Ctrl-C ends it", file=stream, flush=True)
+                with suppress(OSError, ValueError):  # the code may have closed it
+                    print(f"{what} has run for {passed:.0f} s{way_out}", file=stream, flush=True)
                 wait = min(passed, MOST_S - passed)
                 continue
             if thread is None or thread.ident is None:

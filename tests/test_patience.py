@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
@@ -77,7 +78,15 @@ def test_in_another_thread_only_the_line_is_said(capsys: pytest.CaptureFixture[s
     thread.start()
     thread.join()
     assert ended
-    assert "it has run for 0 s" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines()[0] == "it has run for 0 s"  # Ctrl-C ends no other thread
+
+
+def test_a_closed_stream_takes_no_deadline_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    stream.close()
+    monkeypatch.setattr("sys.stderr", stream)
+    with pytest.raises(CodeError, match="it: expected an end"), patient("it"):
+        time.sleep(1000)
 
 
 def test_a_child_that_the_code_forks_does_not_go_on(tmp_path: Path) -> None:

@@ -175,7 +175,10 @@ def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[fl
 
 
 def hypervolume(costs: np.ndarray, limit: np.ndarray) -> float:
-    """The volume that points dominate up to a corner, computed slice by slice along the last axis.
+    """The volume that points dominate up to a corner, in the product of the units of the axes.
+
+    It is the sum over slices along the last axis, each with the volume of the other axes (HSO: While, Hingston, Barone
+    and Huband 2006, "A Faster Algorithm for Calculating Hypervolume").
 
     Args:
         costs: one point a row, two or more numbers each, the less the better; none is beyond ``limit``.
