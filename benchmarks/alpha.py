@@ -27,9 +27,9 @@ from common import RESULTS, about, parser, save, say, typed, use_one_core
 from syno_lab.alpha import Draft, Graph, Mutations, Properties, find_blocks, mutate, trace
 from syno_lab.alpha.properties import MIXING
 from syno_lab.alpha.synthesis import METHODS, offered
+from syno_lab.common.pairing import Pairing
 from syno_lab.errors import SynoError
 from syno_lab.experiments import SearchSettings, Space
-from syno_lab.ir.pairing import Pairing
 from syno_lab.models.registry import BACKBONES
 from syno_lab.systems import find_system
 from syno_lab.trial import TrialRequest

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from conv_operators import conv_operators
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import (
     confirming_binding,

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from syno_lab.codegen.drawing import dot, svg
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.ir.operator import Operator
 from syno_lab.synthesis.sampler import Sampler
 

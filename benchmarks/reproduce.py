@@ -21,7 +21,7 @@ from syno_lab import cli
 from syno_lab.commands.helping import HelpingCommand
 from syno_lab.commands.options import bounded
 from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, tell, write_json
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 from syno_lab.errors import SynoError
 

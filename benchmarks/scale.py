@@ -34,7 +34,7 @@ from common import (
 from search import interval
 from surrogates import SURROGATES, standardised
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import EstimateSearch, RandomSearch, Search, recorded_space, simulate
 from syno_lab.synthesis.sampler import Sampler

@@ -41,7 +41,7 @@ from common import (
 from scipy.stats import t as student
 from surrogates import SURROGATES, standardised, uniform
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import (
     EstimateSearch,

@@ -18,7 +18,7 @@ from typing import Any
 
 from common import about, parser, save, say, typed, use_one_core
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models import backbone

@@ -15,7 +15,7 @@ from typing import Any
 from common import about, parser, save, say, typed, use_one_core
 
 import syno_lab as sl
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.ir.spec import Spec
 
 MOST = 12

@@ -21,8 +21,8 @@ import msgspec
 from common import about, parser, save, say, typed, use_one_core
 from syno_widgets import Stepper
 
-from syno_lab.codegen.drawing_render import render
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
+from syno_lab.drawing.render import render
 from syno_lab.ir.spec import Spec
 
 MOST = 12

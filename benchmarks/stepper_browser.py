@@ -36,8 +36,8 @@ from common import about, parser, save, say, typed
 
 WAIT_MS = 120_000
 CELL = """\
-from syno_lab.codegen import drawing_render
-from syno_lab.commands.specs import load_spec
+from syno_lab.drawing import render as drawing_render
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_widgets import Stepper
 drawing_render.render = drawing_render.render.__wrapped__  # each picture is laid out anew
 stepper = Stepper(load_spec("conv-authors", max_primitives=12, weight_limits="{limits}")[0])
@@ -45,7 +45,7 @@ stepper
 """
 CANVAS_CELL = """\
 import syno_lab as sl
-from syno_lab.codegen import drawing_render
+from syno_lab.drawing import render as drawing_render
 from syno_widgets import Stepper
 drawing_render.render = drawing_render.render.__wrapped__  # each picture is laid out anew
 places = [sl.canvas.Place(c, c, side, side, layers=6) for c, side in ((16, 32), (32, 16), (64, 8))]

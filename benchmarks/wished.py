@@ -20,13 +20,13 @@ from unittest.mock import patch
 
 from common import about, parser, save, say, typed, use_one_core
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
+from syno_lab.common.probe import beside_convolution
+from syno_lab.common.wants import parse_wants
 from syno_lab.errors import SynoError
 from syno_lab.experiments import SearchSettings, Space
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.wants import parse_wants
 from syno_lab.pgraphs.of_network import NetworkSpace, name_of
 from syno_lab.pgraphs.probe import probe
 from syno_lab.pgraphs.space import synthesis_space

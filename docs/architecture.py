@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import FONT, INK, LINE
+from syno_lab.drawing.render import accessible_svg
+from syno_lab.drawing.style import FONT, INK, LINE
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -21,7 +21,7 @@ WIDTHS = {"thick": (10, 3.5), "middle": (3, 1.8), "thin": (1, 0.8)}
 #: What the rooms are about, and the colour of their boxes.
 PARTS = {
     "what jobs and results need": ("#e7e7ec", ("processes", "store", "jobs")),
-    "operators": ("#dfe8f5", ("ir", "synthesis", "search", "codegen", "operators", "panes")),
+    "operators": ("#dfe8f5", ("common", "drawing", "ir", "synthesis", "search", "codegen", "operators", "panes")),
     "systems of operators": ("#f9e6b8", ("pgraphs", "nas_pte", "canvas", "alpha")),
     "networks": ("#d3f2d9", ("models", "data", "training", "trial", "tuning")),
     "results, read and produced": ("#ffe0bd", ("reports", "experiments", "testing")),

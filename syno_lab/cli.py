@@ -23,19 +23,15 @@ import typer
 from syno_lab import private
 from syno_lab.blame import is_of_a_guest, said_by
 from syno_lab.commands import (
-    ablate,
     backbone,
     board,
     demo,
     doctor,
-    export,
     jobs,
     kernel,
     lab,
     network,
     operators,
-    replay,
-    sample,
     search,
     show,
     synthesise,
@@ -43,10 +39,11 @@ from syno_lab.commands import (
     tune,
     worker,
 )
-from syno_lab.commands import enumerate as enumerating
 from syno_lab.commands.helping import HelpingCommand, HelpingGroup
 from syno_lab.commands.options import bounded
 from syno_lab.commands.output import tell
+from syno_lab.commands.pgraphs import ablate, export, replay, sample
+from syno_lab.commands.pgraphs import enumerate as enumerating
 from syno_lab.effort import memory_error
 from syno_lab.errors import NO_ROOM, ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened

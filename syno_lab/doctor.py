@@ -132,14 +132,12 @@ def tunings() -> Finding:
 
 def layout() -> Finding:
     """Graphviz's layout program, from a Python package."""
-    from syno_lab.codegen.drawing import svg
-    from syno_lab.ir.spec import Spec
-    from syno_lab.ir.state import State
+    from syno_lab.systems import opened
 
     name = "graphviz-pure"
     advice = "Install the Python package graphviz-pure; no system package is needed."
     try:
-        drawn = svg(State.root(Spec.parse("[H]", "[H]", ["H"])))
+        drawn = opened("conv2d").svg()
     except SynoError as error:
         return Finding(name, False, True, str(error), advice)
     return Finding(name, "<svg" in drawn, True, f"{_version(name)} draws a pGraph", advice)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # types alone: this file is used by every room and needs none
     import numpy as np
     from torch import nn
 
-    from syno_lab.ir.pairing import Pairing
+    from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
     from syno_lab.models.slot import Place
     from syno_lab.search.branches import Surroundings

@@ -18,8 +18,8 @@ from alpha_in_torch import InTorch, module
 from syno_lab.alpha import Graph, Node, Operation, operation
 from syno_lab.alpha.operations import Shape, choices
 from syno_lab.alpha.properties import pairing_of
+from syno_lab.common.pairing import Pairing
 from syno_lab.errors import SpecError
-from syno_lab.ir.pairing import Pairing
 
 CHOICES = choices()
 BY_NAME: dict[str, list[Operation]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from syno_lab.codegen.drawing_render import render
+from syno_lab.drawing.render import render
 
 _STEPS = np.linspace(0, 1, 7)[1:, None]  # straight pieces of each cubic curve
 _RANKS = re.compile(r"^\s*\{ rank=.*\n", re.MULTILINE)

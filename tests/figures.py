@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 from fontTools.ttLib import TTFont
 
-from syno_lab.codegen.figure import Figure, Page, style
+from syno_lab.drawing.figure import Figure, Page, style
 
 _PROGRAMS = ("pdflatex", "pdftotext")
 _MISSING = [name for name in _PROGRAMS if shutil.which(name) is None]

@@ -16,6 +16,8 @@ ROOMS = (
     "processes",
     "store",
     "jobs",
+    "common",
+    "drawing",
     "ir",
     "synthesis",
     "search",

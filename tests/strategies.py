@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 

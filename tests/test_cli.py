@@ -22,7 +22,8 @@ from command_line import TINY, answered, refused
 
 from syno_lab import canvas, doctor, operators
 from syno_lab.cli import app, main
-from syno_lab.commands import lab, operands, output, specs
+from syno_lab.commands import lab, operands, output
+from syno_lab.commands.pgraphs import specs
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Limits

@@ -23,52 +23,20 @@ from packaging.version import Version
 WIDGETS = ROOT / "widgets"
 MAX_LINES = 600
 
-#: The rooms that are pGraphs' own, but for what knows graphviz, TVM, graphs and no operator.
+#: The rooms that are pGraphs' own, but for what knows TVM and no operator. Their own commands are in commands/pgraphs.
 PGRAPHS = ("ir", "synthesis", "codegen", "operators", "pgraphs")
-OF_NO_OPERATOR = {
-    "ir": ("canonical", "pairing", "size", "wants"),
-    "codegen": (
-        "drawing_render",
-        "drawing_text",
-        "figure",
-        "figure_room",
-        "figure_tex",
-        "target_names",
-        "tvm_device",
-        "tvm_trace",
-    ),
-}
+OWN_COMMANDS = "syno_lab/commands/pgraphs/"
+OF_NO_OPERATOR = {"codegen": ("target_names", "tvm_device", "tvm_trace")}
 
 #: Who reaches for pGraphs' insides all the same, and why; everything else knows operators by `syno_lab.protocol`.
 REACHES = {
     "syno_lab/__init__.py": "says how the late methods of pGraphs' values are bound",
     "syno_lab/api.py": "binds the late methods of pGraphs' values",
-    "syno_lab/alpha/drawing.py": "its pictures have the font and the colours of pGraphs: one style for all",
-    "syno_lab/alpha/session.py": "the course of a session is drawn from numbers alone, as pGraphs' is",
-    "syno_lab/canvas/drawing.py": "its pictures have the font and the colours of pGraphs': one style for all",
-    "syno_lab/canvas/probe.py": "the ranks of the kernel probe are those of pGraphs: one measure for both",
-    "syno_lab/canvas/session.py": "the course of a session is drawn from numbers alone, as pGraphs' is",
-    "syno_lab/canvas/space.py": "compares the ranks of a probed kernel with a convolution's, as pGraphs do",
-    "syno_lab/commands/ablate.py": "measures the rules of the synthesis",
-    "syno_lab/commands/enumerate.py": "enumerates pGraphs",
-    "syno_lab/commands/replay.py": "runs a recorded sampling of pGraphs again",
-    "syno_lab/commands/sample.py": "samples pGraphs",
-    "syno_lab/commands/specs.py": "reads the spec of a synthesis",
-    "syno_lab/doctor.py": "draws a pGraph to see whether graphviz works",
-    "syno_lab/nas_pte/reference.py": "its operators are linear too: one function hashes the terms of both",
-    "syno_lab/panes/asked.py": "names the middle of a receptive field as pGraphs do",
     "syno_lab/panes/forms.py": "figures for papers: one function draws the operators of all systems",
-    "syno_lab/panes/reach.py": "what is read along an axis is said as of pGraphs: one table for all",
-    "syno_lab/reports/icicle.py": "boxes have the signs and the colours of primitives in pictures: one style for all",
-    "syno_lab/tuning/checkup.py": "tunes one convolution on a board",
-    "syno_lab/tuning/emulated.py": "tunes one convolution on an emulated board",
     "syno_lab/tuning/network.py": "whole networks with pGraphs in them are what codegen exports to TVM",
     "syno_lab/tuning/network_child.py": "compiles whole networks with pGraphs in them, as codegen exports them",
-    "syno_lab/tuning/versus.py": "compares conv2d's pGraph with PyTorch's convolution",
-    "widgets/syno_widgets/magics.py": "offers the known pGraphs",
+    "syno_lab/tuning/versus.py": "measures whole networks, as codegen exports them",
     "syno_lab/commands/backbone.py": "shows the spec of pGraphs that a backbone gives",
-    "syno_lab/commands/export.py": "writes libraries, a form that pGraphs alone have",
-    "syno_lab/commands/operands.py": "takes the first sizes of a pGraph's spec as defaults",
     "syno_lab/commands/show.py": "prints the forms that pGraphs alone have",
     "syno_lab/trial/own.py": "primitives of the user's own, which are of pGraphs, go to other processes with a trial",
 }
@@ -88,7 +56,7 @@ def test_imports_are_seen() -> None:
     # The tests below would pass on an empty list.
     seen = set(imports(ENGINE / "synthesis" / "sampler.py"))
     assert ("syno_lab.ir.spec", True) in seen
-    assert ("syno_lab.synthesis.record", False) in set(imports(ENGINE / "commands" / "sample.py"))
+    assert ("syno_lab.synthesis.record", False) in set(imports(ENGINE / "commands" / "pgraphs" / "sample.py"))
     assert ("syno_lab.store.pareto", True) in set(imports(ENGINE / "reports" / "axes.py"))
     assert "syno_lab.jobs.context" in arrows()["syno_lab.jobs.kinds"], "imports for types"
 
@@ -129,7 +97,8 @@ def test_only_some_files_reach_for_the_insides_of_pgraphs() -> None:
     reaching = set()
     for path in (*modules(), *sorted(WIDGETS.rglob("*.py"))):
         place = path.relative_to(ROOT)
-        if place.parts[1] not in PGRAPHS and (found := inside(path)):
+        is_own = place.parts[1] in PGRAPHS or place.as_posix().startswith(OWN_COMMANDS)
+        if not is_own and (found := inside(path)):
             assert place.as_posix() in REACHES, f"{place} imports {', '.join(sorted(found))}"
             reaching.add(place.as_posix())
     assert reaching == set(REACHES), "files that need no reason any more"

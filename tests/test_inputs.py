@@ -22,13 +22,13 @@ from syno_lab.codegen.export_record import read_operator
 from syno_lab.codegen.export_weights import load_weights, save_weights
 from syno_lab.codegen.library import library_record
 from syno_lab.commands.operands import load_operator, parse_binding
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
+from syno_lab.common.size import Symbols
 from syno_lab.data import cifar
 from syno_lab.data.datasets import load_dataset
 from syno_lab.data.image_folder import find_image_folder, read_image_folder
 from syno_lab.data.text import load_text
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.ir.size import Symbols
 from syno_lab.ir.spec import Spec, Variable
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.nas_pte.operator import nas_pte_1

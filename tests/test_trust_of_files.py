@@ -61,7 +61,7 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/alpha/torch_source.py": {},
     "syno_lab/alpha/mutation.py": {"Relax.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
-    "syno_lab/codegen/drawing_render.py": {
+    "syno_lab/drawing/render.py": {
         "render subprocess.run": "the dot program of an installed package; the graph goes in as text"
     },
     "syno_lab/codegen/export.py": {

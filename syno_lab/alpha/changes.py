@@ -11,10 +11,10 @@ from syno_lab.alpha.operations import Shape
 from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import MIXING, SHAPE, pairing_of
 from syno_lab.alpha.synthesis import Draft
+from syno_lab.common.pairing import WORDS, Pairing
+from syno_lab.common.wants import RANK, Letter
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.ir.pairing import WORDS, Pairing
-from syno_lab.ir.wants import RANK, Letter
 
 Kind = Literal["weaker", "stricter", "other"]
 

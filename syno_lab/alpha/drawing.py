@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
-from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
+from syno_lab.drawing.render import accessible_svg
+from syno_lab.drawing.style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
 #: Sign, fill and border of operations by what they are; those with weights have the colours of weights.

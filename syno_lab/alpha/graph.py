@@ -17,14 +17,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.alpha.operations import MOST_AXES, OPAQUE, Operation, Shape
+from syno_lab.common.canonical import Vertex, least_form
 from syno_lab.errors import SpecError
 from syno_lab.inputs import LARGEST_SIZE, positive, quoted
-from syno_lab.ir.canonical import Vertex, least_form
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.ir.pairing import Pairing
+    from syno_lab.common.pairing import Pairing
 
 #: Nodes of one graph: networks with some hundred layers have fewer.
 MOST_NODES = 1 << 13

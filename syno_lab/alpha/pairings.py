@@ -15,8 +15,8 @@ from math import gcd
 from operator import mul
 from typing import NamedTuple
 
-from syno_lab.ir.pairing import Pairing as Pairing
-from syno_lab.ir.wants import Letter
+from syno_lab.common.pairing import Pairing as Pairing
+from syno_lab.common.wants import Letter
 
 Shape = tuple[int, ...]
 #: Looked-at positions of one axis of a reshape; where it would take more, the axis counts as not paired.

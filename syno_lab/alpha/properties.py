@@ -22,8 +22,8 @@ from syno_lab.alpha.mutation import Relax
 from syno_lab.alpha.operations import Operation
 from syno_lab.alpha.row import Shape
 from syno_lab.alpha.table import STRIDES
-from syno_lab.ir.pairing import Pairing
-from syno_lab.ir.wants import RANK, Letter
+from syno_lab.common.pairing import Pairing
+from syno_lab.common.wants import RANK, Letter
 
 State = TypeVar("State")
 Value = TypeVar("Value")

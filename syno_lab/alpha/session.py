@@ -21,7 +21,7 @@ from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.alpha.session_files import read_session, to_json
 from syno_lab.alpha.synthesis import Answer, Candidate, Draft, greedy, progressive
 from syno_lab.alpha.wanted import Properties
-from syno_lab.codegen.drawing_distance import courses_svg
+from syno_lab.drawing.course import courses_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history import Entry as AnyEntry
@@ -192,7 +192,7 @@ class AlphaSession(RuledHistory[Draft, Taken, Entry]):
         return stepping.strip(state)
 
     def course(self, most: int) -> str:
-        """A line for each property, see :func:`syno_lab.codegen.drawing_distance.courses_svg`."""
+        """A line for each property, see :func:`syno_lab.drawing.course.courses_svg`."""
         shown, here, first = self.around_here(most)
         lines = {
             name: [None if isinf(far := entry.state.distances[name]) else far for entry in shown]

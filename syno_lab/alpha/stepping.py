@@ -11,10 +11,10 @@ from syno_lab.alpha.changes import plain, possible, said, wanted, wanted_mixing
 from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import PROPERTIES
 from syno_lab.alpha.synthesis import Candidate, Draft, hopeless_words
+from syno_lab.common.pairing import WORDS
+from syno_lab.common.wants import RANK
 from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
-from syno_lab.ir.pairing import WORDS
-from syno_lab.ir.wants import RANK
 
 #: Candidates of one operation that are shown, taken ones and those left out each.
 SHOWN = 40

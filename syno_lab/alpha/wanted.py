@@ -24,11 +24,11 @@ from syno_lab.alpha.properties import (
     depth_property,
     pairing_of,
 )
+from syno_lab.common.pairing import Pairing
+from syno_lab.common.size import Symbols
+from syno_lab.common.wants import RANK, parse_wants
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
-from syno_lab.ir.pairing import Pairing
-from syno_lab.ir.size import Symbols
-from syno_lab.ir.wants import RANK, parse_wants
 from syno_lab.versioned import read_versioned
 
 FORMAT, VERSION, MOST_BYTES = "syno-lab-properties", 1, 1_000_000
@@ -105,7 +105,7 @@ class Properties:
         """What a text wishes of a chain that keeps the shape of its input; nothing is asked for of the depth.
 
         Args:
-            text: such as ``"C>=m, H->W>=o"`` (:func:`syno_lab.ir.wants.parse_wants`); the axes are B, H, W, C, or
+            text: such as ``"C>=m, H->W>=o"`` (:func:`syno_lab.common.wants.parse_wants`); the axes are B, H, W, C, or
                 with another number of spatial axes S1, S2, …; an axis alone is wished for in its own row.
             input_shape: (batch, spatial…, channels).
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
-from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import (
+from syno_lab.drawing.render import accessible_svg
+from syno_lab.drawing.style import (
     EDGE_POINTS,
     HIGHLIGHT,
     INPUT,

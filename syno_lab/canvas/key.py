@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from syno_lab.canvas.primitives import BROADCASTS, COMMUTATIVE, parts_of
 from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
-from syno_lab.ir.canonical import Vertex, least_form
+from syno_lab.common.canonical import Vertex, least_form
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Draft

@@ -17,10 +17,10 @@ import numpy as np
 from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.primitives import BROADCASTS, axes_of, parts_of
 from syno_lab.canvas.reference import AXIS, value
+from syno_lab.common.pairing import Pairing
+from syno_lab.common.size import Symbols
+from syno_lab.common.wants import Letter, Wish, parse_wants, wants_text
 from syno_lab.errors import SpecError
-from syno_lab.ir.pairing import Pairing
-from syno_lab.ir.size import Symbols
-from syno_lab.ir.wants import Letter, Wish, parse_wants, wants_text
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Binding, Kernel
@@ -37,7 +37,7 @@ _GROUPS = 2
 
 
 def parse_wishes(text: str | None) -> tuple[Wish, ...]:
-    """The wishes of a text such as ``"C_in>=m, H->W>=o"`` (:func:`syno_lab.ir.wants.parse_wants`).
+    """The wishes of a text such as ``"C_in>=m, H->W>=o"`` (:func:`syno_lab.common.wants.parse_wants`).
 
     Raises:
         SpecError: for a text that is none, and for the axis N, which takes part in nothing.

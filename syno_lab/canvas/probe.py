@@ -1,4 +1,4 @@
-"""The kernel probe of Canvas (:mod:`syno_lab.ir.probe`): how the middle of an operator's output depends on its input.
+"""The kernel probe of Canvas: how the middle of an output depends on its input (:mod:`syno_lab.common.probe`).
 
 An operator need not be linear, so its kernel is that of its derivatives, at a few random inputs. One backward pass
 gives the derivatives of all output channels at all of these inputs: the batch has a copy of an input for each channel.
@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from syno_lab.canvas.fitted import place_in
+from syno_lab.common.probe import SEED, Probe
 from syno_lab.errors import SpecError
-from syno_lab.ir.probe import SEED, Probe
 
 if TYPE_CHECKING:
     from torch import nn

@@ -15,7 +15,7 @@ from syno_lab.canvas.growth import Candidate, OwnLimit
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.session_files import read_session, to_json
 from syno_lab.canvas.ways import random_way, shortest_way
-from syno_lab.codegen.drawing_distance import course_svg
+from syno_lab.drawing.course import course_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history import Entry as AnyEntry
@@ -178,7 +178,7 @@ class CanvasSession(RuledHistory[AimedDraft, Taken, Entry]):
         return stepping.strip(state)
 
     def course(self, most: int) -> str:
-        """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""
+        """See :func:`syno_lab.drawing.course.course_svg`."""
         shown, here, first = self.around_here(most)
         return course_svg([entry.distance for entry in shown], here, first, name=self.labels.distance)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
-from syno_lab.ir.size import Size, Symbols
+from syno_lab.common.size import Size, Symbols
 
 #: Dynamic variables that one draft may have at a time.
 MOST_VARIABLES = 8

@@ -20,7 +20,7 @@ from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, Primitive
 if TYPE_CHECKING:
     from syno_lab.canvas.around import DraftsAround
     from syno_lab.canvas.session import CanvasSession
-    from syno_lab.ir.pairing import Pairing
+    from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
 
 #: A layer in the middle of a residual network; and small sizes, all different.

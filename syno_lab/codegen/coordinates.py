@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from syno_lab.codegen.equation import condition_latex
 from syno_lab.codegen.loops import condition_text, make_program
 from syno_lab.codegen.nest import Condition, Program
+from syno_lab.common.size import Size
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Binding
 from syno_lab.synthesis.expressions import Expression, name
 

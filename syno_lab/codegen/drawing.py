@@ -21,10 +21,11 @@ import re
 from collections.abc import Collection, Iterable
 from html import escape
 
-from syno_lab.codegen.drawing_hull import with_hulls
 from syno_lab.codegen.drawing_order import Growth, Joint, steady_rows
-from syno_lab.codegen.drawing_render import accessible_svg
-from syno_lab.codegen.drawing_style import (
+from syno_lab.codegen.text import expressions, names
+from syno_lab.drawing.hull import with_hulls
+from syno_lab.drawing.render import accessible_svg
+from syno_lab.drawing.style import (
     COORDINATE,
     HIGHLIGHT,
     INPUT,
@@ -35,8 +36,7 @@ from syno_lab.codegen.drawing_style import (
     dot_text,
     primitive_look,
 )
-from syno_lab.codegen.drawing_text import Names, in_lines
-from syno_lab.codegen.text import expressions, names
+from syno_lab.drawing.text import Names, in_lines
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import count_of, quoted
 from syno_lab.ir.coordinate import Coordinate

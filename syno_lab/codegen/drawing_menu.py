@@ -13,9 +13,9 @@ from itertools import chain, islice
 from typing import Any
 
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
-from syno_lab.codegen.drawing_style import primitive_look
-from syno_lab.codegen.formula import formula_svg
 from syno_lab.codegen.text import expressions
+from syno_lab.drawing.formula import formula_svg
+from syno_lab.drawing.style import primitive_look
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES

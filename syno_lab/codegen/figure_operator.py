@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 from syno_lab.codegen.drawing import Part, coordinate_ids, describe, describe_parts
 from syno_lab.codegen.drawing import dot as pgraph_dot
-from syno_lab.codegen.drawing_style import INK
-from syno_lab.codegen.drawing_text import BREAK, in_lines
 from syno_lab.codegen.equation import equation
-from syno_lab.codegen.figure import MARGIN, Figure, Page
-from syno_lab.codegen.figure_graph import GraphFigure
-from syno_lab.codegen.figure_tex import FIT
-from syno_lab.codegen.formula import for_matplotlib, lines_of
 from syno_lab.codegen.loops import loops
 from syno_lab.codegen.text import expressions, names
+from syno_lab.drawing.figure import MARGIN, Figure, Page
+from syno_lab.drawing.figure_graph import GraphFigure
+from syno_lab.drawing.figure_tex import FIT
+from syno_lab.drawing.formula import for_matplotlib, lines_of
+from syno_lab.drawing.style import INK
+from syno_lab.drawing.text import BREAK, in_lines
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program
+from syno_lab.common.size import Size
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.ir.size import Size
 from syno_lab.synthesis.expressions import Expression
 
 _INDENT = "    "

@@ -31,12 +31,12 @@ import numpy as np
 from syno_lab.codegen.mixing_rules import REMEMBERED, Column, column_by_rules
 from syno_lab.codegen.nest import generic_binding
 from syno_lab.codegen.receptive_field import Part, bounds, part_of, points
+from syno_lab.common.pairing import Pairing
+from syno_lab.common.wants import Letter, Wish, wants_text
 from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.pairing import Pairing
 from syno_lab.ir.spec import Binding
-from syno_lab.ir.wants import Letter, Wish, wants_text
 
 MAX_ELEMENTS = 1 << 27
 _SCALES = (1, 2, 3, 5)

@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple
 
 from syno_lab.codegen.receptive_field import bounds, reach
 from syno_lab.codegen.receptive_field import leaves_of as _leaves
+from syno_lab.common.wants import RANK, Letter, Wish
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.wants import RANK, Letter, Wish
 
 Taken = Literal["all", "some", "one"]
 _LOCALITY: dict[Taken, Letter] = {"all": "a", "some": "m", "one": "o"}

@@ -15,14 +15,14 @@ from string import ascii_lowercase
 from typing import Literal
 
 from syno_lab.codegen.text import names as leaf_names
+from syno_lab.common.size import Size
+from syno_lab.common.size import product as size_product
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
-from syno_lab.ir.size import product as size_product
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 from syno_lab.synthesis.expressions import Expression, name, size

@@ -17,22 +17,20 @@ from functools import lru_cache
 from html import escape
 from itertools import product
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from syno_lab.common.reach import AxisField, axis_table, index_of
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SpecError
-from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-Cover = Literal["none", "part", "whole"]
 Array = np.ndarray[Any, Any]
-CENTER = "center"
 _CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
 _CHUNK = 1 << 20  # points evaluated at once
 MAX_POINTS = 1 << 30  # some minutes
@@ -164,39 +162,6 @@ def _evaluate(coordinate: Coordinate, values: dict[Coordinate, Any], binding: Bi
     return values[coordinate]
 
 
-@dataclass(frozen=True)
-class AxisField:
-    """What is read along one input axis, whatever the other axes.
-
-    Attributes:
-        axis: its number.
-        size: in symbols.
-        number: its length.
-        positions: every position that is read, ascending.
-        output_axis: the output axis that it follows: the longest of those its coordinate expression depends on; None
-            where it depends on none.
-        offsets: ``positions`` counted from where that output axis stands, ``index * number // output length``; None
-            where it follows none, or where the output index is not one number there.
-    """
-
-    axis: int
-    size: str
-    number: int
-    positions: tuple[int, ...]
-    output_axis: int | None
-    offsets: tuple[int, ...] | None
-
-    @property
-    def extent(self) -> int:
-        """From the first position that is read to the last, both counted."""
-        return self.positions[-1] - self.positions[0] + 1 if self.positions else 0
-
-    @property
-    def cover(self) -> Cover:
-        """Whether the whole axis is read, a part, or none of it."""
-        return "whole" if len(self.positions) == self.number else "part" if self.positions else "none"
-
-
 @dataclass(frozen=True, eq=False)
 class ReceptiveField:
     """The input elements that contribute to an output element, or to a set of them.
@@ -305,28 +270,6 @@ def _product(factors: Sequence[Array], times: int, lengths: tuple[int, ...], sho
     return found
 
 
-def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """An index as :func:`receptive_field` takes it, for an output of this shape: a number or None for each axis.
-
-    Raises:
-        SpecError: the output has no such element.
-    """
-    if index is None:
-        return (None,) * len(shape)
-    if isinstance(index, str) and index == CENTER:
-        return tuple(n // 2 for n in shape)
-    entries = tuple(index) if isinstance(index, tuple | list) else (index,)
-    entries = tuple(None if isinstance(i, slice) and i == slice(None) else i for i in entries)
-    wanted = f"expected an index for each of {len(shape)} output axes, below {list(shape)}, or None for all of an axis"
-    if len(entries) != len(shape):
-        raise SpecError(f"output index: {wanted}; found {len(entries)}: {quoted(index)}")
-    for entry, number in zip(entries, shape, strict=True):
-        is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
-        if entry is not None and not (is_number and 0 <= entry < number):
-            raise SpecError(f"output index: {wanted}; found {quoted(index)}")
-    return tuple(None if i is None else int(i) for i in entries)
-
-
 def _axis_field(
     operator: Operator,
     axis: int,
@@ -347,30 +290,3 @@ def _axis_field(
             stands = index * number // leaf.size.at(binding)
             offsets = tuple(p - stands for p in positions)
     return AxisField(axis, str(coordinate.size), number, positions, output_axis, offsets)
-
-
-def axis_table(axes: Sequence[AxisField]) -> list[str]:
-    """What is read along each input axis, as the lines of a table with a head."""
-    heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
-    lines = [heads, *(_line(axis) for axis in axes)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-
-
-def _line(axis: AxisField) -> list[str]:
-    offsets = "" if axis.offsets is None else ranges(axis.offsets)
-    if axis.offsets:
-        offsets += f" from output axis {axis.output_axis}"
-    reads = str(len(axis.positions))
-    return [str(axis.axis), axis.size, str(axis.number), reads, str(axis.extent), axis.cover, offsets]
-
-
-def ranges(numbers: tuple[int, ...]) -> str:
-    """Ascending numbers as text, runs of neighbours with two dots: ``-1..1, 5``."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in runs)

@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 from itertools import chain, count
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State
 
 _ATOM, _TIMES, _PLUS = 3, 2, 1

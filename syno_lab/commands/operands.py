@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno_lab.errors import FormatError, SpecError, SynoError, UnboundError
+from syno_lab.errors import FormatError, SpecError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted
-from syno_lab.systems import opened, read_operator, system_of
+from syno_lab.systems import opened, read_operator
 
 if TYPE_CHECKING:
-    from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.protocol import Operator
 
 
@@ -31,22 +30,6 @@ def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Opera
         return ("operator" if found is text else Path(text).stem), read_operator(found)
     except FormatError as error:
         raise error if found is text else FormatError(f"{Path(text)}: {error}") from None
-
-
-def pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
-    """``operator``, if it is a pGraph: ``wanted``, such as ``--as loops``, needs one; ``others`` suit all operators.
-
-    Raises:
-        SynoError: for an operator of another system.
-    """
-    from syno_lab.ir.operator import Operator as PGraph
-
-    if not isinstance(operator, PGraph):
-        system = system_of(operator).title
-        raise SynoError(
-            f"{wanted}: expected a pGraph, found {label}, an operator of {system}; other forms: {', '.join(others)}"
-        )
-    return operator
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:

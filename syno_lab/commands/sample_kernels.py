@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.commands.operator_lines import operator_lines
 from syno_lab.commands.output import Reporter, say, write_json
-from syno_lab.commands.specs import wants_option
+from syno_lab.commands.pgraphs.specs import wants_option
 from syno_lab.errors import OverTimeError, SpecError, StoppedError, SynoError
 from syno_lab.inputs import integer, quoted
 

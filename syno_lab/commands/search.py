@@ -12,6 +12,7 @@ import msgspec
 from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import backbone_options, check_board, grouped, named_value
 from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, tell, write_json
+from syno_lab.commands.pgraphs.specs import wants_option
 from syno_lab.commands.search_options import (
     Choice,
     Machine,
@@ -26,7 +27,6 @@ from syno_lab.commands.search_options import (
 )
 from syno_lab.commands.search_own import advice, choice_again, named_again, say_files, with_choice, with_own
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
-from syno_lab.commands.specs import wants_option
 from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted

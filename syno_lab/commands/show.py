@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from syno_lab.commands.helping import complete_operator
-from syno_lab.commands.operands import complete_binding, load_operator, pgraph_for
+from syno_lab.commands.operands import complete_binding, load_operator
 from syno_lab.commands.output import JsonTarget, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import integer, quoted
@@ -137,7 +138,7 @@ def command(
         text = _field_by_gradients(value, asked)
     else:
         options = [f"--as {one}" for one in (*_OF_ALL, *((Form.RECEPTIVE_FIELD,) if _has_field(value) else ()))]
-        text = _pgraph_text(pgraph_for(f"--as {form}", label, value, options), form, asked)
+        text = _pgraph_text(_pgraph_for(f"--as {form}", label, value, options), form, asked)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
         say(str(out), json)
@@ -242,6 +243,23 @@ def _text(operator: Operator, form: Form, facts: dict[str, Any], asked: _Asked) 
     return _summary(facts)
 
 
+def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
+    """``operator``, if it is a pGraph: ``wanted``, such as ``--as loops``, needs one; ``others`` suit all operators.
+
+    Raises:
+        SynoError: for an operator of another system.
+    """
+    from syno_lab.ir.operator import Operator as PGraph
+    from syno_lab.systems import system_of
+
+    if not isinstance(operator, PGraph):
+        system = system_of(operator).title
+        raise SynoError(
+            f"{wanted}: expected a pGraph, found {label}, an operator of {system}; other forms: {', '.join(others)}"
+        )
+    return operator
+
+
 def _pgraph_text(operator: PGraph, form: Form, asked: _Asked) -> str:
     """One of the forms that only pGraphs have."""
     match form:
@@ -270,7 +288,8 @@ def _pgraph_text(operator: PGraph, form: Form, asked: _Asked) -> str:
 
 def _receptive_field(operator: PGraph, asked: _Asked) -> str:
     from syno_lab.codegen.nest import generic_binding
-    from syno_lab.codegen.receptive_field import CENTER, receptive_field
+    from syno_lab.codegen.receptive_field import receptive_field
+    from syno_lab.common.reach import CENTER
 
     if asked.bind or operator.spec.bindings:
         bound = complete_binding(operator, asked.bind)
@@ -290,7 +309,7 @@ def _has_field(operator: Operator) -> bool:
 
 
 def _field_by_gradients(operator: Operator, asked: _Asked) -> str:
-    from syno_lab.codegen.receptive_field import CENTER
+    from syno_lab.common.reach import CENTER
     from syno_lab.panes import Asked, read_pane
 
     # Without sizes the view's own, as there: an operator need not have any.

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 

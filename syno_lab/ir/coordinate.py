@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syno_lab.ir.size import Size
+from syno_lab.common.size import Size
 
 OUTPUT = "OUTPUT"
 REDUCE = "REDUCE"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from syno_lab.common.size import value
 from syno_lab.ir import fingerprint as fingerprints
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
-from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding
 from syno_lab.protocol import FLOAT32_BYTES
 

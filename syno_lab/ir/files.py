@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from syno_lab.common.size import Symbols
 from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
-from syno_lab.ir.size import Symbols
 from syno_lab.ir.spec import MAX_AXES, MAX_STEPS, Spec, Variable
 from syno_lab.ir.state import State, Step
 from syno_lab.versioned import read_versioned

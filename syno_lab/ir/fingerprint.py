@@ -25,6 +25,7 @@ from hashlib import blake2b
 from itertools import combinations, permutations, product
 from math import factorial, prod
 
+from syno_lab.common.terms import MAX_TERMS, Terms
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.fingerprint_binding import (
     confirming_binding,
@@ -35,7 +36,7 @@ from syno_lab.ir.fingerprint_binding import (
 )
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
-from syno_lab.ir.fingerprint_whole import MAX_TERMS, Terms, terms, whole_fingerprint
+from syno_lab.ir.fingerprint_whole import terms, whole_fingerprint
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 

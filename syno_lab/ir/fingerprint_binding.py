@@ -7,10 +7,10 @@ from functools import lru_cache
 from itertools import count
 from math import lcm
 
+from syno_lab.common.size import Size
 from syno_lab.errors import SpecError
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Binding, Spec
 
 _SMALL = 5  # coefficients up to this keep their values

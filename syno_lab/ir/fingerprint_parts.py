@@ -17,10 +17,10 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import REDUCE, Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
-from syno_lab.ir.size import Size
 
 # A tree is (mask of its iterators, operation, ...): what follows is said beside each operation.
 ITERATOR = 0  # number, size

@@ -7,8 +7,8 @@ from itertools import chain, permutations, product
 from math import factorial, prod
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.size import Size
 
 if TYPE_CHECKING:
     from syno_lab.ir.state import State

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
+    from syno_lab.common.wants import Wish
     from syno_lab.ir.spec import Binding
-    from syno_lab.ir.wants import Wish
 
 _loaders: list[Callable[[], object]] = []
 

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import msgspec
 
+from syno_lab.common.size import value
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.keys import Key, canonical_key
 from syno_lab.ir.late import OperatorMethods
-from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import State, Step, Weight
 

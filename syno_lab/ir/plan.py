@@ -23,9 +23,9 @@ from itertools import accumulate
 from operator import or_
 from typing import Literal
 
+from syno_lab.common.size import value
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import value
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 

@@ -15,10 +15,10 @@ from functools import cached_property
 from math import lcm
 from typing import Any, Literal, TypeVar
 
+from syno_lab.common.size import Size, Symbols, split_shape
+from syno_lab.common.wants import Wish, parse_wants
 from syno_lab.errors import ReadingWarning, SpecError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, nearest, positive, printable, quoted
-from syno_lab.ir.size import Size, Symbols, split_shape
-from syno_lab.ir.wants import Wish, parse_wants
 
 Binding = Mapping[str, int]
 _Item = TypeVar("_Item")
@@ -135,7 +135,7 @@ class Spec:
     nothing (the batch). ``unordered`` names input axes whose inner order does not matter in the final match.
     ``weight_limits`` says which of the limits of occurrences bind the dimensions of weights: none (``free``), or those
     of primary variables (``primary``), as the authors' engine has it.
-    ``wants`` are properties that every operator must have (:mod:`syno_lab.ir.wants`).
+    ``wants`` are properties that every operator must have (:mod:`syno_lab.common.wants`).
     ``bindings`` are the concrete sizes that every operator must fit; the first is the one budgets are counted for.
     """
 

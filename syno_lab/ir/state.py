@@ -12,13 +12,13 @@ from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
 from syno_lab.ir.keys import Key, canonical_key
 from syno_lab.ir.late import StateMethods
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import MAX_STEPS, Spec
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The wish of the layers that a search replaces: what their own kernels read and mix (:mod:`syno_lab.ir.wants`).
+"""The wish of the layers that a search replaces: what their own kernels read and mix (:mod:`syno_lab.common.wants`).
 
 For each axis of the input that takes part in anything: the mark of the layer's own mixing property (αNAS, section 3.1),
 and m where that is a, so that grouped operators, which read some of the channels, meet the wish too. A 3x3 convolution
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from syno_lab.ir.wants import RANK, Letter, Wish
+from syno_lab.common.wants import RANK, Letter, Wish
 from syno_lab.models.sites import Site, Strides
 
 

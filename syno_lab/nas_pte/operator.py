@@ -195,7 +195,7 @@ class NasPteOperator:
 
     def svg(self, binding: Binding | None = None, **_: Any) -> str:
         """The picture of :meth:`dot`."""
-        from syno_lab.codegen.drawing_render import accessible_svg
+        from syno_lab.drawing.render import accessible_svg
 
         return accessible_svg(self.dot(binding), str(self), {})
 

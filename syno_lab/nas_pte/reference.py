@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from syno_lab.common.terms import MAX_TERMS, Array, table_fingerprint, table_of
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
-from syno_lab.ir.fingerprint_whole import MAX_TERMS, Array, table_fingerprint, table_of
 from syno_lab.nas_pte.parts import WINDOW, Part
 
 

@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from syno_lab.common.size import Size
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.synthesis.recognise import is_same_pgraph
 
 INPUT, OUTPUT = "input", "output"

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
-from syno_lab.codegen.receptive_field import CENTER
+from syno_lab.common.reach import CENTER
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from syno_lab.codegen.drawing_render import render
+from syno_lab.drawing.render import render
 from syno_lab.errors import SpecError
 from syno_lab.inputs import no_formula, quoted
 from syno_lab.panes.asked import Asked

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.codegen.receptive_field import AxisField, axis_table, index_of
+from syno_lab.common.reach import AxisField, axis_table, index_of
 from syno_lab.effort import end_if
 from syno_lab.errors import SpecError
 from syno_lab.panes.asked import Asked, read_element

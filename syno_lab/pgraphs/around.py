@@ -8,11 +8,11 @@ from typing import Any
 from syno_lab.codegen.drawing import describe_step
 from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
+from syno_lab.common.probe import beside_convolution
 from syno_lab.effort import Effort
 from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN
 from syno_lab.pgraphs.probe import probe

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 
+from syno_lab.common.probe import NO_PROMISE, convolution_probe
+from syno_lab.common.wants import wants_text
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.probe import NO_PROMISE, convolution_probe
-from syno_lab.ir.wants import wants_text
 from syno_lab.models.wishes import derived_wants
 from syno_lab.pgraphs.derive import derive_spec
 from syno_lab.pgraphs.known import known_operators

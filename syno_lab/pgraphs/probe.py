@@ -1,4 +1,4 @@
-"""The kernel probe of pGraphs (:mod:`syno_lab.ir.probe`): their kernels, and the sizes at which they are probed.
+"""The kernel probe of pGraphs (:mod:`syno_lab.common.probe`): their kernels, and the sizes at which they are probed.
 
 All weights are drawn from one normal distribution, as the ranks do not depend on their scale.
 """
@@ -12,9 +12,9 @@ import numpy as np
 
 from syno_lab.codegen.kernel import MOST_ELEMENTS, kernel
 from syno_lab.codegen.nest import all_sizes, generic_binding
+from syno_lab.common.probe import SEED, Probe
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.probe import SEED, Probe
 from syno_lab.ir.spec import Binding
 from syno_lab.pgraphs.roles import primaries, roles_of
 

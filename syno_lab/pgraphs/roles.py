@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from syno_lab.ir.size import Size
+from syno_lab.common.size import Size
 from syno_lab.ir.spec import Spec
 
 

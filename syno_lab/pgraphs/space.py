@@ -20,10 +20,10 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import Step as PrimitiveStep
 from syno_lab.search.protocol import Child, Step

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from syno_lab.codegen import drawing, drawing_menu
-from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
+from syno_lab.codegen.drawing_distance import explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_session import session_status
 from syno_lab.codegen.text import expressions
+from syno_lab.drawing.course import course_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.history_tree import Tree
@@ -95,7 +96,7 @@ class PGraphSession(Session):
         return told(session_status(self, None if seconds is None else Effort(seconds)), self.absent)
 
     def course(self, most: int) -> str:
-        """See :func:`syno_lab.codegen.drawing_distance.course_svg`."""
+        """See :func:`syno_lab.drawing.course.course_svg`."""
         shown, here, first = self.around_here(most)
         wished = [entry.wished() for entry in shown] if any(entry.state.spec.wants for entry in shown) else None
         return course_svg([entry.distance for entry in shown], here, first, wished)

@@ -22,7 +22,7 @@ from syno_lab.protocol import (
 )
 
 if TYPE_CHECKING:
-    from syno_lab.ir.pairing import Pairing
+    from syno_lab.common.pairing import Pairing
     from syno_lab.ir.primitives.base import Card
     from syno_lab.models.sites import Site, Strides
     from syno_lab.pgraphs.around import Around

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.codegen.figure_room import renderer_of
+from syno_lab.drawing.figure_room import renderer_of
 from syno_lab.inputs import printable
 from syno_lab.reports.fronts import Front
 

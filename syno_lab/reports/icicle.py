@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal, get_args
 
-from syno_lab.codegen.drawing_style import PRIMITIVE_LOOKS, Look
+from syno_lab.drawing.style import PRIMITIVE_LOOKS, Look
 from syno_lab.inputs import printable
 from syno_lab.search.branches import Branch, Branching
 

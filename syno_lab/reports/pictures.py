@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.codegen.figure import Figure, Page
-from syno_lab.codegen.figure_room import fit_labels, legend_above
+from syno_lab.drawing.figure import Figure, Page
+from syno_lab.drawing.figure_room import fit_labels, legend_above
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.front_names import draw_names

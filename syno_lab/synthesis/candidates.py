@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, overload
 
+from syno_lab.common.size import Size
 from syno_lab.effort import Effort, Stop
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after

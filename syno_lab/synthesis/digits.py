@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.size import Size
 
 
 @dataclass(frozen=True)

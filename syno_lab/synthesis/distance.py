@@ -19,10 +19,10 @@ from itertools import combinations_with_replacement
 from math import prod
 from typing import Any
 
+from syno_lab.common.size import Size, product
 from syno_lab.effort import Effort, Stop, kept
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size, product
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import reduce_sizes

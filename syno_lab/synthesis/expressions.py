@@ -3,7 +3,7 @@ r"""Coordinate expressions as trees, to be read as text or LaTeX and to be hande
 An :class:`Expression` is number-like, so that :meth:`Primitive.index` run on it builds the expression it computes, in
 the order in which Table 1 writes it. Nothing is simplified: what is shown is what the primitives say.
 
->>> from syno_lab.ir.size import Symbols
+>>> from syno_lab.common.size import Symbols
 >>> symbols = Symbols(("H",), ("s",))
 >>> i = name("#0")
 >>> high = i // size(symbols.size("s^-1*H"))
@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from syno_lab.common.wants import wants_text
 from syno_lab.ir.spec import Limits, Spec
-from syno_lab.ir.wants import wants_text
 
 
 class SpecFields(msgspec.Struct, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from math import prod
 from random import Random
 from typing import Any, NamedTuple
 
-from syno_lab.ir.size import Size
+from syno_lab.common.size import Size
 from syno_lab.ir.state import State
 from syno_lab.synthesis.gifts import MOST_CONTRACTIONS, Gifts
 from syno_lab.synthesis.nodes import LIMITED, STAYS, Edge, Move, SearchNode

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import is_own
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, are_one

@@ -8,12 +8,12 @@ from hashlib import blake2b
 from operator import add
 from typing import Any, NamedTuple
 
+from syno_lab.common.size import Size
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError
 from syno_lab.inputs import plural
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES, own_primitives
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Cost, meter_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement
 
+from syno_lab.common.size import Size
 from syno_lab.effort import Effort, kept
 from syno_lab.errors import TooLargeError
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 _MAX_COEFFICIENTS = 2  # in one parameter (a decision of DESIGN, section 4)

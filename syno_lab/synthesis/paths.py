@@ -2,7 +2,7 @@
 
 A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
 deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan, which bounds for
-partial pGraphs may not reach, the wishes (:mod:`syno_lab.ir.wants`) and the inner order of unordered axes
+partial pGraphs may not reach, the wishes (:mod:`syno_lab.common.wants`) and the inner order of unordered axes
 (:mod:`syno_lab.synthesis.unordered`) are asked when a path is replayed, so a path may turn out to be none.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate, Node, reduce_coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
+from syno_lab.common.size import Size
+from syno_lab.common.wants import Wish
 from syno_lab.effort import Effort, Stop
 from syno_lab.inputs import count_of
 from syno_lab.ir.coordinate import reduce_coordinate
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.ir.wants import Wish
 from syno_lab.synthesis.distance import budgets_left, distance, lacking_primaries, look, reduces_left
 from syno_lab.synthesis.parameters import reduce_sizes
 from syno_lab.synthesis.reach import FLAG_BITS, NEVER, STRIDED, Shape, pack

@@ -17,8 +17,8 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TypeVar
 
+from syno_lab.common.size import Size
 from syno_lab.effort import Effort
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 NEVER = 1 << 20

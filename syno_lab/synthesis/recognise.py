@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import permutations
 
+from syno_lab.common.size import Size
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size
 from syno_lab.synthesis.rebuilding import rebuilt
 
 

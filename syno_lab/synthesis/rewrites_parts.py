@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.expressions import Expression, expression, iterators, name, size, size_latex

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import permutations
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate, Node
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, digit
 from syno_lab.synthesis.matches import below_shifts, is_high_of_shift

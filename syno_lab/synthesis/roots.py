@@ -8,8 +8,8 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import reduce_coordinate
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.nodes import Edge, Move, Nodes, SearchNode
 from syno_lab.synthesis.parameters import reduce_sizes

@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.common.wants import wants_text
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import EffortError, OverTimeError, SpecError, StoppedError
 from syno_lab.inputs import QUOTED, printable
@@ -23,7 +24,6 @@ from syno_lab.ir.late import SamplerMethods
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec, WeightLimits
 from syno_lab.ir.state import State
-from syno_lab.ir.wants import wants_text
 from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
@@ -68,7 +68,7 @@ class Sampler(SamplerMethods):
         weight_limits: which limits of occurrences bind the dimensions of weights too: ``"free"``: none;
             ``"primary"``: those of primary variables, not those of coefficients. ``C_out: 0`` then keeps C_out out of
             weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
-        wants: what every operator must read and mix, as ``"C_in>=m, H->W>=o"`` (:mod:`syno_lab.ir.wants`).
+        wants: what every operator must read and mix, as ``"C_in>=m, H->W>=o"`` (:mod:`syno_lab.common.wants`).
         rules: what is canonical: ``sl.RULES``, with rows of one's own or without some that are not of kind ``space``.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from syno_lab.common.wants import wants_text
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.history import PATIENCE_S, History
@@ -14,7 +15,6 @@ from syno_lab.history import Entry as AnyEntry
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.ir.wants import wants_text
 from syno_lab.own_rule import check_names, own_rule
 from syno_lab.protocol import OwnRule
 from syno_lab.synthesis.distance import distance

@@ -12,10 +12,10 @@ from itertools import combinations, islice, product
 from operator import add, le, sub
 from typing import overload
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import own_primitives
-from syno_lab.ir.size import Size
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 

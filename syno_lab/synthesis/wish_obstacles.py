@@ -1,4 +1,4 @@
-"""Why no operator of a space can meet a wish (:mod:`syno_lab.ir.wants`), by its limits or by the property distance.
+"""Why no operator of a space can meet a wish (:mod:`syno_lab.common.wants`), by its limits or by the property distance.
 
 An output element reads several positions of an axis only by a sum, so by a REDUCE, and at most as many as its REDUCEs
 have together: all of an axis with a primary variable only if one of them has such a variable. Of an axis whose own
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from syno_lab.common.wants import RANK, Wish, wants_text
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.ir.wants import RANK, Wish, wants_text
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.parameters import reduce_sizes
 from syno_lab.synthesis.property_distance import property_distance

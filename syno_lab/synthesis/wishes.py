@@ -1,7 +1,7 @@
 """What wishes ask of coordinates, and how many steps it takes at least until the input is there with all of them met.
 
 An input axis is what becomes of some data coordinates, its *reshape group* (appendix A of the paper), and of the
-windows that UNFOLDs slide over these. What it reads and mixes (:mod:`syno_lab.ir.wants`) depends on the iterators in
+windows that UNFOLDs slide over these. What it reads and mixes (:mod:`syno_lab.common.wants`) depends on iterators of
 its expression alone, and views only hand these on:
 
 * an output element reads more than one position of an axis only if a REDUCE is in its expression;
@@ -23,9 +23,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from syno_lab.common.wants import Wish
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.wants import Wish
 from syno_lab.synthesis.reach import (
     FLAG_BITS,
     FLAGS,

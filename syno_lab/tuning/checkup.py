@@ -122,12 +122,12 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     name = f"key {key}, a kernel"
     if target is None:
         return Finding(name, False, False, "not tried: the kind of device is unknown", "Name it with --target.")
-    from syno_lab import operators
+    from syno_lab.systems import opened
     from syno_lab.tuning.remote import run_remotely
 
     if target in TARGETS and TARGETS[target].is_gpu:
         return Finding(name, False, False, f"not tried: {target} is a GPU", "Try the processor: --target with -cpu.")
-    text = operators.KNOWN[_KERNEL]().to_json()
+    text = opened(_KERNEL).to_json()
     board = Board(host, port, key)
     try:
         ran = run_remotely(text, _SIZES, board=board, target=target, wait_s=10.0, session_s=session_s)

@@ -172,11 +172,11 @@ def main(arguments: list[str] | None = None) -> int:
                 with contextlib.suppress(KeyboardInterrupt):
                     threading.Event().wait()
                 return 0
-            from syno_lab import operators
+            from syno_lab.systems import opened
             from syno_lab.tuning.remote import run_remotely
 
             sizes = {"N": 1, "C_in": 16, "C_out": 16, "H": 8, "W": 8}
-            run = run_remotely(operators.conv2d().to_json(), sizes, board=board, target=KEY)
+            run = run_remotely(opened("conv2d").to_json(), sizes, board=board, target=KEY)
             say(f"conv2d compiled here and run on {run.machine} differs by {run.error:.1e} from its loop nest")
     except SynoError as error:
         say(str(error))

@@ -141,7 +141,7 @@ def both_networks(
     ``net`` itself where none of these layers is a convolution; where ``operator`` is a whole network, the two are
     ``net`` and it. Raises SpecError if ``operator`` fits no layer, or is that of another network.
     """
-    from syno_lab.operators import conv2d
+    from syno_lab.systems import opened
 
     if system_of(operator).is_whole:
         placement = system_of(operator).placement(operator, [], "pool")
@@ -152,7 +152,7 @@ def both_networks(
     alike = [site for site in sites if site.name in taken and _is_plain(site)]
     if not alike:
         return net, replaced, tuple(places)
-    base, _ = put_in(net, alike, conv2d())
+    base, _ = put_in(net, alike, opened("conv2d"))
     with torch.no_grad():
         for _, slot in slots(base):
             (weight,) = slot.placeholder.parameters()
@@ -233,7 +233,7 @@ def compare_layers(
     and SpecError where there is no such layer.
     """
     from syno_lab.models.slot import costs
-    from syno_lab.operators import conv2d
+    from syno_lab.systems import opened
 
     sites = [site for site in survey(net, image).select(selection) if _is_plain(site)]
     fitting = [place for place in costs(operator, sites) if place.replaced] if sites else []
@@ -249,7 +249,7 @@ def compare_layers(
     text = operator.to_json()
     builder = builder_of(text)
     for shape, places in shapes.items():
-        plain = conv2d()
+        plain = opened("conv2d")
         binding = plain.complete_binding(by_name[places[0].name].binding())
         assert places[0].binding is not None
         tasks.append(TuningTask(f"conv2d, {shape}", plain.to_json(), binding))

@@ -14,8 +14,8 @@ from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Operation, Rel, Shape, choices, operation, representatives
 from syno_lab.alpha.properties import DEPTH, MIXING, SHAPE, compose, depth_property, pairing_of
+from syno_lab.common.pairing import Pairing
 from syno_lab.errors import SpecError
-from syno_lab.ir.pairing import Pairing
 
 BLOCK: Shape = (2, 12, 12, 16)
 CONV, NORM, RELU = operation("conv", features=Rel(1)), operation("batch_norm"), operation("relu")

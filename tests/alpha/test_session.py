@@ -15,8 +15,8 @@ from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.session import AlphaSession
 from syno_lab.alpha.synthesis import greedy
 from syno_lab.alpha.system import ALPHA
+from syno_lab.common.wants import RANK
 from syno_lab.errors import FormatError, SpecError, SynoError
-from syno_lab.ir.wants import RANK
 from syno_lab.operators import conv2d
 from syno_lab.systems import session_of, system_for
 

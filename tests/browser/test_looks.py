@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from syno_widgets import Explorer, OperatorView, RunsView, Stepper
 
 from syno_lab.canvas.system import CANVAS
-from syno_lab.codegen.drawing_style import DARK_GROUND, DARK_INK, DARK_LOOKS
+from syno_lab.drawing.style import DARK_GROUND, DARK_INK, DARK_LOOKS
 from syno_lab.operators import operator_1
 from tests.browser.test_lineage import individual
 

@@ -18,8 +18,8 @@ from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.probe import probe
 from syno_lab.canvas.sampler import Sampler
+from syno_lab.common.probe import Probe, convolution_probe
 from syno_lab.errors import SpecError
-from syno_lab.ir.probe import Probe, convolution_probe
 
 SIZES = {"N": 1, "C_in": 8, "C_out": 8, "H": 12, "W": 14, "KH": 3, "KW": 3, "s": 1}
 #: In the place of functions that are flat somewhere, choose one side or subtract: their derivatives are above 0.

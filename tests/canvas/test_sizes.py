@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from syno_lab.canvas.shape import INPUT, SLOTS, Shape, solve_for_image
 from syno_lab.canvas.sizes import SYMBOLS, factors, fault_of, is_legal, parse, substitute
-from syno_lab.ir.size import Size
+from syno_lab.common.size import Size
 
 BINDING = {"C": 12, "H": 5, "W": 7, "G": 2, "KH": 11, "KW": 13} | {f"x{number}": 17 + 2 * number for number in range(8)}
 SIZES = st.tuples(*[st.integers(-2, 2)] * len(SYMBOLS.names)).map(lambda exponents: Size(SYMBOLS, exponents))

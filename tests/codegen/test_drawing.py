@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from syno_lab.codegen import drawing_render
 from syno_lab.codegen.drawing import (
     card_dot,
     card_svg,
@@ -18,10 +17,11 @@ from syno_lab.codegen.drawing import (
     dot,
     svg,
 )
-from syno_lab.codegen.drawing_render import accessible_svg, layout_program, render
-from syno_lab.codegen.drawing_style import PRIMITIVE_LOOKS, primitive_look
-from syno_lab.codegen.drawing_text import in_lines
 from syno_lab.codegen.text import expressions
+from syno_lab.drawing import render as drawing_render
+from syno_lab.drawing.render import accessible_svg, layout_program, render
+from syno_lab.drawing.style import PRIMITIVE_LOOKS, primitive_look
+from syno_lab.drawing.text import in_lines
 from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
@@ -296,7 +296,7 @@ def _contrast(one: str, other: str) -> float:
 
 
 def test_texts_and_lines_can_be_read_on_light_and_dark_grounds() -> None:
-    from syno_lab.codegen import drawing_style as style
+    from syno_lab.drawing import style
 
     looks = [*PRIMITIVE_LOOKS.values(), style.COORDINATE, style.INPUT, style.OUTPUT, style.WEIGHT]
     assert min(_contrast(style.INK, look.fill) for look in looks) >= 7

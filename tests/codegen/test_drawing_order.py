@@ -14,7 +14,7 @@ from drawn import Change, boxes, is_within, read_nodes, rows
 
 from syno_lab.codegen.drawing import Drawable, dot, svg
 from syno_lab.codegen.drawing_order import Growth, Joint, heights, steady_rows
-from syno_lab.codegen.drawing_render import render
+from syno_lab.drawing.render import render
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN, operator_1

@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from syno_lab.codegen import drawing
-from syno_lab.codegen.drawing_distance import course_svg, explanation_words, groups_svg
+from syno_lab.codegen.drawing_distance import explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.drawing_menu import why
 from syno_lab.codegen.drawing_session import session_status
+from syno_lab.drawing.course import course_svg
 from syno_lab.errors import PrimitiveError
 from syno_lab.history import Entry
 from syno_lab.history_tree import Tree

@@ -28,12 +28,12 @@ from hypothesis import strategies as st
 from syno_lab import operators
 from syno_lab.canvas.known import KNOWN as KERNELS
 from syno_lab.codegen.drawing import coordinate_ids, describe_parts
-from syno_lab.codegen.drawing_text import in_lines
-from syno_lab.codegen.figure import FORMS, WIDTHS, Page
-from syno_lab.codegen.figure_graph import GraphFigure, laid_out
 from syno_lab.codegen.figure_operator import OF, _maths, figure
-from syno_lab.codegen.figure_tex import tex_text
 from syno_lab.codegen.text import expressions
+from syno_lab.drawing.figure import FORMS, WIDTHS, Page
+from syno_lab.drawing.figure_graph import GraphFigure, laid_out
+from syno_lab.drawing.figure_tex import tex_text
+from syno_lab.drawing.text import in_lines
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator

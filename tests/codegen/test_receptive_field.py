@@ -9,8 +9,9 @@ from strategies import random_operator, repro
 
 import syno_lab as sl
 from syno_lab.codegen import receptive_field as room
-from syno_lab.codegen.receptive_field import parts, ranges, receptive_field
+from syno_lab.codegen.receptive_field import parts, receptive_field
 from syno_lab.codegen.reference import reference
+from syno_lab.common.reach import ranges
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator

@@ -12,8 +12,8 @@ import pytest
 from command_line import answered, refused
 
 from syno_lab.cli import main
-from syno_lab.commands import ablate, sample, specs
-from syno_lab.commands import enumerate as enumerate_command
+from syno_lab.commands.pgraphs import ablate, sample, specs
+from syno_lab.commands.pgraphs import enumerate as enumerate_command
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.synthesis.sampler import Sampler

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
 from syno_lab.ir.fingerprint import (

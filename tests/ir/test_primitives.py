@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.build import Build
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import MAX_STEPS
 from syno_lab.ir.state import State, Step
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from search_spaces import SPECS
 
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.pgraphs.space import SynthesisState, synthesis_space
 from syno_lab.protocol import SearchStep
 from syno_lab.search.estimate import Estimate, Portrait, bag

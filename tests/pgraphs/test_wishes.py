@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from syno_lab.common.wants import RANK, parse_wants
 from syno_lab.errors import SpecError
-from syno_lab.ir.wants import RANK, parse_wants
 from syno_lab.models import backbone
 from syno_lab.models.sites import Site
 from syno_lab.models.wishes import derived_wants

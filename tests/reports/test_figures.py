@@ -11,8 +11,8 @@ from figures import check_pdf_fonts, check_room, compile_tex, latex, pdf_inches,
 from reproduction.paper import PaperFigure, figure_5, figure_6, figure_8, figure_9, figure_10, table_2
 from reproduction.paper.drawing import PaperPicture
 
-from syno_lab.codegen.figure import WIDTHS, Figure, Page
-from syno_lab.codegen.figure_tex import tex_text
+from syno_lab.drawing.figure import WIDTHS, Figure, Page
+from syno_lab.drawing.figure_tex import tex_text
 from syno_lab.reports import FrontFigure, find_axis
 from syno_lab.reports.axes import relative
 from syno_lab.reports.fronts import Front, Placed

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import pytest
 from known_trees import known_search, small_spec
 
-from syno_lab.codegen.drawing_style import PRIMITIVE_LOOKS
+from syno_lab.common.probe import beside_convolution
+from syno_lab.drawing.style import PRIMITIVE_LOOKS
 from syno_lab.errors import StoreError
-from syno_lab.ir.probe import beside_convolution
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
 from syno_lab.pgraphs.around import Around

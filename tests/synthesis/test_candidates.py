@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from syno_lab.codegen import drawing_menu
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import excess

@@ -10,10 +10,10 @@ import pytest
 from true_distances import true_distances
 
 import syno_lab.api  # noqa: F401 - state.candidates, operator.mixing
+from syno_lab.common.wants import RANK, parse_wants
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.ir.wants import RANK, parse_wants
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph, SearchNode
 from syno_lab.synthesis.paths import Builder, exactly

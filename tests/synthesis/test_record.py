@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from syno_lab.commands import specs
+from syno_lab.commands.pgraphs import specs
 from syno_lab.errors import FormatError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec

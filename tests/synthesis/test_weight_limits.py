@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import syno_lab as sl
-from syno_lab.commands.specs import load_spec
+from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SpecError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec

@@ -9,10 +9,10 @@ from strategies import random_operator, repro
 
 import syno_lab as sl
 from syno_lab.codegen import mixing as room
+from syno_lab.common.wants import Wish, parse_wants
 from syno_lab.errors import SpecError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.wants import Wish, parse_wants
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import RandomSearch
 from syno_lab.synthesis.sampler import Sampler

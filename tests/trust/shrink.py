@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from strategies import on_what_is_left
 
+from syno_lab.common.size import Size, Symbols
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.size import Size, Symbols
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from trust.sources import Case, is_small

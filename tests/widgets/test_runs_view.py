@@ -24,7 +24,7 @@ from syno_widgets import RunsView
 from syno_widgets.jobs_view import JobsView
 from traitlets.config import Config
 
-from syno_lab.codegen.figure import WIDTHS
+from syno_lab.drawing.figure import WIDTHS
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.jobs.context import job_folder
 from syno_lab.jobs.ledger import Ledger

@@ -46,8 +46,7 @@ from IPython.utils.text import DollarFormatter
 from syno_lab.commands.detach import working_in
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
-from syno_lab.operators import KNOWN
-from syno_lab.systems import find_card
+from syno_lab.systems import find_card, find_system, format_named
 from syno_widgets.attached import AttachedLab
 from syno_widgets.stepper import Stepper
 
@@ -61,6 +60,11 @@ _LAB = "lab"
 _TRACEBACK = "--traceback"
 #: Characters of a line or a cell, values not counted: to put them in and to split takes the square of the length.
 _LONGEST = 1 << 15
+
+
+def _known() -> Mapping[str, Callable[[], Any]]:
+    """The known pGraphs by name."""
+    return find_system(format_named("pgraphs")).known()
 
 
 def _one_line(magic: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +114,7 @@ class SynoMagics(Magics):
                 raise UsageError(f"%%syno: expected {', '.join(SUBMITTED)} behind it{found}; `%syno jobs` lists jobs")
             words += _words(cell, names)
         if not words:
-            print("known operators: " + ", ".join(KNOWN))  # noqa: T201 a magic talks to the reader of a cell
+            print("known operators: " + ", ".join(_known()))  # noqa: T201 a magic talks to the reader of a cell
             return None
         first, *rest = words
         if first in SUBMITTED:
@@ -124,12 +128,12 @@ class SynoMagics(Magics):
             if first == "stop":  # which leaves the open lab without its thread
                 self.lab.let_go()
             return None
-        if first not in KNOWN or rest:
+        if first not in _known() or rest:
             raise UsageError(
-                f"unknown operator {quoted(line.strip())}; known are {', '.join(KNOWN)}; "
+                f"unknown operator {quoted(line.strip())}; known are {', '.join(_known())}; "
                 f"about jobs there are {', '.join((*SUBMITTED, 'jobs', 'lab', *STEERING))}"
             )
-        return Stepper(KNOWN[first]())
+        return Stepper(_known()[first]())
 
     @no_var_expand
     @needs_local_scope

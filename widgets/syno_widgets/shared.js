@@ -31,7 +31,7 @@ function shownAs(written, shown) {
 }
 
 /**
- * A text as the pictures set it (codegen/drawing_text.py): names with their indices lowered, a prime for the second of a
+ * A text as the pictures set it (drawing/text.py): names with their indices lowered, a prime for the second of a
  * name, a dot for a product. Its text content stays what it was.
  */
 function asMath(text) {

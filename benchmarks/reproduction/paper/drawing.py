@@ -8,8 +8,8 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.codegen.figure import Figure, Page
-from syno_lab.codegen.figure_room import fit_labels, fit_tables, legend_above
+from syno_lab.drawing.figure import Figure, Page
+from syno_lab.drawing.figure_room import fit_labels, fit_tables, legend_above
 from syno_lab.inputs import printable
 from syno_lab.reports.pictures import PAPER
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from syno_lab import private
-from syno_lab.codegen.figure import FORMS
+from syno_lab.drawing.figure import FORMS
 from syno_lab.errors import FormatError
 from syno_lab.inputs import quoted, read_json
 from syno_lab.reports.lab import LabReader, Reading
@@ -160,7 +160,7 @@ class PaperFigure:
 
         Args:
             path: ends in ``.pdf``, ``.svg``, ``.png``, ``.tex``, ``.tikz``, ``.pgf`` or ``.csv``.
-            options: ``width``, ``font`` and ``points``, as of :meth:`syno_lab.codegen.figure.Figure.save`.
+            options: ``width``, ``font`` and ``points``, as of :meth:`syno_lab.drawing.figure.Figure.save`.
 
         Raises:
             FormatError: for another suffix.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 

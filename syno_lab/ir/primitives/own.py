@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives.base import Card, Primitive
-from syno_lab.ir.size import Size
 from syno_lab.ir.spec import Spec
 
 #: ``index(i, n)``: the element that is read for ``0 <= i < n``, inside ``[0, n)``.

@@ -2,8 +2,8 @@
 
 from typing import Any, ClassVar
 
+from syno_lab.common.size import Size
 from syno_lab.ir.primitives.base import Card, Primitive
-from syno_lab.ir.size import Size
 
 
 class Shift(Primitive):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from syno_lab.ir.probe import Probe, beside_convolution
+from syno_lab.common.probe import Probe, beside_convolution
 from syno_lab.panes.forms import csv_text, drawn, form, whole
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.probe import probe, probe_binding

@@ -12,9 +12,9 @@ from typing import Any
 
 from syno_lab.codegen import drawing
 from syno_lab.codegen.equation import equation
-from syno_lab.codegen.formula import formula_svg
 from syno_lab.codegen.loops import condition_text, loops, make_program
 from syno_lab.codegen.nest import Access, Condition, Nest, climb, tensors
+from syno_lab.drawing.formula import formula_svg
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan

@@ -6,9 +6,9 @@ from typing import Any
 
 from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.receptive_field import receptive_field
+from syno_lab.common.pairing import WORDS
 from syno_lab.inputs import plural
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.pairing import WORDS
 from syno_lab.operators.neighbours import nearest
 from syno_lab.panes import read_element
 from syno_lab.panes.reach import axis_records, field_svg

@@ -144,7 +144,7 @@ class Figure(ABC):
 
     def _tex(self, page: Page) -> str:
         """The picture as a piece of a TeX document: PGF, unless a kind of picture has a better form."""
-        from syno_lab.codegen.figure_tex import pgf
+        from syno_lab.drawing.figure_tex import pgf
 
         return pgf(self._plot(page))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syno_lab.common.size import Size, Symbols, product, value
 from syno_lab.errors import SpecError
-from syno_lab.ir.size import Size, Symbols, product, value
 
 SYMBOLS = Symbols(("N", "C_in", "H"), ("k_1", "s"))
 BINDING = {"N": 2, "C_in": 12, "H": 30, "k_1": 3, "s": 2}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from syno_lab.commands.output import JsonTarget, Reporter, say, tell, write_json
-from syno_lab.commands.sample import seldom
+from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.version import __version__
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from syno_lab.codegen.formula import formula_svg
+from syno_lab.drawing.formula import formula_svg
 from syno_lab.errors import SynoError
 
 # As rules write them (Verdict.latex).

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
-from syno_lab.commands.sample import seldom
-from syno_lab.commands.specs import NAMES, WeightLimitsOption, load_spec
+from syno_lab.commands.pgraphs.sample import seldom
+from syno_lab.commands.pgraphs.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.spec import Spec

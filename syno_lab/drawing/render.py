@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from html import escape, unescape
 from pathlib import Path
 
-from syno_lab.codegen.drawing_text import Names, set_texts
+from syno_lab.drawing.text import Names, set_texts
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 

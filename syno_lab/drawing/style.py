@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from syno_lab.codegen.drawing_hull import DARK_HULL
+from syno_lab.drawing.hull import DARK_HULL
 
 INK = "#1b1b1f"
 LINE = "#767680"

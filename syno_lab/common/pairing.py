@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from syno_lab.common.wants import RANK, Letter, Wish, wants_text
 from syno_lab.errors import SpecError
-from syno_lab.ir.wants import RANK, Letter, Wish, wants_text
 
 WORDS: dict[Letter, str] = {"x": "not paired", "o": "one-to-one", "m": "many-to-one", "a": "all-to-one"}
 

@@ -10,9 +10,9 @@ import pytest
 import syno_widgets
 
 from syno_lab.codegen.drawing import svg
-from syno_lab.codegen.drawing_render import render
-from syno_lab.codegen.drawing_style import DARK_INK, DARK_LOOKS, PRIMITIVE_LOOKS, dark_css
-from syno_lab.codegen.drawing_text import parts_of, width_of
+from syno_lab.drawing.render import render
+from syno_lab.drawing.style import DARK_INK, DARK_LOOKS, PRIMITIVE_LOOKS, dark_css
+from syno_lab.drawing.text import parts_of, width_of
 from syno_lab.operators import operator_1
 
 TEXT = "{http://www.w3.org/2000/svg}text"

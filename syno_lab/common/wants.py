@@ -18,7 +18,7 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import QUOTED, integer, printable, quoted
 
 if TYPE_CHECKING:
-    from syno_lab.ir.size import Size, Symbols
+    from syno_lab.common.size import Size, Symbols
 
 Letter = Literal["x", "o", "m", "a"]
 #: How expressive each letter is.

@@ -18,8 +18,7 @@ import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
 from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
-from syno_lab.commands.sample_kernels import Asked, sample_kernels
-from syno_lab.commands.specs import (
+from syno_lab.commands.pgraphs.specs import (
     NAMES,
     SystemOption,
     WantsOption,
@@ -28,10 +27,11 @@ from syno_lab.commands.specs import (
     load_spec,
     wants_option,
 )
+from syno_lab.commands.sample_kernels import Asked, sample_kernels
+from syno_lab.common.wants import wants_text
 from syno_lab.effort import resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
-from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator

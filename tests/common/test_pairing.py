@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syno_lab.common.pairing import Pairing
+from syno_lab.common.wants import RANK, Letter, Wish, wants_text
 from syno_lab.errors import SpecError
-from syno_lab.ir.pairing import Pairing
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.wants import RANK, Letter, Wish, wants_text
 
 LETTERS = get_args(Letter)
 CONV = ("[N, C_in, H, W]", "[N, C_out, H, W]", ["N=1: 0", "C_in=8: 1", "C_out=8: 1", "H=8: 0", "W=8: 0"], ["k=3: 2"])

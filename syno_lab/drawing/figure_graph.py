@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from syno_lab.codegen.drawing_hull import BAND, HULL, ROUND, bands
-from syno_lab.codegen.drawing_render import render
-from syno_lab.codegen.drawing_style import INK
-from syno_lab.codegen.figure import MARGIN, Figure, Page
-from syno_lab.codegen.figure_room import renderer_of
-from syno_lab.codegen.figure_tex import FIT, tex_text
-from syno_lab.codegen.formula import for_matplotlib
+from syno_lab.drawing.figure import MARGIN, Figure, Page
+from syno_lab.drawing.figure_room import renderer_of
+from syno_lab.drawing.figure_tex import FIT, tex_text
+from syno_lab.drawing.formula import for_matplotlib
+from syno_lab.drawing.hull import BAND, HULL, ROUND, bands
+from syno_lab.drawing.render import render
+from syno_lab.drawing.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,7 +211,7 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
     """Width and height of a graph in points, and its parts: edges first, over them the nodes with their names.
 
     Raises:
-        SynoError: as :func:`syno_lab.codegen.drawing_render.render`.
+        SynoError: as :func:`syno_lab.drawing.render.render`.
     """
     graph: dict[str, Any] = msgspec.json.decode(render(source, "json"))
     left, bottom, right, top = map(float, graph["bb"].split(","))

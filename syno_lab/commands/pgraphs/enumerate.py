@@ -9,8 +9,8 @@ import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
 from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
-from syno_lab.commands.sample import seldom
-from syno_lab.commands.specs import (
+from syno_lab.commands.pgraphs.sample import seldom
+from syno_lab.commands.pgraphs.specs import (
     NAMES,
     SystemOption,
     WantsOption,
@@ -19,9 +19,9 @@ from syno_lab.commands.specs import (
     load_spec,
     wants_option,
 )
+from syno_lab.common.wants import wants_text
 from syno_lab.effort import Effort
 from syno_lab.errors import StoppedError, SynoError
-from syno_lab.ir.wants import wants_text
 
 if TYPE_CHECKING:
     pass

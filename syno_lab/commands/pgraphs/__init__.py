@@ -1,0 +1,1 @@
+"""Commands for pGraphs alone: their specs, sampling, enumeration, rules, and the forms that they alone have."""

@@ -1,0 +1,1 @@
+"""Pictures of any operator: style, layout, text, formulas, and figures for papers."""
