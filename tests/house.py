@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 ENGINE = ROOT / "syno_lab"
@@ -135,3 +138,75 @@ def room_arrows() -> dict[tuple[str, str], int]:
         parts = (module.split(".") for module, _ in imports(path) if module.startswith("syno_lab."))
         found.update((room, other) for other in {part[1] for part in parts} if other in ROOMS and other != room)
     return dict(found)
+
+
+# -- how much there is -------------------------------------------------------------------------------------------------
+
+
+class Lines(NamedTuple):
+    """The lines of a file: all, those of code, and those of docstrings and comments alone; the others are blank."""
+
+    total: int
+    code: int
+    words: int
+
+
+def lines(path: Path) -> Lines:
+    """Counted by ``tokenize``; a line with code and a comment is one of code."""
+    text = path.read_text(encoding="utf-8")
+    code: set[int] = set()
+    words: set[int] = set()
+    begins = True  # a statement: a string alone there is a docstring, or one of a field
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        rows = range(token.start[0], token.end[0] + 1)
+        if token.type == tokenize.COMMENT:
+            words.update(rows)
+        elif token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+            begins = True
+        elif token.type == tokenize.STRING and begins:
+            words.update(rows)
+        elif token.type not in (tokenize.NL, tokenize.ENDMARKER):
+            code.update(rows)
+            begins = False
+    return Lines(text.count("\n"), len(code), len(words - code))
+
+
+_MAPPINGS = {"dict", "Mapping", "MutableMapping", "defaultdict"}
+
+
+def open_types() -> tuple[int, int]:
+    """Of signatures and fields of classes: those with a mapping to ``Any`` or ``object``, and with one of these alone.
+
+    A name that a module gives to a type counts as that type.
+    """
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in modules()]
+    aliases: dict[str, list[ast.expr]] = {}
+    for tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+                for target in node.targets:
+                    aliases.setdefault(ast.unparse(target), []).append(node.value)
+
+    def is_open(node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in ("Any", "object")
+
+    def maps(node: ast.expr, *within: str) -> bool:
+        for part in ast.walk(node):
+            name = ast.unparse(part).rpartition(".")[2] if isinstance(part, ast.Name | ast.Attribute) else ""
+            if name in aliases and name not in within and any(maps(one, name, *within) for one in aliases[name]):
+                return True
+            is_mapping = isinstance(part, ast.Subscript) and ast.unparse(part.value).rpartition(".")[2] in _MAPPINGS
+            if is_mapping and isinstance(part.slice, ast.Tuple) and is_open(part.slice.elts[-1]):
+                return True
+        return False
+
+    signatures: list[list[ast.expr]] = []
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef):
+            given = node.args
+            all_of = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+            signatures.append([one.annotation for one in all_of if one and one.annotation])
+            signatures[-1] += [node.returns] if node.returns else []
+        elif isinstance(node, ast.ClassDef):
+            signatures += [[field.annotation] for field in node.body if isinstance(field, ast.AnnAssign)]
+    return sum(any(map(maps, types)) for types in signatures), sum(any(map(is_open, types)) for types in signatures)
