@@ -19,8 +19,8 @@ from reproduction.scale import check_parts
 
 from syno_lab import cli
 from syno_lab.commands.helping import HelpingCommand
-from syno_lab.commands.options import bounded
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, tell, write_json
+from syno_lab.commands.options import with_options
+from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 from syno_lab.errors import SynoError
@@ -46,7 +46,6 @@ def command(
         Path, typer.Option(help="The folder for results; run again with the same folder, it goes on.")
     ] = Path("reproduction"),
     seed: Annotated[int, typer.Option(min=0, help="Of draws, searches and tunings.")] = 0,
-    json: JsonTarget = None,
 ) -> None:
     """Run what the paper's tables and figures need, and write one page and a notebook with all of them.
 
@@ -74,9 +73,9 @@ def command(
         ]
         to_do = sum(one.seconds for one in planned.parts if one.name not in found.done) / 60
         if plan:
-            say_table(drawn, json)
-            say(f"{to_do:.0f} minutes to do", json)
-            write_json({"parts": drawn, "minutes": to_do}, json)
+            say_table(drawn)
+            say(f"{to_do:.0f} minutes to do")
+            write_json({"parts": drawn, "minutes": to_do})
             return
         for row in drawn:
             tell(f"plan: {row['part']}: {row['what']}, {row['minutes']:.1f} minutes, {row['state']}")
@@ -89,13 +88,13 @@ def command(
         scale = [(one.name, one.figures, one.what) for one in found.plan().parts]
         page, notebook = write_pages(out, scale)
         report("page", 1.0, str(page))
-    say(f"ran {', '.join(ran) or 'nothing: all was done'}", json)
-    say(f"page: {page}\nnotebook: {notebook}", json)
-    write_json({"ran": list(ran), "done": list(found.done), "page": str(page), "notebook": str(notebook)}, json)
+    say(f"ran {', '.join(ran) or 'nothing: all was done'}")
+    say(f"page: {page}\nnotebook: {notebook}")
+    write_json({"ran": list(ran), "done": list(found.done), "page": str(page), "notebook": str(notebook)})
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command(cls=HelpingCommand)(bounded(command))
+app.command(cls=HelpingCommand)(with_options(command))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

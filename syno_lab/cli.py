@@ -40,7 +40,7 @@ from syno_lab.commands import (
     worker,
 )
 from syno_lab.commands.helping import HelpingCommand, HelpingGroup
-from syno_lab.commands.options import bounded
+from syno_lab.commands.options import with_options
 from syno_lab.commands.output import tell
 from syno_lab.commands.pgraphs import ablate, export, replay, sample
 from syno_lab.commands.pgraphs import enumerate as enumerating
@@ -100,7 +100,7 @@ for _group in (jobs, kernel):
 for _known in (app, jobs.app, kernel.app):
     for _info in _known.registered_commands:
         assert _info.callback is not None
-        _info.callback, _info.cls = bounded(_info.callback), HelpingCommand
+        _info.callback, _info.cls = with_options(_info.callback), HelpingCommand
 
 
 def _show_version(wanted: bool) -> None:

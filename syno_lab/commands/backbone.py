@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.operands import load_operator
-from syno_lab.commands.output import JsonTarget, say, say_table, write_json
+from syno_lab.commands.output import say, say_table, write_json
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
 
@@ -73,14 +73,13 @@ def command(
     everything: Annotated[
         bool, typer.Option("--all", help="Show also the layers that stay, each with the reason.")
     ] = False,
-    json: JsonTarget = None,
 ) -> None:
     """Show a backbone's convolutions and linear layers: shapes, FLOPs and share, and the spec of operators for them."""
     from syno_lab.models.registry import backbone
     from syno_lab.pgraphs.derive import derive_spec
 
     if name is None:
-        _list_all(json)
+        _list_all()
         return
     chosen = backbone(name)
     loaded = None if operator is None else load_operator(operator)
@@ -129,16 +128,15 @@ def command(
     names_of_sites = {site.name for site in sites}
     shown = [row for row in rows if everything or row["name"] in names_of_sites]
     hidden = () if any(row["reason"] for row in shown) else ("replaced", "reason")
-    say_table([_for_people(row, hidden) for row in shown], json)
+    say_table([_for_people(row, hidden) for row in shown])
     replaced = [row for row in rows if row["replaced"]]
     say(
         f"{chosen.name}: {seen.params:,} parameters, {seen.flops:,} FLOPs; {len(replaced)} of {len(seen.sites)} layers "
-        f"replaced, {sum(row['share'] for row in replaced):.1%} of the FLOPs",
-        json,
+        f"replaced, {sum(row['share'] for row in replaced):.1%} of the FLOPs"
     )
     for line in lines:
-        say(line, json)
-    write_json(summary, json)
+        say(line)
+    write_json(summary)
 
 
 def _put_in(
@@ -169,7 +167,7 @@ def _put_in(
     return {"label": label, "flops": flops, "params": params}
 
 
-def _list_all(json: str | None) -> None:
+def _list_all() -> None:
     from syno_lab.models.registry import BACKBONES
 
     rows = [
@@ -183,8 +181,8 @@ def _list_all(json: str | None) -> None:
         }
         for known in BACKBONES.values()
     ]
-    say_table([{key: row[key] for key in ("name", "takes", "params", "flops", "reference")} for row in rows], json)
-    write_json(rows, json)
+    say_table([{key: row[key] for key in ("name", "takes", "params", "flops", "reference")} for row in rows])
+    write_json(rows)
 
 
 def _size(domain: str, resolution: int | None, context: int | None) -> int | None:

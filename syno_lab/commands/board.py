@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from syno_lab.commands.options import flag
-from syno_lab.commands.output import JsonTarget, Reporter, say, write_json
+from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError
 from syno_lab.inputs import nearest, quoted
 
@@ -41,7 +41,6 @@ def command(
     check: Annotated[
         bool, flag("--check", "With --emulate: stop after the board has run an operator compiled here.")
     ] = False,
-    json: JsonTarget = None,
 ) -> None:
     """Set up a board: print the commands for the board and for this machine, and check each that can be checked here.
 
@@ -50,7 +49,7 @@ def command(
     if emulate:
         if no_tunnel or save_server is not None:
             raise SynoError("--emulate: expected a board in place of a set-up; leave --no-tunnel and --save-server out")
-        _emulate(key, tracker, fetch, check, json)
+        _emulate(key, tracker, fetch, check)
         return
     if fetch or check:
         raise SynoError("expected --emulate beside --fetch and --check")
@@ -72,20 +71,20 @@ def command(
             f"{', '.join(nearest(device, TARGETS))}, and TVM's own"
         )
     if save_server is not None:
-        say(f"wrote {setup.save_server(save_server)}: copy it to the board", json)
+        say(f"wrote {setup.save_server(save_server)}: copy it to the board")
     for number, step in enumerate(steps, start=1):
         where = "here" if step.where == "here" else "on the board"
-        say(f"{_MARKS[step.state]}{number}. {step.title}, {where}. {step.why}", json)
+        say(f"{_MARKS[step.state]}{number}. {step.title}, {where}. {step.why}")
         for line in step.commands:
-            say(f"             {line}", json)
+            say(f"             {line}")
         if step.found:
-            say(f"          -> {step.found}", json)
+            say(f"          -> {step.found}")
     for line in warnings:
-        say(f"warning: {line}", json)
-    write_json({"key": plan.name, "steps": [asdict(step) for step in steps], "warnings": warnings}, json)
+        say(f"warning: {line}")
+    write_json({"key": plan.name, "steps": [asdict(step) for step in steps], "warnings": warnings})
 
 
-def _emulate(key: str, tracker: str | None, fetch: bool, check: bool, json: str | None) -> None:
+def _emulate(key: str, tracker: str | None, fetch: bool, check: bool) -> None:
     """Start the emulated board, check it as ``doctor`` does, and keep it running."""
     from syno_lab.tuning.checkup import check_up
     from syno_lab.tuning.emulated import KEY, emulated_board
@@ -101,12 +100,12 @@ def _emulate(key: str, tracker: str | None, fetch: bool, check: bool, json: str 
         findings = list(check_up(address, board.key, target=KEY))
         report("board", 1.0, f"{len(findings)} checks")
         for finding in findings:
-            say(f"{'ok     ' if finding.ok else 'note   '} {finding.name}: {finding.found}", json)
+            say(f"{'ok     ' if finding.ok else 'note   '} {finding.name}: {finding.found}")
         healthy = all(finding.ok or not finding.needed for finding in findings)
         told = {"key": board.key, "tracker": address, "healthy": healthy, "findings": [asdict(one) for one in findings]}
-        write_json(told, json)
+        write_json(told)
         if not check:
-            say(f"use it with --tracker {address} --key {board.key} --target {KEY}; Ctrl-C ends it", json)
+            say(f"use it with --tracker {address} --key {board.key} --target {KEY}; Ctrl-C ends it")
             with contextlib.suppress(KeyboardInterrupt):
                 threading.Event().wait()
     if not healthy:

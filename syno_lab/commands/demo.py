@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 
 
 def command(
@@ -21,7 +21,6 @@ def command(
     ] = Path("demo-output"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer operators, images and trials.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0,
-    json: JsonTarget = None,
 ) -> None:
     """Search operators, train them on images, tune them by TVM on this machine, draw the Pareto curve.
 
@@ -33,11 +32,11 @@ def command(
     options = DemoOptions(data=None if data is None else Path(data), out=out, quick=quick, seed=seed)
     with Reporter() as report:
         result = run_demo(options, report)
-    say_table(result.table, json)
-    say("\nWritten:", json)
+    say_table(result.table)
+    say("\nWritten:")
     for path in result.files:
         if path.parent == out:
-            say(f"  {path}", json)
+            say(f"  {path}")
     for folder, count in Counter(path.parent for path in result.files if path.parent != out).items():
-        say(f"  {folder}/ with {count} files", json)
-    write_json(result.summary, json)
+        say(f"  {folder}/ with {count} files")
+    write_json(result.summary)

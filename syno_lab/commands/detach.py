@@ -95,16 +95,12 @@ def hand_over(lab: Lab) -> None:
         lab.hand_over()
 
 
-def detach(
-    kind: str, params: Mapping[str, Any], folder: Path | None = None, *, name: str = "", json: str | None = None
-) -> None:
+def detach(kind: str, params: Mapping[str, Any], folder: Path | None = None, *, name: str = "") -> None:
     """Submit one job; see :func:`detach_all`."""
-    detach_all([(kind, params, name)], folder, json=json)
+    detach_all([(kind, params, name)], folder)
 
 
-def detach_all(
-    jobs: Iterable[tuple[str, Mapping[str, Any], str]], folder: Path | None = None, *, json: str | None = None
-) -> None:
+def detach_all(jobs: Iterable[tuple[str, Mapping[str, Any], str]], folder: Path | None = None) -> None:
     """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
 
     They run in the lab's folder: paths in the parameters are absolute.
@@ -116,10 +112,10 @@ def detach_all(
     with use_lab(folder) as lab:
         records = [lab.submit(kind, params, name=name).record() for kind, params, name in jobs]
         for record in records:
-            say(f"job {record.id}: {record.kind}{f' {record.name}' if record.name else ''}, {record.state}", json)
+            say(f"job {record.id}: {record.kind}{f' {record.name}' if record.name else ''}, {record.state}")
         try:
             hand_over(lab)
         except JobError as error:
             numbers = ", ".join(str(record.id) for record in records)
             raise JobError(f"kept as job {numbers}, but nothing runs it yet: {error}") from None
-    write_json({"jobs": records}, json)
+    write_json({"jobs": records})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, say, write_json
+from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ def command(
     target: Annotated[
         str | None, typer.Option(help="The kind of the boards, as for `syno-lab tune`. [default: asked of the board]")
     ] = None,
-    json: JsonTarget = None,
 ) -> None:
     """List the things that this machine has and lacks; the exit status is 1 if a needed one is missing."""
     if tracker is None and (key is not None or target is not None):
@@ -35,11 +34,11 @@ def command(
         report("doctor", 1.0, f"{len(findings)} checks")
     for finding in findings:
         mark = "ok     " if finding.ok else "MISSING" if finding.needed else "absent " if tracker is None else "note   "
-        say(f"{mark} {finding.name}: {finding.found}", json)
+        say(f"{mark} {finding.name}: {finding.found}")
         if not finding.ok and finding.advice:
-            say(f"        {finding.advice}", json)
+            say(f"        {finding.advice}")
     healthy = all(finding.ok or not finding.needed for finding in findings)
-    write_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]}, json)
+    write_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})
     if not healthy:
         raise typer.Exit(MISSING)
 

@@ -14,8 +14,8 @@ import typer
 
 from syno_lab import private
 from syno_lab.commands.detach import FolderOption, hand_over, use_lab
-from syno_lab.commands.options import flag
-from syno_lab.commands.output import JsonTarget, say, say_table, table, tell, write_json
+from syno_lab.commands.options import flag, with_options
+from syno_lab.commands.output import say, say_table, table, tell, write_json
 from syno_lab.errors import JobError, SynoError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.jobs.trust import code_in, is_signed, unsigned
@@ -106,53 +106,47 @@ def possible_actions(record: JobRecord) -> tuple[str, ...]:
 
 
 @app.callback()
+@with_options
 def every(
-    context: typer.Context,
-    folder: FolderOption = None,
-    kind: KindOption = None,
-    state: StateOption = None,
-    json: JsonTarget = None,
+    context: typer.Context, folder: FolderOption = None, kind: KindOption = None, state: StateOption = None
 ) -> None:
     """List, watch and control the jobs of a lab; without a subcommand, list them."""
     if context.invoked_subcommand is None:
-        list_jobs(folder, kind, state, json)
-    elif any(value is not None for value in (folder, kind, state, json)):
+        list_jobs(folder, kind, state)
+    elif any(value is not None for value in context.params.values()):
         raise SynoError(f"expected the options after {quoted(context.invoked_subcommand)}, found them before it")
 
 
 @app.command(name="list")
-def list_jobs(
-    folder: FolderOption = None, kind: KindOption = None, state: StateOption = None, json: JsonTarget = None
-) -> None:
+def list_jobs(folder: FolderOption = None, kind: KindOption = None, state: StateOption = None) -> None:
     """List the jobs, after correcting the states of jobs whose process is dead."""
     with use_lab(folder, start=False) as lab:
         found = lab.jobs(kind=kind, state=None if state is None else state.value)
         if not found:
-            say(f"no jobs in {lab.folder}", json)
-    say_table([job_row(record) for record in found], json)
-    write_json(found, json)
+            say(f"no jobs in {lab.folder}")
+    say_table([job_row(record) for record in found])
+    write_json(found)
 
 
 @app.command()
-def show(job: Job, folder: FolderOption = None, json: JsonTarget = None) -> None:
+def show(job: Job, folder: FolderOption = None) -> None:
     """Show the record of a job: its parameters, attempts and result."""
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
         record, attempts = handle.record(), handle.attempts()
     facts = _plain(record)
     for name, value in facts.items():
-        say(f"{name + ':':<13} {_fact(value)}", json)
+        say(f"{name + ':':<13} {_fact(value)}")
     for one in attempts:
         ending = "runs" if one.ended is None else one.cause or "gave its result"
-        say(f"attempt {one.attempt}: {ending}, {one.wall_s:.1f} s, on {one.host}", json)
-    write_json({**facts, "attempts": _plain(attempts)}, json)
+        say(f"attempt {one.attempt}: {ending}, {one.wall_s:.1f} s, on {one.host}")
+    write_json({**facts, "attempts": _plain(attempts)})
 
 
 @app.command()
 def watch(
     jobs: Annotated[list[int] | None, typer.Argument(metavar="[JOB…]", help="Numbers. [default: all jobs]")] = None,
     folder: FolderOption = None,
-    json: JsonTarget = None,
 ) -> int:
     """Watch jobs until none of them waits or runs. Ctrl-C ends only the watching.
 
@@ -161,34 +155,34 @@ def watch(
     with use_lab(folder) as lab:
         found = _follow(lab, jobs or None)
         if not found:
-            say(f"no jobs in {lab.folder}", json)
-    say_table([job_row(record) for record in found], json)
-    write_json(found, json)
+            say(f"no jobs in {lab.folder}")
+    say_table([job_row(record) for record in found])
+    write_json(found)
     return 0 if all(record.state == "finished" for record in found) else NOT_ALL_FINISHED
 
 
 @app.command()
-def cancel(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+def cancel(jobs: Jobs, folder: FolderOption = None) -> None:
     """End jobs, and the jobs that they submitted; their files are kept."""
-    _steer("cancel", jobs, folder, json)
+    _steer("cancel", jobs, folder)
 
 
 @app.command()
-def pause(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+def pause(jobs: Jobs, folder: FolderOption = None) -> None:
     """Stop jobs at their next checkpoint, until `resume`."""
-    _steer("pause", jobs, folder, json)
+    _steer("pause", jobs, folder)
 
 
 @app.command()
-def resume(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+def resume(jobs: Jobs, folder: FolderOption = None) -> None:
     """Let paused jobs continue from their checkpoints."""
-    _steer("resume", jobs, folder, json)
+    _steer("resume", jobs, folder)
 
 
 @app.command()
-def retry(jobs: Jobs, folder: FolderOption = None, json: JsonTarget = None) -> None:
+def retry(jobs: Jobs, folder: FolderOption = None) -> None:
     """Queue jobs again that failed, died or were cancelled; they continue from their checkpoints."""
-    _steer("retry", jobs, folder, json)
+    _steer("retry", jobs, folder)
 
 
 @app.command()
@@ -197,7 +191,6 @@ def allow(
     every: Annotated[bool, flag("--all", "All jobs that wait because they lack your signature.")] = False,
     yes: Annotated[bool, flag("--yes", "Do not ask: allow the jobs that are shown.")] = False,
     folder: FolderOption = None,
-    json: JsonTarget = None,
 ) -> None:
     """Show the code and the parameters of jobs that you have not submitted, and let them run in your name.
 
@@ -209,7 +202,7 @@ def allow(
         found = [lab.job(number).record() for number in jobs or [job.id for job in lab.jobs() if not job.is_ended]]
         held = [record for record in found if not is_signed(lab.ledger, record)]
         for record in held:
-            _say_request(record, json)
+            _say_request(record)
         if held and not yes:
             if not sys.stdin.isatty():
                 raise SynoError(f"{len(held)} to allow, shown above: the same command with --yes signs them")
@@ -219,20 +212,20 @@ def allow(
         hand_over(lab)
         after = [lab.job(record.id).record() for record in held]
         if not held:
-            say("nothing to allow: all of these jobs are signed with your key", json)
-    say_table([job_row(record) for record in after], json)
-    write_json(after, json)
+            say("nothing to allow: all of these jobs are signed with your key")
+    say_table([job_row(record) for record in after])
+    write_json(after)
 
 
-def _say_request(record: JobRecord, json: str | None) -> None:
+def _say_request(record: JobRecord) -> None:
     """Show a job's parameters, with its code line by line, without the terminal's control characters."""
     for code in code_in(record.params):
-        say(f"job {record.id} runs this code, {quoted(code.get('name'))} of {quoted(code.get('origin'))}:", json)
+        say(f"job {record.id} runs this code, {quoted(code.get('name'))} of {quoted(code.get('origin'))}:")
         for line in str(code["source"]).expandtabs().splitlines():
-            say(f"  | {printable(line)}", json)
-    say(f"job {record.id}: {quoted(record.kind)} {quoted(record.name)}, with", json)
+            say(f"  | {printable(line)}")
+    say(f"job {record.id}: {quoted(record.kind)} {quoted(record.name)}, with")
     for name, value in record.params.items():
-        say(f"  {printable(name, QUOTED)}: {printable(_fact(_plain(value)), _REQUEST_LENGTH)}", json)
+        say(f"  {printable(name, QUOTED)}: {printable(_fact(_plain(value)), _REQUEST_LENGTH)}")
 
 
 @app.command()
@@ -242,23 +235,22 @@ def log(
     attempt: Annotated[int | None, typer.Option(min=1, help="Which attempt. [default: the last]")] = None,
     tail: Annotated[int | None, typer.Option(min=1, help="Only the last lines.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until the job ends.")] = False,
-    json: JsonTarget = None,
 ) -> None:
     """Show the log of a job."""
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
         text = handle.log(attempt)
         shown = text if tail is None else "".join(text.splitlines(keepends=True)[-tail:])
-        _say_text(shown, json)
+        _say_text(shown)
         while follow and not (record := handle.record()).is_ended and record.reason != unsigned(job):
             time.sleep(_PERIOD_S)
             before, text = text, handle.log(attempt)
-            _say_text(text[len(before) :] if text.startswith(before) else text, json)  # else: another attempt has begun
-    write_json({"job": job, "log": text}, json)
+            _say_text(text[len(before) :] if text.startswith(before) else text)  # else: another attempt has begun
+    write_json({"job": job, "log": text})
 
 
 @app.command()
-def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
+def stop(folder: FolderOption = None) -> None:
     """Pause all jobs and end the lab's workers on this machine; `resume` lets the jobs continue."""
     with use_lab(folder, start=False) as lab:
         held = [record.id for record in lab.jobs() if not record.is_ended]
@@ -268,8 +260,8 @@ def stop(folder: FolderOption = None, json: JsonTarget = None) -> None:
         while lab.jobs(state="running") and time.monotonic() < deadline:  # at their next checkpoint
             time.sleep(_PERIOD_S)
         lab.shutdown()
-        say(f"stopped the workers of {lab.folder}; jobs on hold: {', '.join(map(str, held)) or 'none'}", json)
-    write_json({"stopped": True, "jobs": held}, json)
+        say(f"stopped the workers of {lab.folder}; jobs on hold: {', '.join(map(str, held)) or 'none'}")
+    write_json({"stopped": True, "jobs": held})
 
 
 @app.command()
@@ -289,7 +281,6 @@ def serve(
         float, typer.Option(min=0.01, help="The cluster ends after so long without a job.")
     ] = 720.0,
     folder: FolderOption = None,
-    json: JsonTarget = None,
 ) -> None:
     """Have the lab's scheduler listen on an address of this machine, so that other machines can join as workers.
 
@@ -310,10 +301,10 @@ def serve(
         certificate.unlink(missing_ok=True)
         with private.create(certificate, "xb") as file:
             file.write(lab.cluster.certificate())
-    say(f"{address} waits for workers; the certificate is in {certificate}, for you alone. On the other machine:", json)
+    say(f"{address} waits for workers; the certificate is in {certificate}, for you alone. On the other machine:")
     command = f"syno-lab worker {address} --certificate {certificate.name}"
-    say(f"  {command}", json)
-    write_json({"address": address, "certificate": str(certificate), "command": command}, json)
+    say(f"  {command}")
+    write_json({"address": address, "certificate": str(certificate), "command": command})
 
 
 def _check_own_lab(root: Path) -> None:
@@ -331,7 +322,7 @@ def _check_own_lab(root: Path) -> None:
             raise JobError(f"{error}; other machines take jobs from it: copy the lab to a folder of your own") from None
 
 
-def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | None) -> None:
+def _steer(action: str, jobs: Sequence[int], folder: Path | None) -> None:
     """One action on each job in turn, all of them looked up first, so that a wrong number changes nothing."""
     runs = action in ("resume", "retry")
     with use_lab(folder, start=runs) as lab:
@@ -346,13 +337,13 @@ def _steer(action: str, jobs: Sequence[int], folder: Path | None, json: str | No
         if runs:
             hand_over(lab)
         found = [handle.record() for handle in handles]
-    say_table([job_row(record) for record in found], json)
-    write_json(found, json)
+    say_table([job_row(record) for record in found])
+    write_json(found)
 
 
-def _say_text(text: str, json: str | None) -> None:
+def _say_text(text: str) -> None:
     if text:
-        say(text.removesuffix("\n"), json)
+        say(text.removesuffix("\n"))
 
 
 def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:

@@ -12,7 +12,7 @@ import typer
 
 from syno_lab import private
 from syno_lab.commands.detach import FOLDER_VARIABLE
-from syno_lab.commands.output import JsonTarget, say, say_table, write_json
+from syno_lab.commands.output import say, say_table, write_json
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.process import output_of
@@ -41,7 +41,6 @@ def install(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A variable of its environment; may be repeated."),
     ] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Install the kernel for Jupyter. It runs this Python; a new installation replaces the old one."""
     if user + sys_prefix + (prefix is not None) > 1:
@@ -52,31 +51,29 @@ def install(
     arguments = ["install", f"--name={name}", *(f"--env={text}" for text in variables)]
     arguments += ["--user"] if user else [f"--prefix={prefix.absolute() if prefix else sys.prefix}"]
     made = ask(*arguments)
-    say(f"{made['display_name']}: installed as {made['name']} in {made['folder']}", json)
+    say(f"{made['display_name']}: installed as {made['name']} in {made['folder']}")
     if not made["finds"]:
         share = Path(made["folder"]).parent.parent
-        say(f"this environment's Jupyter does not look there; add {share} to JUPYTER_PATH for it", json)
-    write_json(made, json)
+        say(f"this environment's Jupyter does not look there; add {share} to JUPYTER_PATH for it")
+    write_json(made)
 
 
 @app.command()
-def remove(name: NameOption = NAME, json: JsonTarget = None) -> None:
+def remove(name: NameOption = NAME) -> None:
     """Remove the kernel. Its lab and its jobs stay."""
     gone = ask("remove", f"--name={name}")
-    say(f"{gone['name']}: removed from {gone['folder']}", json)
-    write_json(gone, json)
+    say(f"{gone['name']}: removed from {gone['folder']}")
+    write_json(gone)
 
 
 @app.command(name="list")
-def list_kernels(json: JsonTarget = None) -> None:
+def list_kernels() -> None:
     """List the kernels of Syno Lab that Jupyter finds."""
     found = ask("list")
-    say_table(
-        [{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found], json
-    )
+    say_table([{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found])
     if not found:
-        say("no kernel is installed; `syno-lab kernel install` installs one", json)
-    write_json(found, json)
+        say("no kernel is installed; `syno-lab kernel install` installs one")
+    write_json(found)
 
 
 def _variable(text: str) -> str:

@@ -13,7 +13,7 @@ import typer
 
 import syno_lab
 from syno_lab.commands import kernel
-from syno_lab.commands.output import JsonTarget, write_json
+from syno_lab.commands.output import write_json
 from syno_lab.errors import SynoError
 from syno_lab.processes.process import module_command
 
@@ -97,7 +97,6 @@ def command(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="The server's port. [default: the first free one from 8888]")
     ] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Open JupyterLab on a copy of the tour, all other notebooks beside it, with the kernel "Syno Lab" and its tile.
 
@@ -107,7 +106,7 @@ def command(
         raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
     notebook = copy_notebooks(folder)
     offer_kernel(folder)
-    write_json({"notebook": str(notebook.resolve())}, json)
+    write_json({"notebook": str(notebook.resolve())})
     arguments = module_command("jupyterlab", str(notebook))
     # Else every user of this machine could read what cells print; kernels that cannot encrypt go on without.
     arguments.append("--KernelManager.transport_encryption=auto")

@@ -12,7 +12,7 @@ import typer
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.options import TrackerOption, check_board
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ def command(
     ] = 57600.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option(help="The folder for schedules, records and logs.")] = Path(".syno-lab/network"),
-    json: JsonTarget = None,
 ) -> None:
     """Tune a backbone with the operator in every slot and with convolutions there, alike, and compare latencies.
 
@@ -109,7 +108,7 @@ def command(
     if board is not None and threads is not None:
         raise SpecError("--threads: expected no threads beside --tracker, whose board has its own")
     if tracker is not None:
-        check_board(tracker, key or target, json)
+        check_board(tracker, key or target)
     if threads is not None and is_local(check_target(target)):
         target = f"{LOCAL}:{threads}"
     size = resolution or chosen.size
@@ -133,17 +132,11 @@ def command(
     count = trials or find_preset(preset).trials
     where = f"for {target}, at most {count} candidates for each layer"
     others = "its own layers" if is_text else "convolutions"
-    write_json(told | {"trials": count} | _tell(label, chosen.name, others, where, layers, whole, json), json)
+    write_json(told | {"trials": count} | _tell(label, chosen.name, others, where, layers, whole))
 
 
 def _tell(
-    label: str,
-    name: str,
-    others: str,
-    where: str,
-    layers: tuple[LayerComparison, ...],
-    whole: NetworkComparison | None,
-    json: str | None,
+    label: str, name: str, others: str, where: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None
 ) -> dict[str, Any]:
     """Print the results, ``where`` and how they were measured, and return them for JSON.
 
@@ -153,36 +146,31 @@ def _tell(
 
     told: dict[str, Any] = {}
     if layers:
-        say_table([_row(one, label) for one in layers], json)
+        say_table([_row(one, label) for one in layers])
         for one in layers:
             for what, found in (("conv2d", one.convolution), (label, one.operator)):
                 if isinstance(found, str):
-                    say(f"{what}, {one.shape}: not tuned: {found}", json)
+                    say(f"{what}, {one.shape}: not tuned: {found}")
         mean = geometric_mean(layers)
         if mean is not None:
             say(
                 f"layer by layer, {where}: {label} is {mean:.2f} times as fast as conv2d (geometric mean over the "
-                "layers, not the network)",
-                json,
+                "layers, not the network)"
             )
         told |= {"layers": [one.to_dict() for one in layers], "geometric_mean": mean}
     if whole is not None:
         stays = [place for place in whole.places if not place.replaced]
-        say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} places of {name}", json)
+        say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} places of {name}")
         for what, network in ((others, whole.convolutions), (label, whole.operator)):
             last = network.measurements[-1]
             say(
                 f"{name} with {what}: {network.latency_ms:.3f} ms (median of {len(network.measurements)} rounds, best "
                 f"{network.best_ms:.3f} ms), {last.tuned} of {last.functions} functions tuned, {network.trials} "
-                f"trials in all, {network.known} of them from the records",
-                json,
+                f"trials in all, {network.known} of them from the records"
             )
             for function, reason in network.failed.items():
-                say(f"  {function}: not tuned: {reason}", json)
-        say(
-            f"whole network through Relax on {whole.where}: {whole.speedup:.2f} times as fast as with {others}",
-            json,
-        )
+                say(f"  {function}: not tuned: {reason}")
+        say(f"whole network through Relax on {whole.where}: {whole.speedup:.2f} times as fast as with {others}")
         told["whole"] = whole.to_dict()
     return told
 

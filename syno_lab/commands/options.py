@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 import typer
 
-from syno_lab.commands.output import say
+from syno_lab.commands.output import JsonTarget, json_to, say
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import MOST_DIGITS, quoted
 
@@ -21,26 +21,12 @@ TrackerOption = Annotated[
 """The address of the tracker that knows the board of a tuning."""
 
 
-def bounded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command``, which refuses numbers of more than 18 digits: SQLite and torch cannot hold them."""
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command`` as typer takes it, with the option ``--json``.
 
-    @wraps(command)
-    def call(**given: Any) -> Any:
-        for name, value in given.items():
-            for one in value if isinstance(value, list) else (value,):
-                if isinstance(one, int) and abs(one) >= 10**MOST_DIGITS:
-                    option = name.replace("_", "-")
-                    raise SynoError(f"{option}: expected a number of at most {MOST_DIGITS} digits, found {quoted(one)}")
-        return command(**given)
-
-    return call
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as typer takes it: a parameter that is a dataclass becomes an option for each of its fields.
-
-    The options come in the order of the parameters and fields; no two have one name. The fields have their types,
-    helps and defaults as parameters of a command have theirs.
+    A parameter that is a dataclass becomes an option for each of its fields, which have their types, helps and defaults
+    as parameters of a command have theirs. The options come in the order of the parameters and fields; no two have one
+    name. Numbers of more than 18 digits are refused: SQLite and torch cannot hold them.
     """
     kinds = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
@@ -50,20 +36,27 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         found = [parameter] if group is None else inspect.signature(group).parameters.values()
         hints = kinds if group is None else get_type_hints(group, include_extras=True)
         options += [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in found]
+    options.append(inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget))
 
     @wraps(command)
-    def call(**given: Any) -> None:
+    def call(json: str | None, **given: Any) -> Any:
+        for name, value in given.items():
+            for one in value if isinstance(value, list) else (value,):
+                if isinstance(one, int) and abs(one) >= 10**MOST_DIGITS:
+                    option = name.replace("_", "-")
+                    raise SynoError(f"{option}: expected a number of at most {MOST_DIGITS} digits, found {quoted(one)}")
         values = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        command(**values, **given)
+        with json_to(json):
+            return command(**values, **given)
 
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return call
 
 
-def check_board(tracker: str, key: str, json: str | None, deadline_s: float = 5.0) -> None:
+def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
     """Make sure that a device of that key is behind the tracker, and warn in one line where others can reach it.
 
     Raises:
@@ -76,7 +69,7 @@ def check_board(tracker: str, key: str, json: str | None, deadline_s: float = 5.
     check_tracker(host, port, key, min(5.0, deadline_s), need_free=False)
     public = public_address(host, port)
     if public is not None:
-        say(f"warning: the tracker {warning(public)}", json)
+        say(f"warning: the tracker {warning(public)}")
 
 
 def flag(name: str, explanation: str) -> Any:

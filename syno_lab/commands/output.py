@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +28,9 @@ STANDARD_OUTPUT = "-"
 _LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
 _WIDE = 200  # columns for tables where there is no terminal
 _LONG = 500  # characters of a line or a cell
+
+#: Where the command under way writes its JSON.
+_target: ContextVar[str | None] = ContextVar("target", default=None)
 
 
 def check_json(target: str | None) -> str | None:
@@ -54,8 +59,24 @@ JsonTarget = Annotated[
 """The option that every command has."""
 
 
-def write_json(data: Any, target: str | None) -> None:
-    """``data`` as JSON text to a file (whole or not at all), ``-`` for standard output, None for nowhere."""
+@contextmanager
+def json_to(target: str | None) -> Iterator[None]:
+    """Within the block :func:`write_json` writes to this file, ``-`` for standard output, None for nowhere."""
+    token = _target.set(target)
+    try:
+        yield
+    finally:
+        _target.reset(token)
+
+
+def is_for_json() -> bool:
+    """Whether standard output is for JSON, and so for nothing else."""
+    return _target.get() == STANDARD_OUTPUT
+
+
+def write_json(data: Any) -> None:
+    """``data`` as JSON text to where :func:`json_to` says; a file is written whole or not at all."""
+    target = _target.get()
     if target is None:
         return
     text = msgspec.json.format(msgspec.json.encode(data), indent=1).decode() + "\n"
@@ -76,12 +97,12 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def say(text: str, json_target: str | None) -> None:
+def say(text: str) -> None:
     """Lines of the result for people, unless standard output is for JSON.
 
     Of their characters only line breaks and tabs move the terminal's cursor.
     """
-    if json_target != STANDARD_OUTPUT:
+    if not is_for_json():
         typer.echo(printable_lines(text))
 
 
@@ -90,9 +111,9 @@ def tell(text: str) -> None:
     typer.echo(printable(text, _LONG), err=True)
 
 
-def say_table(rows: Sequence[Mapping[str, Any]], json_target: str | None) -> None:
+def say_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Rows with the same keys as a table for people, unless standard output is for JSON."""
-    if json_target == STANDARD_OUTPUT or not rows:
+    if is_for_json() or not rows:
         return
     from rich.console import Console
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_text
+import json
 import math
 import time
 from pathlib import Path
@@ -37,13 +37,7 @@ class Asked(NamedTuple):
 
 
 def sample_kernels(
-    asked: Asked,
-    count: int | None,
-    seconds: float | None,
-    seed: int | None,
-    listed: int,
-    out: Path | None,
-    json: str | None,
+    asked: Asked, count: int | None, seconds: float | None, seed: int | None, listed: int, out: Path | None
 ) -> None:
     """Draw kernels, no two isomorphic, print what each costs, and how fast they came.
 
@@ -98,14 +92,12 @@ def sample_kernels(
     for entry in entries:
         say(
             f"{entry['shape']}; {entry['flops']:,} FLOPs ({entry['flops_ratio']:.3f}), {entry['params']:,} parameters "
-            f"({entry['params_ratio']:.3f})",
-            json,
+            f"({entry['params_ratio']:.3f})"
         )
     say(
         f"{distinct} kernels for {len(sampler.places)} convolutions of {asked.backbone} in {cpu_s:.2f} CPU-seconds: "
         f"{distinct / max(cpu_s, 1e-9):.1f} distinct a CPU-second, {sampler.outcomes['kernel'] / attempts:.1%} of "
-        f"{attempts:,} attempts valid, seed {seed or 0}",
-        json,
+        f"{attempts:,} attempts valid, seed {seed or 0}"
     )
     figures = {
         **asked._asdict(),
@@ -121,7 +113,7 @@ def sample_kernels(
         "cpu_seconds": cpu_s,
         "distinct_per_cpu_second": distinct / max(cpu_s, 1e-9),
     }
-    write_json(figures | {"operators": entries}, json)
+    write_json(figures | {"operators": entries})
 
 
 def _sampler(asked: Asked, seed: int) -> Sampler:
@@ -162,5 +154,5 @@ def _entry(operator: Fitted, flops: int, params: int) -> dict[str, Any]:
         "params": spent.params,
         "flops_ratio": spent.flops / flops,
         "params_ratio": spent.params / params,
-        "operator": json_text.loads(operator.to_json()),
+        "operator": json.loads(operator.to_json()),
     }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from syno_lab.commands.detach import detach_all, lab_folder
-from syno_lab.commands.options import backbone_options, check_board, grouped, named_value
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, tell, write_json
+from syno_lab.commands.options import backbone_options, check_board, named_value
+from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
 from syno_lab.commands.pgraphs.specs import wants_option
 from syno_lab.commands.search_options import (
     Choice,
@@ -45,7 +45,6 @@ SEEDS = 3
 FEW_EPOCHS = 5
 
 
-@grouped
 def command(
     network: Network,
     choice: Choice,
@@ -54,7 +53,6 @@ def command(
     validating: Validating,
     tuning: Tuning,
     run: Run,
-    json: JsonTarget = None,
 ) -> None:
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
@@ -73,7 +71,7 @@ def command(
     if validating.validate_proxy:
         from syno_lab.commands.validate import validate
 
-        validate(_settings(network, choice, training, machine, run, None, place), validating, run, place, json)
+        validate(_settings(network, choice, training, machine, run, None, place), validating, run, place)
         return
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
@@ -86,12 +84,12 @@ def command(
         from syno_lab.experiments.as_job import offer_gpus
 
         offer_gpus(settings, place)
-        detach_all([(KIND, settings.to_dict(), run.name)], place, json=json)
+        detach_all([(KIND, settings.to_dict(), run.name)], place)
         return
     with Reporter() as report:
         _check_new(place, settings, run.go_on)
         if settings.tuning is not None and settings.tuning.tracker is not None:
-            check_board(settings.tuning.tracker, settings.tuning.board_key, json)
+            check_board(settings.tuning.tracker, settings.tuning.board_key)
         if not run.go_on:
             _check(settings, report)
         if run.in_process:
@@ -107,9 +105,9 @@ def command(
             result = _with_advice(place, settings, True, lambda: run_here(settings, place, report=told))
         else:
             result = _as_job(settings, place, run.address, report)
-    _say(result, json)
-    say_files(result, json)
-    write_json(result, json)
+    _say(result)
+    say_files(result)
+    write_json(result)
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
@@ -436,26 +434,24 @@ def _as_job(settings: SearchSettings, place: Path, address: str | None, report: 
 # -- what came out ---------------------------------------------------------------------------------------------------
 
 
-def _say(result: dict[str, Any], json: str | None) -> None:
+def _say(result: dict[str, Any]) -> None:
     from syno_lab.experiments import share_text
 
     if result.get("untrained"):
-        say_untrained(result, json)
+        say_untrained(result)
         return
     if "plan" in result:
-        say_rungs(result, json)
+        say_rungs(result)
         return
     baseline = result["baseline"]
     say(
         f"{result['trials']} trials, {result['trials_per_hour']:.0f} an hour, {result['pruned_share']:.0%} pruned; "
-        f"overhead of search and store {result['overhead_share']:.2%} of the trainings' time; {result['end']}",
-        json,
+        f"overhead of search and store {result['overhead_share']:.2%} of the trainings' time; {result['end']}"
     )
     if baseline["accuracy"] is not None:
         say(
             f"baseline: {baseline['accuracy']:.4f} ({len(baseline['accuracies'])} seeds), {baseline['flops']:,} FLOPs, "
-            f"{baseline['params']:,} parameters",
-            json,
+            f"{baseline['params']:,} parameters"
         )
     is_joint = "," in result["settings"]["system"]
     say_table(
@@ -470,8 +466,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
             }
             for share, best in result["best"].items()
             if best is not None
-        ],
-        json,
+        ]
     )
     say_table(
         [
@@ -483,8 +478,7 @@ def _say(result: dict[str, Any], json: str | None) -> None:
                 "parameters": one["params"],
             }
             for one in result["known"]
-        ],
-        json,
+        ]
     )
     for share, one in result["comparisons"].items():
         interval = one["over_seeds"] or one["interval"]
@@ -493,16 +487,15 @@ def _say(result: dict[str, Any], json: str | None) -> None:
             f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
             f"({len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs, {one['params_ratio']:.3f} of the "
-            f"parameters: {one['verdict']}",
-            json,
+            f"parameters: {one['verdict']}"
         )
     for one in result.get("lowered", ()):
-        say(f"limit lowered to {one['replaced_ratio']:.3f} of the replaced FLOPs after trial {one['number']}", json)
+        say(f"limit lowered to {one['replaced_ratio']:.3f} of the replaced FLOPs after trial {one['number']}")
     if "tuning" in result:
-        _say_tuned(result["tuning"], json)
+        _say_tuned(result["tuning"])
     if result["last_failure"]:
         failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
-        say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}", json)
+        say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}")
 
 
 def _shares(best: dict[str, Any]) -> dict[str, str]:
@@ -512,7 +505,7 @@ def _shares(best: dict[str, Any]) -> dict[str, str]:
     return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
 
 
-def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:
+def _say_tuned(tuning: dict[str, Any]) -> None:
     baseline = tuning["baseline_ms"]
     told = tuning["baseline_reason"] if baseline is None else f"baseline {baseline:.4g} ms"
     is_whole = tuning["of"] == "whole network"
@@ -523,7 +516,7 @@ def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:
     else:
         each = f", {tuning['trials']} candidates for each size of layer" if "trials" in tuning else ""
         what = f"the sum over the {tuning['of']}, not the whole network"
-    say(f"{tuning['tuned']} tuned for {tuning['target']}{each}; milliseconds are {what}; {told}", json)
+    say(f"{tuning['tuned']} tuned for {tuning['target']}{each}; milliseconds are {what}; {told}")
     say_table(
         [
             {
@@ -533,8 +526,7 @@ def _say_tuned(tuning: dict[str, Any], json: str | None) -> None:
                 "speedup": None if baseline is None else f"{baseline / point['latency_ms']:.2f}",
             }
             for point in tuning["front"]
-        ],
-        json,
+        ]
     )
     for number, reason in tuning["failed"].items():
-        say(f"trial {number} was not tuned: {reason}", json)
+        say(f"trial {number} was not tuned: {reason}")

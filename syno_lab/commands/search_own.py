@@ -135,7 +135,7 @@ def advice(settings: SearchSettings) -> list[str]:
     return _choice_options(settings) + named
 
 
-def say_files(result: dict[str, Any], json: str | None) -> None:
+def say_files(result: dict[str, Any]) -> None:
     """Write the operators of the finals of a network of the user's own as files, and say where they are."""
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.improve import improvement
@@ -144,4 +144,4 @@ def say_files(result: dict[str, Any], json: str | None) -> None:
     if settings.training.own is None or "finalists" not in result:
         return
     lab = Path(result["folder"]).parent.parent
-    improvement(settings, result, lab, lambda line: say(line, json))
+    improvement(settings, result, lab, lambda line: say(line))

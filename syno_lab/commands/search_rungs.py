@@ -37,39 +37,38 @@ class PlanTeller:
         self._report.show(plan.title, table(plan.records()))
 
 
-def say_rungs(result: dict[str, Any], json: str | None) -> None:
-    """Print the funnel, where the time went, and the front; with ``json`` on standard output, nothing."""
+def say_rungs(result: dict[str, Any]) -> None:
+    """Print the funnel, where the time went, and the front."""
     from syno_lab.reports.progress import finals_table, funnel_table, progress_of
     from syno_lab.reports.rungs import finalists
 
     progress = progress_of(result, result["settings"]["name"])
     assert progress is not None
-    _say(funnel_table(progress), json)
+    _say(funnel_table(progress))
     shares = dict(result["time"]["shares"])
     rest = shares.pop("rest")
     names = {part.name: None for part in progress.plan} | dict.fromkeys(shares)
     parts = [f"{'finals' if name == 'final' else name} {shares[name]:.1%}" for name in names if name in shares]
     parts.append(f"the rest (store, jobs, estimate, idle workers) {rest:.1%}")
-    say(f"time of the workers: {', '.join(parts)}", json)
-    _say(finals_table(result), json)
-    say(f"{result['trials']} trials; {result['end']}; {result['verdict']}", json)
+    say(f"time of the workers: {', '.join(parts)}")
+    _say(finals_table(result))
+    say(f"{result['trials']} trials; {result['end']}; {result['verdict']}")
     chosen = ", ".join(f"why-{number}.html" for number in dict.fromkeys(finalists(result).values()))
     if chosen:
-        say(f"why each finalist was chosen: {chosen} in {result['folder']}", json)
+        say(f"why each finalist was chosen: {chosen} in {result['folder']}")
 
 
-def say_untrained(result: dict[str, Any], json: str | None) -> None:
-    """Print what was examined, the funnel, the front and the known operators; with ``json`` there, nothing."""
+def say_untrained(result: dict[str, Any]) -> None:
+    """Print what was examined, the funnel, the front and the known operators."""
     from syno_lab.reports.progress import funnel_table, progress_of
 
     progress = progress_of(result, result["settings"]["name"])
     say(
         f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
-        f"{result['elites']} are in the lab; {result['end']}",
-        json,
+        f"{result['elites']} are in the lab; {result['end']}"
     )
     if progress is not None:
-        _say(funnel_table(progress), json)
+        _say(funnel_table(progress))
     for title, points in (("front", result["front"]), ("known", result["known"])):
         say_table(
             [
@@ -82,12 +81,11 @@ def say_untrained(result: dict[str, Any], json: str | None) -> None:
                     "parameters": point["params"],
                 }
                 for point in points
-            ],
-            json,
+            ]
         )
-    say(f"the front as a picture: {result['picture']}", json)
+    say(f"the front as a picture: {result['picture']}")
 
 
-def _say(found: Table, json: str | None) -> None:
-    say(f"{found.title}:", json)
-    say_table(found.records(), json)
+def _say(found: Table) -> None:
+    say(f"{found.title}:")
+    say_table(found.records())

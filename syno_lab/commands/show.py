@@ -13,7 +13,7 @@ import typer
 
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator
-from syno_lab.commands.output import JsonTarget, say, write_json, write_text
+from syno_lab.commands.output import is_for_json, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import integer, quoted
 
@@ -112,16 +112,15 @@ def command(
         str | None, typer.Option(metavar="sans|serif|FAMILY", help="Of --as figure (default: sans).")
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
-    if json == "-" and out is None and form not in (Form.SUMMARY, Form.WHY):
+    if is_for_json() and out is None and form not in (Form.SUMMARY, Form.WHY):
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
     if folder is not None and form is not Form.WHY:
         raise SynoError(f"--folder: expected --as why, found --as {form}")
     if form is Form.WHY:
         _check(form, _Asked(bind or [], staged, wrt, at, of, width, font))
-        _why(operator, folder, out, json)
+        _why(operator, folder, out)
         return
     label, value = load_operator(operator)
     asked = _Asked(bind or [], staged, wrt, at, of, width, font)
@@ -129,8 +128,8 @@ def command(
     facts = _facts(label, value, asked.bind)
     if form is Form.FIGURE:
         _save_figure(value, asked, out)
-        say(str(out), json)
-        write_json(facts, json)
+        say(str(out))
+        write_json(facts)
         return
     if form in _OF_ALL:
         text = _text(value, form, facts, asked)
@@ -141,13 +140,13 @@ def command(
         text = _pgraph_text(_pgraph_for(f"--as {form}", label, value, options), form, asked)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
-        say(str(out), json)
+        say(str(out))
     else:
-        say(text, json)
-    write_json(facts, json)
+        say(text)
+    write_json(facts)
 
 
-def _why(key: str, folder: Path | None, out: Path | None, json: str | None) -> None:
+def _why(key: str, folder: Path | None, out: Path | None) -> None:
     """Say or write why a search chose a trial."""
     from syno_lab.commands.detach import lab_folder
     from syno_lab.reports.why import read_why, why_page, why_tables, why_text
@@ -155,11 +154,11 @@ def _why(key: str, folder: Path | None, out: Path | None, json: str | None) -> N
     found = read_why(lab_folder(folder), key)
     if out is not None:
         write_text(out, why_page(found) if out.suffix == ".html" else why_text(found) + "\n")
-        say(str(out), json)
+        say(str(out))
     else:
-        say(why_text(found), json)
+        say(why_text(found))
     tables = [{"title": title, "heads": list(heads), "rows": rows} for title, heads, rows in why_tables(found)]
-    write_json({"label": found.row.label, "known": found.known, "tables": tables}, json)
+    write_json({"label": found.row.label, "known": found.known, "tables": tables})
 
 
 def _save_figure(operator: Operator, asked: _Asked, out: Path | None) -> None:

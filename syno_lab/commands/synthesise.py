@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_text
+import json
 import random
 from enum import StrEnum
 from math import prod
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, say, say_table, write_json, write_text
+from syno_lab.commands.output import say, say_table, write_json, write_text
 from syno_lab.effort import Effort
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import LARGEST_SIZE, integer, quoted
@@ -56,7 +56,6 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same chain.")] = 0,
     seconds: Annotated[float | None, typer.Option(min=0, help="At most so many seconds of computing.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the chain into this file.")] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Synthesise a chain of operations that has wanted properties: a shape, a depth, what is mixed with what."""
     from syno_lab.alpha import Draft
@@ -76,28 +75,26 @@ def command(
     graph = found.graph()
     steps = _steps(found)
     rows = [{**one, **one["distances"]} for one in steps]
-    say_table([{name: row[name] for name in row if name != "distances"} for row in rows], json)
+    say_table([{name: row[name] for name in row if name != "distances"} for row in rows])
     say(
         f"{len(found.chain)} operations by {method} after {answer.evaluations:,} evaluations, seed {seed}; "
-        f"{graph.flops():,} FLOPs, {graph.params():,} parameters",
-        json,
+        f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
     )
     if svg is not None:
         write_text(svg, graph.svg())
-        say(str(svg), json)
+        say(str(svg))
     write_json(
         {
             "method": method,
             "seed": seed,
             "input": list(shape),
-            "properties": json_text.loads(wanted.to_json()),
+            "properties": json.loads(wanted.to_json()),
             "evaluations": answer.evaluations,
             "steps": steps,
             "flops": graph.flops(),
             "params": graph.params(),
-            "graph": json_text.loads(graph.to_json()),
-        },
-        json,
+            "graph": json.loads(graph.to_json()),
+        }
     )
 
 

@@ -15,7 +15,7 @@ from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
 from syno_lab.commands.options import backbone_options, flag
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
 from syno_lab.scratch import scratch
 
@@ -145,7 +145,6 @@ def command(
         ),
     ] = None,
     detach: DetachOption = False,
-    json: JsonTarget = None,
 ) -> None:
     """Train a network for images or text in which an operator replaces the convolutions or projections.
 
@@ -184,7 +183,7 @@ def command(
             stopping=_rule(patience, stop_early),
         )
         if detach:
-            _submit(loaded, base, range(seed, seed + seeds), folder, json)
+            _submit(loaded, base, range(seed, seed + seeds), folder)
             return
         where = folder or stack.enter_context(scratch("syno-train-"))
         stage = run_stage(
@@ -206,13 +205,11 @@ def command(
     comparisons = [{"label": label, **found.to_dict()} for label, found in stage.comparisons.items()]
     if not any(trial["state"] in _USABLE for trial in trials):
         raise SynoError("; ".join(f"{trial['label']}: {trial['state']}: {trial['reason']}" for trial in trials))
-    _say(base, trials, comparisons, json)
-    write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons}, json)
+    _say(base, trials, comparisons)
+    write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons})
 
 
-def _submit(
-    operators: Mapping[str, str | None], base: TrialRequest, seeds: Iterable[int], folder: Path | None, json: str | None
-) -> None:
+def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: Iterable[int], folder: Path | None) -> None:
     """Each training as its own job. It runs in another folder, so the path of its data must be absolute."""
     from syno_lab.data.datasets import DIGITS
     from syno_lab.trial import costs_of
@@ -229,7 +226,7 @@ def _submit(
         for seed in numbers:
             params = msgspec.structs.replace(request, seed=seed).to_dict()
             jobs.append(("train", params, label if len(numbers) == 1 else f"{label}, seed {seed}"))
-    detach_all(jobs, folder, json=json)
+    detach_all(jobs, folder)
 
 
 def _loaded(names: Iterable[str]) -> dict[str, str | None]:
@@ -282,13 +279,11 @@ def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | Non
     return None if stop_early is None else {"rule": stop_early.value}
 
 
-def _say(
-    request: TrialRequest, trials: list[dict[str, Any]], comparisons: list[dict[str, Any]], json: str | None
-) -> None:
+def _say(request: TrialRequest, trials: list[dict[str, Any]], comparisons: list[dict[str, Any]]) -> None:
     from syno_lab.trial.examples import plan_of_images
 
     for line in (f"{request.backbone} on {request.data}", *plan_of_images(request)):
-        say(line, json)
+        say(line)
     measure = "perplexity" if any(trial["perplexity"] is not None for trial in trials) else "accuracy"
     say_table(
         [
@@ -306,14 +301,12 @@ def _say(
                 "ended": trial["state"] + (f": {trial['reason']}" if trial["reason"] else ""),
             }
             for trial in trials
-        ],
-        json,
+        ]
     )
     for one in comparisons:
         interval = one["interval"]
         say(
             f"{one['label']} - baseline: {one['measure']} {interval['difference']:+.4f}, "
             f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
-            f"(over the test examples, {len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs",
-            json,
+            f"(over the test examples, {len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs"
         )

@@ -13,7 +13,7 @@ from syno_lab.commands.detach import detach as submit
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
 from syno_lab.commands.options import TrackerOption, check_board, flag
-from syno_lab.commands.output import JsonTarget, Reporter, say, write_json
+from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.systems import builder_of
@@ -87,7 +87,6 @@ def command(
     ] = None,
     folder: FolderOption = None,
     detach: DetachOption = False,
-    json: JsonTarget = None,
 ) -> None:
     """Search the fastest schedule of each operator and measure it on the target.
 
@@ -121,7 +120,7 @@ def command(
         params: dict[str, Any] = {"tasks": [task.request() for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
         params |= {"deadline_s": seconds, **to_job(method)}
-        submit("tune", params, folder, name=", ".join(task.label for task in tasks), json=json)
+        submit("tune", params, folder, name=", ".join(task.label for task in tasks))
         return
     if folder is not None:
         raise SynoError("--folder: expected --detach with it; without --detach, use --out and --records")
@@ -144,7 +143,7 @@ def command(
         if not waiting:
             report("tune", 1.0, "all candidates are in the records")
         elif tracker is not None and key is not None:
-            check_board(tracker, key, json, seconds)
+            check_board(tracker, key, seconds)
         if waiting:
             report("tune", 0.0, "importing TVM")
             options = TuningOptions(
@@ -163,12 +162,12 @@ def command(
             done = tune_queue(waiting, options, on_progress=progress)
             results |= done.results
             failed = done.failed
-    rows = [_told(task, results[task.label], store, compare, json) for task in tasks if task.label in results]
+    rows = [_told(task, results[task.label], store, compare) for task in tasks if task.label in results]
     for label, reason in failed.items():
         if not rows:
             raise TuningError(f"{label}: {reason}")
-        say(f"{label}: not tuned: {reason}", json)
-    write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": failed}, json)
+        say(f"{label}: not tuned: {reason}")
+    write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": failed})
 
 
 def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:
@@ -198,11 +197,11 @@ def _shares(texts: list[str]) -> list[tuple[str, float]]:
     return found
 
 
-def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, json: str | None) -> dict[str, Any]:
+def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, Any]:
     """Print one result with its comparison, and return it for JSON."""
     from syno_lab.tuning.job import describe
 
-    say(describe(result), json)
+    say(describe(result))
     row: dict[str, Any] = {
         **result.to_dict(),
         "binding": dict(task.binding),
@@ -219,12 +218,12 @@ def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool, js
         for timing in found.timings:
             speedup = found.speedup(timing.way)
             more = "" if speedup is None or timing.way == "eager" else f", {speedup:.2f} times as fast as eager"
-            say(f"  {timing}{more}", json)
+            say(f"  {timing}{more}")
             for note in timing.notes:
-                say(f"    {note}", json)
+                say(f"    {note}")
         for way, reason in found.failed.items():
-            say(f"  {WAYS[way]}: {reason}", json)
+            say(f"  {WAYS[way]}: {reason}")
         for note in found.notes:
-            say(f"  {LOCAL}: {note}", json)
+            say(f"  {LOCAL}: {note}")
         row["comparison"] = found.to_dict()
     return row

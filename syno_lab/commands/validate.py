@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STAGE = "proxies"
 
 
-def validate(settings: SearchSettings, validating: Validating, run: Run, place: Path, json: str | None) -> None:
+def validate(settings: SearchSettings, validating: Validating, run: Run, place: Path) -> None:
     """Validate the proxies of the settings' backbone in the lab ``place``, and say and write what was found."""
     from syno_lab.experiments.validate_proxy import OPERATORS, SEEDS, validate_here, validation_folder
 
@@ -34,18 +34,17 @@ def validate(settings: SearchSettings, validating: Validating, run: Run, place: 
         except (KeyboardInterrupt, SystemExit):
             tell(f"what is trained is kept in {validation_folder(place, settings.name)}; the same command continues it")
             raise
-    _say(found, json)
-    write_json(found.to_dict(), json)
+    _say(found)
+    write_json(found.to_dict())
 
 
-def _say(found: Validation, json: str | None) -> None:
+def _say(found: Validation) -> None:
     say(
         f"{found.backbone}: {found.counted} operators, the full recipe on {len(found.seeds)} seeds "
         f"({found.full_cpu_s:.1f} CPU-s a training); {found.drawn} drawn"
-        + "".join(f", {number} {state}" for state, number in found.states.items()),
-        json,
+        + "".join(f", {number} {state}" for state, number in found.states.items())
     )
-    say(f"machine: {found.machine}", json)
+    say(f"machine: {found.machine}")
     say_table(
         [
             {
@@ -56,18 +55,16 @@ def _say(found: Validation, json: str | None) -> None:
                 "used": "" if one.is_used is None else "yes" if one.is_used else "no",
             }
             for one in found.agreements
-        ],
-        json,
+        ]
     )
     most = found.ceiling
     if most.most is None:
-        say("ceiling: not known, because the full recipe was trained on one seed", json)
+        say("ceiling: not known, because the full recipe was trained on one seed")
     else:
         say(
             f"ceiling: {most.most:.2f}; two seeds of the full recipe agree by {most.between_seeds:.2f}, their mean has "
-            f"the reliability {most.reliability:.2f}",
-            json,
+            f"the reliability {most.reliability:.2f}"
         )
     for rung in found.rungs:
-        say(f"{rung.name}: {rung.cpu_s:.2f} CPU-s a training, {rung.seeds} an operator, ranks by {rung.measure}", json)
-    say(f"used: {', '.join(found.used) or 'none'}; not used: {', '.join(found.unused) or 'none'}", json)
+        say(f"{rung.name}: {rung.cpu_s:.2f} CPU-s a training, {rung.seeds} an operator, ranks by {rung.measure}")
+    say(f"used: {', '.join(found.used) or 'none'}; not used: {', '.join(found.unused) or 'none'}")

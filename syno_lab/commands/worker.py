@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno_lab import private
-from syno_lab.commands.output import JsonTarget, say, tell, write_json
+from syno_lab.commands.output import say, tell, write_json
 from syno_lab.errors import JobError
 from syno_lab.inputs import count_of, printable, quoted
 
@@ -43,7 +43,6 @@ def command(
     patience: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="How long a scheduler that went away is looked for.")
     ] = 120.0,
-    json: JsonTarget = None,
 ) -> None:
     """Do jobs of a lab on another machine, until Ctrl-C.
 
@@ -87,8 +86,8 @@ def command(
 
     with_gpus = f", GPUs {', '.join(names)}" if names else ""
     process = start()
-    say(f"joins {scheduler} with {count_of(places, 'slot')}{with_gpus}; Ctrl-C ends it", json)
-    write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid}, json)
+    say(f"joins {scheduler} with {count_of(places, 'slot')}{with_gpus}; Ctrl-C ends it")
+    write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid})
     while True:
         begun = time.monotonic()
         last = _follow(process)

@@ -138,10 +138,10 @@ def test_who_can_reach_a_tracker():
 def test_what_a_running_board_has_done(capsys, monkeypatch):
     with local_board("mine") as board:
         found, warnings = checked(Plan(tracker=f"{board.host}:{board.port}", key="mine"))
-        check_board(f"{board.host}:{board.port}", board.key, None)
+        check_board(f"{board.host}:{board.port}", board.key)
         assert capsys.readouterr().out == ""
         monkeypatch.setattr(checkup, "_listeners", lambda: [("0.0.0.0", board.port)])
-        check_board(f"{board.host}:{board.port}", board.key, None)
+        check_board(f"{board.host}:{board.port}", board.key)
         assert capsys.readouterr().out == f"warning: the tracker {warning('0.0.0.0')}\n"
     states = {step.title: step.state for step in found}
     for title in ("the tracker", "TVM on the board", "the server's file", "the tunnel", "the server"):

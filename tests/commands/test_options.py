@@ -9,7 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from syno_lab.commands.options import grouped
+from syno_lab.commands import output
+from syno_lab.commands.options import with_options
+from syno_lab.commands.output import JsonTarget
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,17 @@ def flat(
     width: Annotated[int, typer.Option(min=1, help="Columns.")],
     height: Annotated[int | None, typer.Option("--rows")] = None,
     deep: Annotated[bool, typer.Option()] = False,
+    json: JsonTarget = None,
 ) -> None:
     """Say what was given."""
-    typer.echo(f"{name} {width} {height} {deep}")
+    typer.echo(f"{name} {width} {height} {deep} {json}")
 
 
 def in_groups(
     name: Annotated[str, typer.Argument()], size: Size, deep: Annotated[bool, typer.Option()] = False
 ) -> None:
     """Say what was given."""
-    typer.echo(f"{name} {size.width} {size.height} {deep}")
+    typer.echo(f"{name} {size.width} {size.height} {deep} {output._target.get()}")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,7 @@ def in_groups(
         ["--help"],
         ["box", "--width", "3"],
         ["box", "--width", "3", "--rows", "4", "--deep"],
+        ["box", "--width", "3", "--json", "box.json"],
         ["box"],
         ["box", "--width", "0"],
         ["box", "--width", "3", "--height", "4"],
@@ -50,7 +54,7 @@ def in_groups(
 )
 def test_a_group_is_an_option_for_each_field(arguments: list[str]) -> None:
     answers = []
-    for command in (flat, grouped(in_groups)):
+    for command in (flat, with_options(in_groups)):
         app = typer.Typer()
         app.command("say")(command)
         answered = CliRunner().invoke(app, arguments)

@@ -10,8 +10,8 @@ SAFE = "a�[2J���b"
 
 
 def test_lines_tables_and_progress_move_no_cursor(capsys):
-    say(f"{EVIL}\n\t{EVIL}", None)
-    say_table([{"name": EVIL, "number": 3, "path": "x" * 9000}], None)
+    say(f"{EVIL}\n\t{EVIL}")
+    say_table([{"name": EVIL, "number": 3, "path": "x" * 9000}])
     tell(EVIL * 1000)
     with Reporter() as report:
         report("search", 0.5, EVIL)

@@ -12,6 +12,7 @@ import pytest
 from command_line import answered, refused
 
 from syno_lab.cli import main
+from syno_lab.commands import output
 from syno_lab.commands.pgraphs import ablate, sample, specs
 from syno_lab.commands.pgraphs import enumerate as enumerate_command
 from syno_lab.errors import SynoError
@@ -51,7 +52,8 @@ def test_fingerprints_are_taken_of_the_first_operators(
     assert every["fingerprinted"] == every["distinct"] == 8
     names = [entry["fingerprint"] for entry in every["operators"]]
     out = tmp_path / "out.json"
-    sample.command(spec=tiny, count=8, seed=1, fingerprints_of=5, json=str(out))  # the command line asks for 5,000
+    with output.json_to(str(out)):
+        sample.command(spec=tiny, count=8, seed=1, fingerprints_of=5)  # the command line asks for 5,000
     some = json.loads(out.read_text())
     assert some["fingerprinted"] == 5
     assert [entry["fingerprint"] for entry in some["operators"]] == [*names[:5], None, None, None]

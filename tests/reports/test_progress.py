@@ -210,7 +210,7 @@ def test_the_plan_is_told_once_and_the_result_at_the_end(
         PlanTeller(tmp_path, "rungs", 60.0, report).look()  # the plan is for other minutes
         teller.look()
         teller.look()
-    say_rungs(result | {"folder": "LAB"}, None)
+    say_rungs(result | {"folder": "LAB"})
     captured = capsys.readouterr()
     golden("progress/command.txt", _lines(f"{captured.err}---\n{captured.out}"))
 
@@ -231,7 +231,7 @@ def test_an_untrained_search_says_its_funnel(
         "known": [],
         "picture": "front.svg",
     }
-    say_untrained(result, None)
+    say_untrained(result)
     golden("progress/untrained.txt", _lines(capsys.readouterr().out))
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.commands.pgraphs.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
@@ -93,7 +93,6 @@ def command(
         ),
     ] = Evenly.PRIMITIVES,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same walks.")] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Measure what canonicalization and shape distance are worth, as section 9.4 of the paper does.
 
@@ -122,10 +121,10 @@ def command(
             figures, table, summary = _canonical(walks, sizes, complete, evenly)
         else:
             figures, table, summary = _distance(walks, sizes)
-    say_table(table, json)
+    say_table(table)
     for line in summary:
-        say(line, json)
-    write_json(head | figures, json)
+        say(line)
+    write_json(head | figures)
 
 
 def parse_sizes(text: str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
-from syno_lab.commands.output import JsonTarget, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.commands.pgraphs.specs import (
     NAMES,
@@ -36,7 +36,6 @@ def command(
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     out: OutOption = None,
     system: SystemOption = "pgraphs",
-    json: JsonTarget = None,
 ) -> None:
     """Give every canonical operator of a spec up to a size, each once, the smaller first, and count them.
 
@@ -88,8 +87,8 @@ def command(
                 ) from None
             is_whole = False
         reporter("list", 1.0, f"{found:,} operators")
-    say_table([{"steps": steps, "operators": number} for steps, number in by_steps.items()], json)
-    say(f"{found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"), json)
+    say_table([{"steps": steps, "operators": number} for steps, number in by_steps.items()])
+    say(f"{found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"))
     write_json(
         {
             "spec": spec,
@@ -100,6 +99,5 @@ def command(
             "is_whole": is_whole,
             "by_steps": by_steps,
             "seconds": time.monotonic() - begun,
-        },
-        json,
+        }
     )

@@ -12,7 +12,7 @@ import typer
 from syno_lab import private
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator
-from syno_lab.commands.output import JsonTarget, say, write_json, write_text
+from syno_lab.commands.output import say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
 from syno_lab.scratch import folder_of
@@ -52,7 +52,6 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="The seed of random weights.")] = 0,
     scale: Annotated[float, typer.Option(help="A constant factor by which the output is multiplied.")] = 1.0,
     target: Annotated[str | None, typer.Option(help="The target of a library: local, or a TVM target.")] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Write an operator as ONNX, torch.export, Python, weights, a compiled library or an operator file.
 
@@ -77,8 +76,8 @@ def command(
         facts = _file(value, out)
     else:
         facts = _export(value, out, bound or {}, form, weights, seed, scale)
-    say(_line(facts), json)
-    write_json({"label": label, "binding": bound} | facts, json)
+    say(_line(facts))
+    write_json({"label": label, "binding": bound} | facts)
 
 
 @private.usual()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from syno_lab.commands.output import JsonTarget, Reporter, say, tell, write_json
+from syno_lab.commands.output import Reporter, say, tell, write_json
 from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.version import __version__
@@ -21,7 +21,6 @@ def command(
         Path, typer.Argument(metavar="RECORD", help="A file that `syno-lab sample --save` wrote.", show_default=False)
     ],
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Draw the operators of a record again: the same seed and spec give the same operators.
 
@@ -45,9 +44,9 @@ def command(
     for note in result.notes:
         tell(f"note: {note}")
     if result.same:
-        say(f"the same {stored.count} operators, seed {stored.seed}", json)
+        say(f"the same {stored.count} operators, seed {stored.seed}")
     else:
-        say(f"different after {result.compared} of {stored.count}: {result.difference}", json)
+        say(f"different after {result.compared} of {stored.count}: {result.difference}")
     write_json(
         {
             "record": str(record),
@@ -60,8 +59,7 @@ def command(
             "recorded_by": stored.syno_lab,
             "syno_lab": __version__,
             "seconds": time.monotonic() - start,
-        },
-        json,
+        }
     )
     if not result.same:
         raise typer.Exit(DIFFERENT)

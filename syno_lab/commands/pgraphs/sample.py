@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json as json_text
+import json
 import math
 import re
 import sys
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
-from syno_lab.commands.output import STANDARD_OUTPUT, JsonTarget, Reporter, check_json, say, write_json, write_text
+from syno_lab.commands.output import STANDARD_OUTPUT, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.pgraphs.specs import (
     NAMES,
     SystemOption,
@@ -128,7 +128,6 @@ def command(
     include: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Of Canvas: the primitives to use. [default: all]")
     ] = None,
-    json: JsonTarget = None,
 ) -> None:
     """Draw random canonical operators, each pGraph once; with --system canvas, kernels for a network's convolutions.
 
@@ -142,7 +141,7 @@ def command(
     if is_canvas(system):
         primitives = (min(min_primitives, max_primitives or min_primitives), max_primitives or KERNEL_PRIMITIVES)
         asked = Asked(backbone, resolution, flops, params, primitives, width, fcs, groups, include, wants)
-        sample_kernels(asked, count, seconds, seed, LISTED, out, json)
+        sample_kernels(asked, count, seconds, seed, LISTED, out)
         return
     if save is not None:
         _check_save(save)
@@ -164,7 +163,7 @@ def command(
             _save(save, parsed, drawn, spread)
     entries = [_entry(operator, name) for operator, name in itertools.zip_longest(listed, names[: len(listed)])]
     for entry in entries:
-        say(_line(entry), json)
+        say(_line(entry))
     distinct = drawn.distinct
     figures = {
         "spec": spec,
@@ -184,8 +183,8 @@ def command(
         "walks": drawn.trials,
         "course": drawn.course,
     }
-    say(_summary(figures), json)
-    write_json(figures | {"operators": entries}, json)
+    say(_summary(figures))
+    write_json(figures | {"operators": entries})
 
 
 def draw(
@@ -345,7 +344,7 @@ def _entry(operator: Operator, name: str | None) -> dict[str, Any]:
         "params": None if bound is None else operator.params(bound),
         "fingerprint": fingerprint or None,
         "fingerprint_binding": on or None,
-        "operator": json_text.loads(operator.to_json()),
+        "operator": json.loads(operator.to_json()),
     }
 
 
