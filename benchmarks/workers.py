@@ -150,15 +150,12 @@ def _listening(away: bool, free_port: Any) -> dict[str, Any]:
 
 
 def timed(count: int, seconds: float, rounds: int, *, away: bool) -> dict[str, Any]:
-    """Wall time of sleeping trainings, so many for each worker, through the executor."""
-    from syno_lab.jobs import JobExecutor
-
+    """Wall time of sleeping trainings, so many for each worker."""
     with workers_of(count, away=away) as (lab, _):
-        executor = JobExecutor(lab)
-        executor.submit("nothing").result(PATIENCE_S)
+        lab.submit("nothing").future().result(PATIENCE_S)
         trainings = rounds * count
         begun = time.monotonic()
-        futures = [executor.submit("sleep", {"seconds": seconds}) for _ in range(trainings)]
+        futures = [lab.submit("sleep", {"seconds": seconds}).future() for _ in range(trainings)]
         slept = [future.result(seconds * trainings + PATIENCE_S)["slept"] for future in futures]
         wall = time.monotonic() - begun
         assert slept == [seconds] * trainings

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from syno_lab import operators
-from syno_lab.jobs.attempts import finish, take
+from syno_lab.jobs.attempts import end, take
 from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.records import Ending
 from syno_lab.store import Store
 
 NAMES = ("conv2d", "separable", "conv1x1", "grouped", "operator_1", "operator_2")
@@ -33,7 +34,7 @@ def end_job(ledger: Ledger, kind: str, name: str, result: dict[str, Any]) -> int
     number = ledger.submit(kind, {}, resources={}, name=name)
     lease = take(ledger, number)
     assert lease is not None
-    assert finish(ledger, number, lease.token, result)
+    assert end(ledger, number, lease.token, Ending("finished", "", result))
     return number
 
 

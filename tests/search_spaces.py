@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
 from syno_lab.ir.spec import Spec
-from syno_lab.search.protocol import Step
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A child that is just one step."""
-
-    step: Step
-    weight: float = 1.0
-
-    def steps(self) -> Sequence[Step]:
-        return [self.step]
+from syno_lab.search.protocol import Step, Taken
 
 
 @dataclass(frozen=True)

@@ -117,10 +117,6 @@ REASONS: dict[str, dict[str, str]] = {
         "__getattr__ import_module": "a module of ours, by a name in this file",
     },
     "syno_lab/processes/alive.py": {"boot subprocess.run": "sysctl by its path"},
-    "syno_lab/jobs/attempts.py": {
-        "_put getattr by name": "fields of a value",
-        "_put_attempt getattr by name": "fields of a value",
-    },
     "syno_lab/jobs/away.py": {"- import distributed": "for the type checker"},
     "syno_lab/jobs/gpus.py": {"found subprocess.run": "nvidia-smi on the user's own path, without a shell"},
     "syno_lab/commands/worker.py": {"command.start Popen": "Dask's own worker, without a shell"},

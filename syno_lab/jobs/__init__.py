@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syno_lab.jobs.context import JobContext
-    from syno_lab.jobs.executor import JobExecutor
     from syno_lab.jobs.handle import JobHandle
     from syno_lab.jobs.kinds import KINDS
     from syno_lab.jobs.lab import Lab
     from syno_lab.jobs.records import Attempt, JobFailed, JobRecord, JobStopped
 
-__all__ = ["KINDS", "Attempt", "JobContext", "JobExecutor", "JobFailed", "JobHandle", "JobRecord", "JobStopped", "Lab"]
+__all__ = ["KINDS", "Attempt", "JobContext", "JobFailed", "JobHandle", "JobRecord", "JobStopped", "Lab"]
 
 # Loaded on use: the processes of jobs need only some of them.
 _PLACES = {
     "Attempt": "records",
     "JobContext": "context",
-    "JobExecutor": "executor",
     "JobFailed": "records",
     "JobHandle": "handle",
     "JobRecord": "records",

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import astuple, replace
 
 from syno_lab.jobs.ledger import CANCELLED, LEASE, PROGRESS, Lease, Ledger, in_line, now
-from syno_lab.jobs.records import ATTEMPT_COLUMNS, Attempt, JobRecord
+from syno_lab.jobs.records import ATTEMPT_COLUMNS, Attempt, Ending, JobRecord
 from syno_lab.processes import alive
 from syno_lab.store.records import plain
 
@@ -78,76 +76,50 @@ def progress(ledger: Ledger, number: int, token: str, fraction: float, message: 
             ledger.database.write("INSERT OR REPLACE", "syno_progress", PROGRESS, (number, fraction, message))
 
 
-# -- endings; each is False when the attempt was not the token's to end ------------------------------------------------
+def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
+    """Write down how the attempt ended, and what becomes of its job; False when it was not the token's to end.
 
-
-def finish(
-    ledger: Ledger, number: int, token: str, result: Mapping[str, Any], wall_s: float = 0.0, cpu_s: float = 0.0
-) -> bool:
-    """The job is done."""
-    return _end(
-        ledger,
-        number,
-        token,
-        "",
-        wall_s,
-        cpu_s,
-        lambda job: replace(job, state="finished", result=plain(result, "result")),
-    )
-
-
-def fail(ledger: Ledger, number: int, token: str, reason: str, wall_s: float = 0.0, cpu_s: float = 0.0) -> bool:
-    """The job cannot be done."""
-    return _end(ledger, number, token, reason, wall_s, cpu_s, lambda job: replace(job, state="failed", reason=reason))
-
-
-def stop(ledger: Ledger, number: int, token: str, reason: str, wall_s: float = 0.0, cpu_s: float = 0.0) -> bool:
-    """The attempt ended without the job's fault: it waits again, or is paused where it was asked to."""
-
-    def change(job: JobRecord) -> JobRecord:
-        if job.wish == "pause":
-            return replace(job, state="paused", reason="")
-        return replace(in_line(job), reason=reason)
-
-    return _end(ledger, number, token, reason, wall_s, cpu_s, change)
-
-
-def die(ledger: Ledger, number: int, token: str, cause: str, wall_s: float = 0.0, cpu_s: float = 0.0) -> bool:
-    """The attempt died of itself: it is tried again, from what it left in its folder, or poisoned."""
-
-    def change(job: JobRecord) -> JobRecord:
-        job = replace(job, deaths=job.deaths + 1, reason=cause)
-        if job.deaths >= job.max_attempts:
-            return replace(job, state="poisoned", reason=f"given up after {job.deaths} deaths: {cause}")
-        return replace(job, state="paused") if job.wish == "pause" else in_line(job)
-
-    return _end(ledger, number, token, cause, wall_s, cpu_s, change)
-
-
-def _end(ledger: Ledger, number: int, token: str, cause: str, wall_s: float, cpu_s: float, change: Any) -> bool:
+    Raises:
+        StoreError: the result is no plain data.
+    """
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or lease.token != token:
             return False
         job = ledger.job(number)
-        job = replace(job, wall_s=job.wall_s + wall_s, cpu_s=job.cpu_s + cpu_s)
-        after: JobRecord = change(job)
+        job = replace(job, wall_s=job.wall_s + ending.wall_s, cpu_s=job.cpu_s + ending.cpu_s)
+        after, cause = _after(job, ending), ending.reason
         if job.wish == "cancel" and after.state != "finished":
             after, cause = replace(job, state="cancelled", reason=CANCELLED), CANCELLED
         ledger.database.remove("syno_leases", "job", number)
         ledger.write(replace(after, wish="", ended=now() if after.is_ended else None))
         for attempt in ledger.attempts(number):  # a store from elsewhere may have a lease and no attempt
             if attempt.attempt == job.attempt:
-                ended = replace(attempt, ended=now(), cause=cause, wall_s=wall_s, cpu_s=cpu_s)
+                ended = replace(attempt, ended=now(), cause=cause, wall_s=ending.wall_s, cpu_s=ending.cpu_s)
                 _put_attempt(ledger, ended, "INSERT OR REPLACE")
     return True
 
 
+def _after(job: JobRecord, ending: Ending) -> JobRecord:
+    """The job after an attempt that ended so."""
+    reason = ending.reason
+    if ending.how == "finished":
+        return replace(job, state="finished", result=plain(ending.result or {}, "result"))
+    if ending.how == "failed":
+        return replace(job, state="failed", reason=reason)
+    if ending.how == "died":
+        job = replace(job, deaths=job.deaths + 1, reason=reason)
+        if job.deaths >= job.max_attempts:
+            return replace(job, state="poisoned", reason=f"given up after {job.deaths} deaths: {reason}")
+        return replace(job, state="paused") if job.wish == "pause" else in_line(job)
+    if job.wish == "pause":
+        return replace(job, state="paused", reason="")
+    return replace(in_line(job), reason=reason)
+
+
 def _put(ledger: Ledger, lease: Lease, verb: str = "INSERT OR REPLACE") -> None:
-    row = [getattr(lease, name) for name in LEASE.split(", ")]
-    ledger.database.write(verb, "syno_leases", LEASE, row)
+    ledger.database.write(verb, "syno_leases", LEASE, astuple(lease))
 
 
 def _put_attempt(ledger: Ledger, attempt: Attempt, verb: str) -> None:
-    row = [getattr(attempt, name) for name in ATTEMPT_COLUMNS.split(", ")]
-    ledger.database.write(verb, "syno_attempts", ATTEMPT_COLUMNS, row)
+    ledger.database.write(verb, "syno_attempts", ATTEMPT_COLUMNS, astuple(attempt))

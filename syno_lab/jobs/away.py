@@ -19,14 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from syno_lab import private
 from syno_lab.errors import JobError, StoreError
 from syno_lab.jobs import attempts, door, trust
 from syno_lab.jobs.context import job_folder, log_path
 from syno_lab.jobs.ledger import Ledger
-from syno_lab.jobs.records import JobRecord
+from syno_lab.jobs.records import Ending, JobRecord
 from syno_lab.processes import alive
 from syno_lab.version import __version__
 
@@ -60,20 +58,22 @@ def run(folder: str, number: int) -> None:
     from syno_lab.jobs.supervise import Supervisor, open_store
 
     client = worker_client()
-    taken = _ask(client, door.take, folder, number, alive.place(), alive.boot(), alive.me(), __version__)
+    taken: door.Taken | None = _ask(
+        client, door.take, folder, number, alive.place(), alive.boot(), alive.me(), __version__
+    )
     if taken is None:
         return
-    root = private.folder(private.config_folder() / FOLDER / hashlib.sha256(taken["lab"].encode()).hexdigest()[:32])
+    root = private.folder(private.config_folder() / FOLDER / hashlib.sha256(taken.lab.encode()).hexdigest()[:32])
     ledger = Ledger(open_store(str(root)).database)
-    token = str(taken["token"])
+    token = taken.token
     known: dict[str, tuple[int, int]] = {}
     try:
-        job = _brought(ledger, root, msgspec.convert(taken["job"], JobRecord), taken["files"], known)
+        job = _brought(ledger, root, taken.job, taken.files, known)
         lease = attempts.take(ledger, job.id)
         if lease is None:
             raise JobError(f"job {job.id} cannot be begun here")
-    except (JobError, StoreError, OSError, msgspec.ValidationError) as error:
-        ending = _ending("stopped", f"it could not be begun on {alive.place().partition('/')[0]}: {error}")
+    except (JobError, StoreError, OSError) as error:
+        ending = Ending("stopped", f"it could not be begun on {alive.place().partition('/')[0]}: {error}")
         _ask(client, door.end, folder, number, token, ending, {}, None)
         return
     over = threading.Event()
@@ -171,23 +171,15 @@ def _heed(ledger: Ledger, number: int, wish: str | None) -> None:
             ledger.write(replace(job, wish=wanted))
 
 
-def _how(ledger: Ledger, job: JobRecord) -> dict[str, Any]:
+def _how(ledger: Ledger, job: JobRecord) -> Ending:
     """How the attempt ended, for the lab."""
-    cause = next((one.cause for one in reversed(ledger.attempts(job.id)) if one.attempt == job.attempt), "")
     seconds = job.wall_s, job.cpu_s
     if job.state == "finished":
-        return _ending("finished", "", job.result, *seconds)
+        return Ending("finished", "", job.result, *seconds)
     if job.state == "failed":
-        return _ending("failed", job.reason, None, *seconds)
-    if job.state == "poisoned":
-        return _ending("died", cause or job.reason, None, *seconds)
-    return _ending("stopped", cause or job.reason, None, *seconds)
-
-
-def _ending(
-    how: str, reason: str, result: dict[str, Any] | None = None, wall_s: float = 0.0, cpu_s: float = 0.0
-) -> dict[str, Any]:
-    return {"how": how, "reason": reason, "result": result, "wall_s": wall_s, "cpu_s": cpu_s}
+        return Ending("failed", job.reason, None, *seconds)
+    cause = next((one.cause for one in reversed(ledger.attempts(job.id)) if one.attempt == job.attempt), "")
+    return Ending("died" if job.state == "poisoned" else "stopped", cause or job.reason, None, *seconds)
 
 
 def _log(root: Path, job: JobRecord) -> bytes | None:
@@ -196,7 +188,9 @@ def _log(root: Path, job: JobRecord) -> bytes | None:
     return None
 
 
-def _insist(client: Client, folder: str, number: int, token: str, ending: Any, files: door.Files, log: Any) -> None:
+def _insist(
+    client: Client, folder: str, number: int, token: str, ending: Ending, files: door.Files, log: bytes | None
+) -> None:
     """Bring an ending, again and again while the door does not answer: what was worked out is not thrown away."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

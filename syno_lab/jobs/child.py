@@ -9,19 +9,20 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from syno_lab import private
 from syno_lab.errors import StoreError, SynoError
 from syno_lab.jobs import attempts, trust
 from syno_lab.jobs.context import JobContext
 from syno_lab.jobs.kinds import function
 from syno_lab.jobs.ledger import Ledger
-from syno_lab.jobs.records import JobFailed, JobStopped
+from syno_lab.jobs.records import Ending, JobFailed, JobStopped
 from syno_lab.store import Store
+from syno_lab.store.records import plain
 
 #: Seconds for which an ending that cannot be written (a full disk) is tried again.
 PATIENCE_S = 600.0
-
-Ending = Callable[[float, float], bool]
 
 
 def main(arguments: list[str]) -> None:
@@ -35,13 +36,14 @@ def main(arguments: list[str]) -> None:
             return
         context = JobContext(ledger, root, number, token)
         context.keep()
-        end = _run(ledger, number, token, context)
+        how = _run(ledger, number, context)
         insist(context.log, context.flush)
-        insist(context.log, lambda: end(time.monotonic() - begun, cpu_seconds()))
+        ending = msgspec.structs.replace(how, wall_s=time.monotonic() - begun, cpu_s=cpu_seconds())
+        insist(context.log, lambda: attempts.end(ledger, number, token, ending))
 
 
-def _run(ledger: Ledger, number: int, token: str, context: JobContext) -> Ending:
-    """Call the function and say how to end."""
+def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
+    """Call the function and say how it ended."""
     job = ledger.job(number)
     try:
         trust.check_signed(ledger, job)  # the last look, in the very process that would run it
@@ -50,28 +52,18 @@ def _run(ledger: Ledger, number: int, token: str, context: JobContext) -> Ending
             raise JobFailed(f"a job of kind {job.kind} gave {type(result).__name__}, expected a mapping")
         if result.get("state") == "interrupted":
             raise JobStopped(str(result.get("reason") or "interrupted"))
+        return Ending("finished", result=plain(result, "result"))
     except JobStopped as error:
         if context.should_stop():
-            reason = context.stop_reason
-            return lambda wall, cpu: attempts.stop(ledger, number, token, reason, wall, cpu)
-        cause = f"stopped without being asked to: {one_line(error)}"
-        return lambda wall, cpu: attempts.die(ledger, number, token, cause, wall, cpu)
+            return Ending("stopped", context.stop_reason)
+        return Ending("died", f"stopped without being asked to: {one_line(error)}")
     except MemoryError as error:
         context.log(traceback.format_exc())
-        cause = f"out of memory: {one_line(error)}"
-        return lambda wall, cpu: attempts.die(ledger, number, token, cause, wall, cpu)
+        return Ending("died", f"out of memory: {one_line(error)}")
     except Exception as error:  # noqa: BLE001 - whatever a kind does is its ending, told in the store and the log
         context.log(traceback.format_exc())
         reason = str(error) if isinstance(error, SynoError) else one_line(error)
-        if isinstance(error, JobFailed) and error.retry:
-            return lambda wall, cpu: attempts.die(ledger, number, token, reason, wall, cpu)
-        return lambda wall, cpu: attempts.fail(ledger, number, token, reason, wall, cpu)
-    try:
-        attempts.plain(result, "result")
-    except StoreError as error:
-        reason = str(error)
-        return lambda wall, cpu: attempts.fail(ledger, number, token, reason, wall, cpu)
-    return lambda wall, cpu: attempts.finish(ledger, number, token, result, wall, cpu)
+        return Ending("died" if isinstance(error, JobFailed) and error.retry else "failed", reason)
 
 
 def insist(log: Callable[[str], None], write: Callable[[], object]) -> None:

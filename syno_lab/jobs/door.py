@@ -8,9 +8,8 @@ the folder, only the holder of an attempt's token can end it.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from syno_lab import private
 from syno_lab.errors import JobError, StoreError
@@ -18,6 +17,7 @@ from syno_lab.inputs import quoted
 from syno_lab.jobs import attempts, trust
 from syno_lab.jobs.context import job_folder, log_path
 from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.records import Ending, JobRecord
 from syno_lab.processes import alive
 from syno_lab.scratch import replacing
 from syno_lab.version import __version__
@@ -33,11 +33,25 @@ MOST_BYTES, MOST_LOG_BYTES = 1 << 30, 1 << 20
 Files = dict[str, bytes]
 
 
-def take(folder: str, number: int, place: str, boot: str, supervisor: str, version: str) -> dict[str, Any] | None:
-    """Begin an attempt in the name of a worker elsewhere; None where the job does not wait for one.
+@dataclass(frozen=True)
+class Taken:
+    """An attempt that was begun in the name of a worker elsewhere.
 
-    Returns:
-        ``token``; ``job``, the fields of its record; ``files`` of its folder; ``lab``, what tells this lab from others.
+    Attributes:
+        token: of the attempt.
+        job: its record.
+        files: of its folder.
+        lab: what tells this lab from others.
+    """
+
+    token: str
+    job: JobRecord
+    files: Files
+    lab: str
+
+
+def take(folder: str, number: int, place: str, boot: str, supervisor: str, version: str) -> Taken | None:
+    """Begin an attempt in the name of a worker elsewhere; None where the job does not wait for one.
 
     Raises:
         JobError: the worker is of another version, nobody has signed the job, or its folder is too large to travel.
@@ -45,14 +59,12 @@ def take(folder: str, number: int, place: str, boot: str, supervisor: str, versi
     if version != __version__:
         raise JobError(f"expected a worker of Syno Lab {__version__}, found {quoted(version)}: install the same there")
     root, ledger = Path(folder), _ledger(folder)
-    job = ledger.job(number)
-    trust.check_signed(ledger, job)
+    trust.check_signed(ledger, ledger.job(number))
     files = files_of(job_folder(root, number))
     lease = attempts.take(ledger, number, holder=(place, boot, supervisor))
     if lease is None:
         return None
-    record = asdict(ledger.job(number))
-    return {"token": lease.token, "job": record, "files": files, "lab": f"{alive.place()}\n{root}"}
+    return Taken(lease.token, ledger.job(number), files, f"{alive.place()}\n{root}")
 
 
 def beat(
@@ -72,23 +84,14 @@ def beat(
     return ledger.job(number).wish
 
 
-def end(folder: str, number: int, token: str, ending: dict[str, Any], files: Files, log: bytes | None) -> bool:
-    """Write down how an attempt ended, as its own process would have; False where it is somebody else's by now.
-
-    ``ending`` has ``how`` (``finished``, ``failed``, ``stopped`` or ``died``), ``reason``, ``result``, ``wall_s`` and
-    ``cpu_s``.
-    """
+def end(folder: str, number: int, token: str, ending: Ending, files: Files, log: bytes | None) -> bool:
+    """Write down how an attempt ended, as its own process would have; False where it is somebody else's by now."""
     ledger = _ledger(folder)
     lease = ledger.lease(number)
     if lease is None or lease.token != token:
         return False
     _keep(Path(folder), ledger, number, files, log)
-    seconds = float(ending["wall_s"]), float(ending["cpu_s"])
-    reason = str(ending["reason"])
-    if ending["how"] == "finished":
-        return attempts.finish(ledger, number, token, ending["result"], *seconds)
-    how = {"failed": attempts.fail, "stopped": attempts.stop, "died": attempts.die}[ending["how"]]
-    return how(ledger, number, token, reason, *seconds)
+    return attempts.end(ledger, number, token, ending)
 
 
 def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> Files:

@@ -102,6 +102,25 @@ class Attempt:
     cpu_s: float
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How an attempt ended, and the seconds that it took.
+
+    Attributes:
+        how: ``finished``; ``failed``: the job cannot be done; ``stopped``, not by the job's fault: it waits again, or
+            is paused where it was asked to; ``died`` of itself: it is tried again, from what it left in its folder, or
+            poisoned.
+        reason: one line; empty where it finished.
+        result: what the function returned, where it finished.
+        wall_s, cpu_s: of the attempt.
+    """
+
+    how: Literal["finished", "failed", "stopped", "died"]
+    reason: str = ""
+    result: dict[str, Any] | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+
 #: The columns of the table, in the order of the fields; progress is kept apart, as it changes often.
 COLUMNS = "job, " + ", ".join(field.name for field in fields(JobRecord)[1:-2])
 ATTEMPT_COLUMNS = ", ".join(field.name for field in fields(Attempt))

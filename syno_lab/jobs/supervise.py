@@ -22,6 +22,7 @@ from syno_lab.errors import NO_ROOM, JobError, StoreError
 from syno_lab.jobs import attempts, away, endpoint, gpus
 from syno_lab.jobs.context import BEAT_S, job_folder, log_path
 from syno_lab.jobs.ledger import Lease, Ledger
+from syno_lab.jobs.records import Ending
 from syno_lab.jobs.sweep import Watch, is_orphan, sweep
 from syno_lab.processes import alive
 from syno_lab.processes.process import describe_exit, module_command, own_environment
@@ -230,17 +231,17 @@ class Supervisor:
 
     def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
         """Say how the attempt ended, where it has not said so itself."""
-        self._insist(lambda: attempts.die(self.ledger, self.lease.job, self.lease.token, cause, wall_s, cpu_s))
+        self._insist(Ending("died", cause, None, wall_s, cpu_s))
 
     def _give_back(self, reason: str) -> None:
         """Put the job in line again, by no fault of its own; its process, if there is one, finds no lease any more."""
-        self._insist(lambda: attempts.stop(self.ledger, self.lease.job, self.lease.token, reason))
+        self._insist(Ending("stopped", reason))
 
-    def _insist(self, write: Callable[[], object]) -> None:
+    def _insist(self, ending: Ending) -> None:
         alive.end_attempt(self.lease.token)
         while True:
             with contextlib.suppress(StoreError):
-                write()
+                attempts.end(self.ledger, self.lease.job, self.lease.token, ending)
                 return
             time.sleep(1.0)
 

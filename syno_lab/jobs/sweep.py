@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from syno_lab.jobs import attempts, trust
 from syno_lab.jobs.ledger import CANCELLED, Lease, Ledger, now
+from syno_lab.jobs.records import Ending
 from syno_lab.processes import alive
 
 #: Seconds of watching after which an attempt that cannot be seen, and whose beat stands still, is taken for dead.
@@ -59,7 +60,7 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
         if cause is not None:
             if lease.place == alive.place():
                 alive.end_attempt(lease.token)
-            if attempts.stop(ledger, lease.job, lease.token, cause):
+            if attempts.end(ledger, lease.job, lease.token, Ending("stopped", cause)):
                 lost.append(lease.job)
     _settle(ledger)
     _hold(ledger, watch)

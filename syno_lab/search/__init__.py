@@ -4,7 +4,7 @@ A space is what a system makes of a network's layers (:class:`syno_lab.protocol.
 first state (:mod:`syno_lab.search.protocol`) and imports no system.
 """
 
-from syno_lab.search.asking import Search
+from syno_lab.search.asking import RandomSearch, Search
 from syno_lab.search.bayesian import EstimateSearch
 from syno_lab.search.elites import Elite, Elites, EliteSearch, Examined, examine
 from syno_lab.search.evolution import RegularizedEvolution
@@ -12,7 +12,6 @@ from syno_lab.search.mcts import MonteCarloTreeSearch
 from syno_lab.search.pareto import SELECTIONS, ParetoEvolution, Selection
 from syno_lab.search.policies import rave, uct
 from syno_lab.search.protocol import Candidate, Child, State, Step
-from syno_lab.search.random_search import RandomSearch
 from syno_lab.search.recorded import RecordedState, recorded_space
 from syno_lab.search.simulate import Event, simulate
 

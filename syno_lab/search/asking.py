@@ -14,7 +14,7 @@ from typing import Any
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
-from syno_lab.search.descent import Facts, Stop, never
+from syno_lab.search.descent import Facts, Stop, draw, never
 from syno_lab.search.protocol import Candidate, State, Step, Trail
 
 #: What is told of an operator beside its reward, such as its FLOPs or its latency; less is better.
@@ -47,20 +47,13 @@ class Search(ABC):
     def _propose(self) -> tuple[Trail, Any] | None:
         """A way to an operator not asked for yet, and it; None when there is none left."""
 
-    @abstractmethod
-    def _expect(self, trail: Trail) -> None:
+    def _expect(self, trail: Trail) -> None:  # noqa: B027 - most searches need not know
         """An operator that :meth:`_propose` has not given is to be evaluated as well."""
 
-    @abstractmethod
-    def _learn(self, trail: Trail, reward: float) -> None:
-        """An operator that was proposed or expected has been evaluated."""
+    def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:  # noqa: B027 - likewise
+        """An operator that was proposed or expected has been evaluated; ``measures`` beside the reward, if any."""
 
-    def _weigh(self, candidate: Candidate, trail: Trail, reward: float, measures: Measures) -> None:
-        """As :meth:`_learn`, for a search that has several objectives; all others know the reward alone."""
-        self._learn(trail, reward)
-
-    @abstractmethod
-    def _release(self, trail: Trail) -> None:
+    def _release(self, trail: Trail) -> None:  # noqa: B027 - likewise
         """An operator that was asked for will not be evaluated."""
 
     # -- ask and tell ------------------------------------------------------------------------------------------------
@@ -146,7 +139,7 @@ class Search(ABC):
         check_measures(measures)
         _, trail = self._taken(candidate)
         self.told.append((candidate.operator, reward))
-        self._weigh(candidate, trail, reward, measures)
+        self._learn(candidate.operator, trail, reward, measures)
 
     def drop(self, candidate: Candidate) -> None:
         """The operator will not be evaluated now (a job was cancelled); it is not asked for again.
@@ -226,6 +219,13 @@ class Search(ABC):
                 "that was told, dropped or never asked for; tell each once, to the search that gave it"
             )
         return found
+
+
+class RandomSearch(Search):
+    """Descents by weight alone, each operator once, whatever is told: the baseline for other searches."""
+
+    def _propose(self) -> tuple[Trail, Any] | None:
+        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
 
 def find(state: State, operator: Any) -> Trail | None:

@@ -17,7 +17,7 @@ from heapq import nlargest
 from typing import Any
 
 from syno_lab.search import pool
-from syno_lab.search.asking import Search, check_numbers
+from syno_lab.search.asking import Measures, Search, check_numbers
 from syno_lab.search.descent import claim, draw
 from syno_lab.search.mutation import regrown
 from syno_lab.search.pool import Pool
@@ -101,12 +101,6 @@ class EstimateSearch(Search):
             if steps is not None:
                 yield steps
 
-    def _expect(self, trail: Trail) -> None:
-        pass
-
-    def _learn(self, trail: Trail, reward: float) -> None:
+    def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         self.pool.learn(trail, reward)
         self._best = nlargest(self.settings.parents, [*self._best, (reward, trail)], key=lambda pair: pair[0])
-
-    def _release(self, trail: Trail) -> None:
-        pass

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
-from syno_lab.search.asking import Search
+from syno_lab.search.asking import Measures, Search
 from syno_lab.search.descent import Stop, claim, descend, draw, never
 from syno_lab.search.mutation import followed, most_alike, neighbours, open_steps, regrown
 from syno_lab.search.protocol import Candidate, State, Step, Trail
@@ -181,7 +181,6 @@ class EliteSearch(Search):
         self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
         self.mixture = Mixture() if mixture is None else mixture
-        self._operators: dict[Hashable, Any] = {}  # asked for and not told, by the key of their state
         self.tries: Counter[str] = Counter()  # attempts by their way
         self.answers: Counter[str] = Counter()  # those that gave a new operator
         self._first: list[Step] | None = None  # the steps from the root, which may be thousands
@@ -197,9 +196,8 @@ class EliteSearch(Search):
             self.tries[way] += 1
             if steps is not None and operator is not None:
                 self.answers[way] += 1
-                return self._entered(Trail(steps), operator)
-        found = draw(self.root, self.rng, self.facts, self._known, self._should_stop)
-        return None if found is None else self._entered(*found)
+                return Trail(steps), operator
+        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
     def _way(self) -> str:
         """A way by its share, times the share of its attempts that were answered (as if one of two before had been)."""
@@ -235,19 +233,8 @@ class EliteSearch(Search):
             self._near_first[old.name] = neighbours(self._first, old)
         return [step for step in self._near_first[old.name] if self.facts.is_open(step.state)]
 
-    def _entered(self, trail: Trail, operator: Any) -> tuple[Trail, Any]:
-        self._operators[trail.end.key] = operator
-        return trail, operator
-
-    def _expect(self, trail: Trail) -> None:
-        self._entered(trail, trail.end.operator())
-
-    def _learn(self, trail: Trail, reward: float) -> None:
-        operator = self._operators.pop(trail.end.key)
+    def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         self.elites.add(Elite(trail, operator, reward, self.cost(operator), self.group(operator)))
-
-    def _release(self, trail: Trail) -> None:
-        del self._operators[trail.end.key]
 
 
 class Examined(NamedTuple):

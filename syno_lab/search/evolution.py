@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from syno_lab.errors import SearchError
-from syno_lab.search.asking import Search
+from syno_lab.search.asking import Measures, Search
 from syno_lab.search.descent import claim, draw
 from syno_lab.search.mutation import mutated
 from syno_lab.search.protocol import State, Trail
@@ -54,11 +54,5 @@ class RegularizedEvolution(Search):
                     return Trail(steps), operator
         return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
-    def _expect(self, trail: Trail) -> None:
-        pass
-
-    def _learn(self, trail: Trail, reward: float) -> None:
+    def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         self.population.append((trail, reward))
-
-    def _release(self, trail: Trail) -> None:
-        pass

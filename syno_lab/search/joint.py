@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.protocol import Operator, OperatorSpace
-from syno_lab.search.protocol import Child, State, Step
+from syno_lab.search.protocol import Child, State, Step, Taken
 
 if TYPE_CHECKING:
     from syno_lab.protocol import SpaceRequest, System
@@ -97,7 +97,7 @@ class JointRoot:
 
     def children(self) -> Sequence[Child]:
         """One for each system."""
-        return [_Given(self._into(name)) for name in self.roots]
+        return [Taken(self._into(name)) for name in self.roots]
 
     def operator(self) -> None:
         """There is none yet."""
@@ -113,17 +113,6 @@ class JointRoot:
     def _into(self, name: str) -> Step:
         title = self.titles[name]
         return Step(title, (title,), _Within(title, self.roots[name]), steps=0)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A child that is a step already."""
-
-    step: Step
-    weight = 1.0
-
-    def steps(self) -> Sequence[Step]:
-        return (self.step,)
 
 
 @dataclass(frozen=True, eq=False)

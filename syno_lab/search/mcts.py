@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any
 
-from syno_lab.search.asking import Search, check_numbers
+from syno_lab.search.asking import Measures, Search, check_numbers
 from syno_lab.search.descent import claim, descend, pop_weighted
 from syno_lab.search.policies import Select, uct
 from syno_lab.search.protocol import State, Step, Trail
@@ -253,7 +253,7 @@ class MonteCarloTreeSearch(Search):
         self._mark(path, 1)
         self._show()
 
-    def _learn(self, trail: Trail, reward: float) -> None:
+    def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         path = self._paths.pop(trail.end.key)
         self._mark(path, -1)
         backup(self.tree, path, trail.steps, reward)

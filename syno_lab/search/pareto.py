@@ -19,7 +19,7 @@ from syno_lab.inputs import positive, quoted
 from syno_lab.search.asking import Measures, Search, check_measures, check_numbers
 from syno_lab.search.descent import claim, descend, draw
 from syno_lab.search.mutation import mutated
-from syno_lab.search.protocol import Candidate, State, Step, Trail
+from syno_lab.search.protocol import State, Step, Trail
 from syno_lab.store.pareto import pareto_front
 
 #: Answers in a row that give nothing new before an operator is drawn at random instead.
@@ -175,19 +175,10 @@ class ParetoEvolution(Search):
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
-    def _weigh(self, candidate: Candidate, trail: Trail, reward: float, measures: Measures) -> None:
-        known = {name: cost(candidate.operator) for name, cost in self.costs.items() if name not in measures}
+    def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
+        known = {name: cost(operator) for name, cost in self.costs.items() if name not in measures}
         check_measures(known)
-        self.members.append(Member(trail, candidate.operator, reward, {**known, **measures}))
-
-    def _learn(self, trail: Trail, reward: float) -> None:
-        raise AssertionError("it is told of candidates")
-
-    def _expect(self, trail: Trail) -> None:
-        pass
-
-    def _release(self, trail: Trail) -> None:
-        pass
+        self.members.append(Member(trail, operator, reward, {**known, **measures}))
 
 
 def chosen(weights: Sequence[float], rules: Selection, rng: random.Random) -> int:

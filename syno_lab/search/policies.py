@@ -49,14 +49,7 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
     Raises:
         SearchError: for a negative exploration, or a share outside [0, 1].
     """
-    _check(exploration, best_share)
-
-    def score(choice: Choice) -> float:
-        if not choice.visits:
-            return inf
-        return _value(choice, best_share) + exploration * sqrt(log(max(1, choice.parent_visits)) / choice.visits)
-
-    return score
+    return _score(exploration, best_share, 0.0)
 
 
 def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float = 20.0) -> Select:
@@ -68,28 +61,24 @@ def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float =
     Raises:
         SearchError: for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
     """
-    _check(exploration, best_share)
     if not equivalence > 0:
         raise SearchError(f"equivalence: expected a positive number of visits, found {equivalence}")
+    return _score(exploration, best_share, equivalence)
+
+
+def _score(exploration: float, best_share: float, equivalence: float) -> Select:
+    if not exploration >= 0:
+        raise SearchError(f"exploration: expected 0 or more, found {exploration}")
+    if not 0 <= best_share <= 1:
+        raise SearchError(f"best_share: expected a share from 0 to 1, found {best_share}")
 
     def score(choice: Choice) -> float:
         if not choice.visits:
             return inf
-        value = _value(choice, best_share)
-        if choice.action_visits:
+        value = (1 - best_share) * choice.mean + best_share * choice.best
+        if equivalence and choice.action_visits:
             share = sqrt(equivalence / (3 * choice.visits + equivalence))
             value = (1 - share) * value + share * choice.action_mean
         return value + exploration * sqrt(log(max(1, choice.parent_visits)) / choice.visits)
 
     return score
-
-
-def _value(choice: Choice, best_share: float) -> float:
-    return (1 - best_share) * choice.mean + best_share * choice.best
-
-
-def _check(exploration: float, best_share: float) -> None:
-    if not exploration >= 0:
-        raise SearchError(f"exploration: expected 0 or more, found {exploration}")
-    if not 0 <= best_share <= 1:
-        raise SearchError(f"best_share: expected a share from 0 to 1, found {best_share}")

@@ -65,6 +65,18 @@ class Child(Protocol):
 
 
 @dataclass(frozen=True)
+class Taken:
+    """A child that is just one step."""
+
+    step: Step
+    weight: float = 1.0
+
+    def steps(self) -> Sequence[Step]:
+        """The step."""
+        return (self.step,)
+
+
+@dataclass(frozen=True)
 class Candidate:
     """An operator to be evaluated.
 

@@ -5,11 +5,12 @@ Searches are compared on it, and simulated, with what real trainings gave.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syno_lab.protocol import SearchStep
-from syno_lab.search.protocol import Child, Step
+from syno_lab.search.protocol import Child, Step, Taken
 
 #: The names of the steps that lead to an operator: they stand for it.
 Steps = tuple[str, ...]
@@ -60,7 +61,8 @@ class RecordedState:
             return ()
         depth = len(self.before)
         found = {taken[depth].name: taken[depth] for taken in self.below if len(taken) > depth}
-        return [_Child(self._step(found[name])) for name in sorted(found)]
+        likely = Counter(taken[depth].name for taken in self.below if len(taken) > depth)
+        return [Taken(self._step(found[name]), float(likely[name])) for name in sorted(found)]
 
     def operator(self) -> Steps | None:
         """The steps themselves."""
@@ -83,19 +85,3 @@ class RecordedState:
         return Step(
             step.name, step.actions, RecordedState(before, below, self.known_traits), steps=step.steps, words=step.words
         )
-
-
-@dataclass(frozen=True)
-class _Child:
-    """A step, as likely as operators lie behind it."""
-
-    step: Step
-
-    @property
-    def weight(self) -> float:
-        state = self.step.state
-        assert isinstance(state, RecordedState)
-        return float(len(state.below))
-
-    def steps(self) -> Sequence[Step]:
-        return [self.step]

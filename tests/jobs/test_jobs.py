@@ -17,7 +17,7 @@ import pytest
 from labs import PATIENCE_S, check_endings, ended, free_port, show_kinds, steps, until
 
 from syno_lab.errors import JobError
-from syno_lab.jobs import JobExecutor, Lab, tls
+from syno_lab.jobs import Lab, tls
 from syno_lab.processes import alive
 
 
@@ -123,15 +123,6 @@ class TestSteering:
         handle = lab.submit("drive", {"jobs": 3, "count": {"steps": 10}}, resources={})
         assert handle.future().result(PATIENCE_S) == {"totals": [45, 45, 45], "jobs": 3}
         assert [job.parent for job in lab.jobs(parent=handle.id)] == [handle.id] * 3
-
-    def test_the_executor(self, lab: Lab) -> None:
-        with JobExecutor(lab) as executor:
-            many = executor.map("count", [{"steps": n} for n in (3, 4)], timeout=PATIENCE_S)
-            with pytest.raises(JobError, match="expected the name of a kind of job, found builtin_function_or_method"):
-                executor.submit(print)
-            assert [result["total"] for result in many] == [3, 6]
-        with pytest.raises(JobError, match="this executor was shut down"):
-            executor.submit("nothing")
 
     def test_what_cannot_be_submitted(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         before = len(lab.jobs())

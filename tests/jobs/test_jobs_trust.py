@@ -15,7 +15,7 @@ from command_line import answered, refused
 from syno_lab.errors import JobError
 from syno_lab.jobs import JobContext, Lab, attempts, child
 from syno_lab.jobs.ledger import Ledger
-from syno_lab.jobs.records import JobRecord
+from syno_lab.jobs.records import Ending, JobRecord
 from syno_lab.jobs.sweep import Watch, sweep
 from syno_lab.jobs.trust import request
 from syno_lab.store import Store
@@ -51,7 +51,7 @@ def test_what_the_user_submitted_is_ready_and_stays_so(ledger: Ledger) -> None:
     ledger.resume(job.id)
     lease = attempts.take(ledger, job.id)
     assert lease is not None
-    attempts.fail(ledger, job.id, lease.token, "a reason")
+    attempts.end(ledger, job.id, lease.token, Ending("failed", "a reason"))
     ledger.retry(job.id)
     assert sweep(ledger, Watch()) == []
     assert ledger.is_ready(ledger.job(job.id)), "none of it needs another signature"
@@ -66,7 +66,7 @@ def test_what_another_submitted_waits_in_whatever_state_it_was(
         lease = attempts.take(ledger, job.id)
         assert lease is not None
         if job is failed:
-            attempts.fail(ledger, job.id, lease.token, "a reason")
+            attempts.end(ledger, job.id, lease.token, Ending("failed", "a reason"))
     become_another(monkeypatch, tmp_path / "another")
     assert not ledger.is_ready(waiting)
     assert attempts.take(ledger, waiting.id) is None
@@ -82,7 +82,8 @@ def test_what_another_submitted_waits_in_whatever_state_it_was(
         with pytest.raises(JobError, match=f"^job {job.id} is not signed with your key: .* jobs allow {job.id}. shows"):
             steer(job.id)
     assert lease is not None
-    assert child._run(ledger, taken.id, lease.token, JobContext(ledger, tmp_path, taken.id, lease.token))(0.0, 0.0)
+    ending = child._run(ledger, taken.id, JobContext(ledger, tmp_path, taken.id, lease.token))
+    assert attempts.end(ledger, taken.id, lease.token, ending)
     assert (ledger.job(taken.id).state, ledger.job(taken.id).reason) == ("failed", f"job 4 is {held(4)}")
     for job in (waiting, paused):
         ledger.allow(job)

@@ -16,6 +16,7 @@ import pytest
 from syno_lab.errors import JobError, StoreError
 from syno_lab.jobs import attempts, supervise
 from syno_lab.jobs.ledger import Lease, Ledger
+from syno_lab.jobs.records import Ending
 from syno_lab.jobs.sweep import LONGEST_LOOK_S, Watch, sweep
 from syno_lab.processes import alive
 from syno_lab.store import Store
@@ -71,10 +72,10 @@ class TestOnce:
         lease = take(ledger, number)
         assert attempts.take(ledger, number) is None
         assert ledger.job(number).state == "running"
-        assert not attempts.finish(ledger, number, "another token", {"y": 1})
-        assert attempts.finish(ledger, number, lease.token, {"y": 2}, 1.5, 0.5)
-        assert not attempts.finish(ledger, number, lease.token, {"y": 3})
-        assert not attempts.die(ledger, number, lease.token, "late")
+        assert not attempts.end(ledger, number, "another token", Ending("finished", "", {"y": 1}))
+        assert attempts.end(ledger, number, lease.token, Ending("finished", "", {"y": 2}, 1.5, 0.5))
+        assert not attempts.end(ledger, number, lease.token, Ending("finished", "", {"y": 3}))
+        assert not attempts.end(ledger, number, lease.token, Ending("died", "late"))
         job = ledger.job(number)
         assert (job.state, job.result, job.wall_s, job.cpu_s, job.progress) == ("finished", {"y": 2}, 1.5, 0.5, 1.0)
         (attempt,) = ledger.attempts(number)
@@ -84,9 +85,9 @@ class TestOnce:
     def test_whoever_comes_back_late_changes_nothing(self, ledger: Ledger) -> None:
         number = submit(ledger)
         first = take(ledger, number)
-        assert attempts.die(ledger, number, first.token, "killed by SIGKILL", 1.0, 0.0)
+        assert attempts.end(ledger, number, first.token, Ending("died", "killed by SIGKILL", None, 1.0, 0.0))
         second = take(ledger, number)
-        assert not attempts.finish(ledger, number, first.token, {"y": "of the dead"})
+        assert not attempts.end(ledger, number, first.token, Ending("finished", "", {"y": "of the dead"}))
         assert not attempts.register(ledger, number, first.token)
         assert not attempts.beat(ledger, number, first.token)
         attempts.progress(ledger, number, first.token, 0.9, "of the dead")
@@ -101,13 +102,15 @@ class TestOnce:
             "import sys\n"
             "from syno_lab.jobs import attempts\n"
             "from syno_lab.jobs.ledger import Ledger\n"
+            "from syno_lab.jobs.records import Ending\n"
             "from syno_lab.store import Store\n"
             "with Store.open(sys.argv[1], is_thorough=False) as store:\n"
             "    ledger = Ledger(store.database)\n"
             "    sys.stdin.readline()\n"
             "    for number in range(1, 21):\n"
             "        lease = attempts.take(ledger, number)\n"
-            "        if lease and attempts.finish(ledger, number, lease.token, {'by': lease.supervisor}):\n"
+            "        ending = Ending('finished', '', {'by': lease.supervisor if lease else ''})\n"
+            "        if lease and attempts.end(ledger, number, lease.token, ending):\n"
             "            print(number, flush=True)\n"
         )
         words = [sys.executable, "-c", code, str(tmp_path)]
@@ -123,9 +126,9 @@ class TestOnce:
 
     def test_a_death_is_tried_again_until_it_is_too_much(self, ledger: Ledger) -> None:
         number = submit(ledger, max_attempts=2)
-        assert attempts.die(ledger, number, take(ledger, number).token, "killed by SIGSEGV")
+        assert attempts.end(ledger, number, take(ledger, number).token, Ending("died", "killed by SIGSEGV"))
         assert (ledger.job(number).state, ledger.job(number).deaths) == ("waiting", 1)
-        assert attempts.die(ledger, number, take(ledger, number).token, "exit status 3")
+        assert attempts.end(ledger, number, take(ledger, number).token, Ending("died", "exit status 3"))
         assert (ledger.job(number).state, ledger.job(number).reason) == (
             "poisoned",
             "given up after 2 deaths: exit status 3",
@@ -142,7 +145,7 @@ class TestOnce:
         lease = take(ledger, one)
         assert ledger.pause(one)
         assert (ledger.job(one).state, ledger.job(one).wish) == ("running", "pause")
-        assert attempts.stop(ledger, one, lease.token, "paused")
+        assert attempts.end(ledger, one, lease.token, Ending("stopped", "paused"))
         assert (ledger.job(one).state, ledger.job(one).wish) == ("paused", "")
         assert not ledger.resume(two)
         assert ledger.cancel(two)
@@ -152,7 +155,7 @@ class TestOnce:
         lease = take(ledger, three)
         assert ledger.cancel(three)
         assert not ledger.pause(three)
-        assert attempts.die(ledger, three, lease.token, "killed by SIGTERM")
+        assert attempts.end(ledger, three, lease.token, Ending("died", "killed by SIGTERM"))
         assert (ledger.job(three).state, ledger.job(three).reason) == ("cancelled", "cancelled by the user")
         with pytest.raises(JobError, match=r"job 1 is paused: only one that failed"):
             ledger.retry(one)
@@ -171,12 +174,12 @@ class TestOnce:
         second = submit(ledger, after=[first])
         assert attempts.take(ledger, second) is None
         assert [job.id for job in ledger.ready([first, second])] == [first]
-        attempts.fail(ledger, first, take(ledger, first).token, "no data")
+        attempts.end(ledger, first, take(ledger, first).token, Ending("failed", "no data"))
         sweep(ledger, Watch())
         assert ledger.job(second).reason == f"job {first}, which it comes after, is failed"
         ledger.retry(first)
         ledger.retry(second)
-        attempts.finish(ledger, first, take(ledger, first).token, {})
+        attempts.end(ledger, first, take(ledger, first).token, Ending("finished", "", {}))
         assert attempts.take(ledger, second) is not None
 
     def test_refusals_write_nothing(self, ledger: Ledger) -> None:
@@ -280,7 +283,7 @@ class TestSweep:
         adopted = attempts.adopt(ledger, number)
         assert adopted is not None
         assert (adopted.supervisor, adopted.token) == (alive.me(), lease.token)
-        assert attempts.finish(ledger, number, lease.token, {})
+        assert attempts.end(ledger, number, lease.token, Ending("finished", "", {}))
 
 
 def test_identities() -> None:

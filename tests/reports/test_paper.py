@@ -11,8 +11,9 @@ import pytest
 from reproduction.paper import PaperFigure, Series, figure_5, figure_6, figure_8, figure_9, figure_10, table_2
 
 from syno_lab.errors import FormatError, StoreError, SynoError
-from syno_lab.jobs.attempts import finish, take
+from syno_lab.jobs.attempts import end, take
 from syno_lab.jobs.ledger import Ledger
+from syno_lab.jobs.records import Ending
 from syno_lab.reports import LabReader
 from syno_lab.reports.pictures import PAPER
 from syno_lab.store import Store
@@ -48,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
             ]
             lease = take(ledger, job)
             assert lease is not None
-            assert finish(ledger, job, lease.token, {"state": "finished", "curve": curve})
+            assert end(ledger, job, lease.token, Ending("finished", "", {"state": "finished", "curve": curve}))
     place = tmp_path / "searches" / "digits"
     place.mkdir(parents=True)
     tuning = {"target": "cpu", "stored_as": "cpu", "baseline_ms": 32.0, "baseline_layers": tuned(8.0, 8.0)}
