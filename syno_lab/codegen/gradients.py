@@ -17,17 +17,17 @@ from syno_lab.codegen.nest import (
     Array,
     Condition,
     Loop,
-    Names,
     Nest,
     Program,
-    Style,
     array_name,
-    climb,
+    evaluate,
     loop_over,
     sizes_of,
     tensors,
     variables,
 )
+from syno_lab.codegen.text import Names, Style
+from syno_lab.codegen.walk import is_view
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
@@ -66,7 +66,7 @@ def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style =
         found = {loop.coordinate: name(loop.name) for loop in over}
         sums, conditions = [], []
         form = "scatter"
-    conditions += climb(operator, operator.steps, found)
+    conditions += evaluate(operator, operator.steps, found)
     read = {("dY" if key == "Y" else key): c for key, c in every.items() if key != wrt}
     read = {"dY": read.pop("dY"), **read}
     arguments = tuple(Array(array_name(operator, key), sizes_of(c)) for key, c in read.items())
@@ -94,7 +94,7 @@ def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) 
         return found[coordinate]
 
     for step in reversed(operator.steps):
-        if step.primitive in ("REDUCE", "SHARE"):
+        if not is_view(step):
             continue
         results = operator.state.results(step)
         if not any(c in found for c in results) or all(c in found for c in step.operands):

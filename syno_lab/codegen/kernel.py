@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.codegen.walk import climb
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     for number, index in fixed.items():
         grids[loops[number]] = grids[loops[number]] + index
     lengths += [c.size.at(binding) for c in operator.inputs]
-    factors = [_factor(inside) for inside in _climb(operator, binding, grids)]
+    factors = [_factor(inside) for inside in _inside(operator, binding, grids)]
     for weight, array in zip(operator.weights, weights, strict=True):
         at = tuple(grids[c] for c in weight.coordinates)
         _check(prod(np.broadcast_shapes(*(one.shape for one in at))))
@@ -72,22 +72,13 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     return spread
 
 
-def _climb(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]) -> Iterator[Array]:
+def _inside(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]) -> Iterator[Array]:
     """Evaluate the other coordinates over the iterators' ``grids``; yields for each bound where it holds."""
-    for step in operator.steps:
-        if step.primitive in ("REDUCE", "SHARE"):
-            continue
-        primitive = PRIMITIVES[step.primitive]
-        args = tuple(grids[c] for c in step.operands)
-        sizes = tuple(c.size.at(binding) for c in step.operands)
-        parameter = None if step.parameter is None else step.parameter.at(binding)
-        results = operator.state.results(step)
-        for result, index in zip(results, primitive.index(args, sizes, parameter), strict=True):
-            grids[result] = index
-            if primitive.clips:
-                # Where a term is zero any element will do, so that no index is out of bounds.
-                grids[result] = np.clip(index, 0, result.size.at(binding) - 1)
-                yield grids[result] == index
+    for result in climb(operator, operator.steps, grids, lambda size: size.at(binding)):
+        index = grids[result]
+        # Where a term is zero any element will do, so that no index is out of bounds.
+        grids[result] = np.clip(index, 0, result.size.at(binding) - 1)
+        yield grids[result] == index
 
 
 def _factor(array: Array, last: int | None = None) -> Factor:

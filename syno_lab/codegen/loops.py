@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from syno_lab.codegen.gradients import Form, gradient
-from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program, Style, array_name, forward, staged
-from syno_lab.codegen.text import text
+from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program, array_name, forward, staged
+from syno_lab.codegen.text import Style
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
@@ -107,7 +107,7 @@ def _lines(operator: Operator, program: Program, bound: dict[str, int] | None) -
             yield f"{_INDENT}# {nest.note}"
         if nest.result.array in made:
             array = made[nest.result.array]
-            shape = ", ".join(str(text(s)) for s in array.shape) + "," * (len(array.shape) == 1)
+            shape = ", ".join(s.code for s in array.shape) + "," * (len(array.shape) == 1)
             dtype = f"{numpy}.result_type({', '.join(a.name for a in program.arguments)})"
             yield f"{_INDENT}{array.name} = {numpy}.empty(({shape}), {dtype})  # {_shape(array)}"
         yield from _nest(nest)
@@ -133,13 +133,13 @@ def _nest(nest: Nest) -> Iterator[str]:
 
 
 def _loop(loop: Loop) -> str:
-    return f"for {loop.name} in range({text(loop.size)}):"
+    return f"for {loop.name} in range({loop.size.code}):"
 
 
 def condition_text(condition: Condition) -> str:
     """A condition as Python."""
     if condition.kind == "inside":
-        return f"0 <= {condition.value} < {text(condition.size)}"
+        return f"0 <= {condition.value} < {condition.size.code}"
     return f"{condition.value % condition.size} == 0"
 
 

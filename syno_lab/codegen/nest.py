@@ -6,15 +6,14 @@ A :class:`Program` is one nest, or one for each stage of the lowering plan (Syno
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, count, product
+from itertools import product
 from math import lcm, prod
-from string import ascii_lowercase
 from typing import Literal
 
-from syno_lab.codegen.text import names as leaf_names
+from syno_lab.codegen.text import Names, Style
+from syno_lab.codegen.walk import climb, is_view
 from syno_lab.common.size import Size
 from syno_lab.common.size import product as size_product
 from syno_lab.errors import SpecError
@@ -22,14 +21,9 @@ from syno_lab.inputs import count_of
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 from syno_lab.synthesis.expressions import Expression, name, size
-
-Style = Literal["words", "letters"]
-_BRACKETS = str.maketrans("", "", "()")
-_WINDOWS = "pqtu"
 
 
 @dataclass(frozen=True)
@@ -109,58 +103,6 @@ class Program:
     note: str = ""
 
 
-class Names:
-    """The names of the iterators of one operator: ``i_H`` and ``r_k_1`` as words, ``h`` and ``p`` as letters.
-
-    No name is that of a variable of the sizes, and none is given twice.
-    """
-
-    def __init__(self, operator: Operator, style: Style = "words") -> None:
-        self.style = style
-        self.taken = set(operator.spec.symbols.names)
-        if style == "words":
-            self.found = leaf_names(operator)
-            self.taken.update(self.found.values())
-        else:
-            self.found = {leaf: self._letter(leaf) for leaf in (*operator.output, *operator.reductions)}
-
-    def __getitem__(self, coordinate: Coordinate) -> str:
-        """The name of an iterator, or of a coordinate that was given one."""
-        return self.found[coordinate]
-
-    def give(self, coordinate: Coordinate, prefix: str) -> str:
-        """A name for a coordinate that runs by itself in some nest; an iterator keeps its own."""
-        if coordinate not in self.found:
-            self.found[coordinate] = (
-                self._word(coordinate, prefix) if self.style == "words" else self._letter(coordinate)
-            )
-        return self.found[coordinate]
-
-    def _word(self, coordinate: Coordinate, prefix: str) -> str:
-        code = coordinate.size.code.translate(_BRACKETS).replace("//", "_by_")
-        stem = f"{prefix}_" + (re.sub(r"\W+", "_", code).strip("_") or "1")
-        return self._free(chain((stem,), (f"{stem}__{number}" for number in count(2))))
-
-    def _letter(self, coordinate: Coordinate) -> str:
-        """A letter as in the papers: n, o, h, w for an output, c for C_in, p and q for windows, a and on for others."""
-        used = [v for v, p in zip(coordinate.size.symbols.names, coordinate.size.exponents, strict=True) if p]
-        primary = [v for v in used if v in coordinate.size.symbols.primary]
-        stem, _, index = (primary[0] if primary else used[0] if used else "a").partition("_")
-        letter = (index[:1] if index.lower() in ("out", "o") else stem[:1]).lower()
-        if not letter.isalpha():
-            letter = "a"
-        first = {"k": _WINDOWS, "h": "hy", "w": "wx"}.get(letter, letter)
-        if coordinate.is_reduction and index.lower() in ("out", "o"):
-            first = "m"  # a bottleneck
-        numbered = (f"{letter}{number}" for number in count(2))
-        return self._free(chain(first, "abdefjmlruvxyz", ascii_lowercase.replace("i", ""), numbered))
-
-    def _free(self, tries: Iterable[str]) -> str:
-        found = next(text for text in tries if text not in self.taken)
-        self.taken.add(found)
-        return found
-
-
 def array_name(operator: Operator, text: str) -> str:
     """``text``, with underscores where a variable of the sizes is called so too."""
     while text in operator.spec.symbols.position:
@@ -179,26 +121,9 @@ def sizes_of(coordinates: Iterable[Coordinate]) -> tuple[Size, ...]:
     return tuple(c.size for c in coordinates)
 
 
-def climb(operator: Operator, steps: Iterable[Step], found: dict[Coordinate, Expression]) -> list[Condition]:
-    """Write the results of ``steps``, bottom-up, into ``found``; the conditions are those of UNFOLDs among them.
-
-    Steps whose results are known, or whose operands are not, are passed over.
-    """
-    conditions = []
-    for step in steps:
-        if step.primitive in ("REDUCE", "SHARE") or any(c not in found for c in step.operands):
-            continue
-        results = operator.state.results(step)
-        if results and all(c in found for c in results):
-            continue
-        primitive = PRIMITIVES[step.primitive]
-        args, sizes = tuple(found[c] for c in step.operands), tuple(size(c.size) for c in step.operands)
-        indices = primitive.index(args, sizes, None if step.parameter is None else size(step.parameter))
-        for result, index in zip(results, indices, strict=True):
-            found[result] = index
-            if primitive.clips:
-                conditions.append(Condition(index, result.size))
-    return conditions
+def evaluate(operator: Operator, steps: Iterable[Step], found: dict[Coordinate, Expression]) -> list[Condition]:
+    """Write the results of ``steps``, bottom-up, into ``found``; the conditions are those of UNFOLDs among them."""
+    return [Condition(found[c], c.size) for c in climb(operator, steps, found, size)]
 
 
 def loop_over(coordinates: Iterable[Coordinate], names: Names, prefix: str = "z") -> tuple[Loop, ...]:
@@ -212,7 +137,7 @@ def forward(operator: Operator, style: Style = "words") -> Program:
     arrays = {key: Array(array_name(operator, key), sizes_of(c)) for key, c in tensors(operator).items()}
     over, sums = loop_over(operator.output, names), loop_over(operator.reductions, names)
     found = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
-    conditions = climb(operator, operator.steps, found)
+    conditions = evaluate(operator, operator.steps, found)
     *reads, result = (
         Access(arrays[key].name, tuple(found[c] for c in coordinates)) for key, coordinates in tensors(operator).items()
     )
@@ -253,7 +178,7 @@ def _stage(
 ) -> Nest:
     over, sums = loop_over(stage.out, names), loop_over(stage.summed, names)
     found = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
-    conditions = climb(operator, reversed(stage.undo), found)
+    conditions = evaluate(operator, reversed(stage.undo), found)
     factors = [Access(before[0].name, tuple(found[c] for c in before[1]))]
     for number in stage.weights:
         coordinates = operator.weights[number].coordinates
@@ -279,7 +204,7 @@ def all_sizes(operator: Operator) -> Iterator[Size]:
         yield from sizes_of(step.operands + step.given)
         if step.parameter is not None:
             yield step.parameter
-        if step.primitive not in ("REDUCE", "SHARE"):
+        if is_view(step):
             yield from sizes_of(operator.state.results(step))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.codegen.walk import value_of
 from syno_lab.common.reach import AxisField, axis_table, index_of
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SpecError
@@ -145,21 +146,11 @@ def points(
         values.update(zip(part.leaves[len(heads) :], (g.ravel() for g in grid), strict=True))
         length = prod(map(len, axes))
         for coordinate in (*part.bounded, *read):
-            _evaluate(coordinate, values, binding)
+            value_of(coordinate, values, lambda size: size.at(binding))
         valid = np.ones(length, dtype=bool)
         for coordinate in part.bounded:
             valid &= (values[coordinate] >= 0) & (values[coordinate] < coordinate.size.at(binding))
         yield {c: np.broadcast_to(values[c], (length,))[valid] for c in (*part.leaves, *read)}
-
-
-def _evaluate(coordinate: Coordinate, values: dict[Coordinate, Any], binding: Binding) -> Any:
-    if coordinate not in values:
-        node = coordinate.node
-        args = tuple(_evaluate(c, values, binding) for c in node.operands)
-        sizes = tuple(c.size.at(binding) for c in node.operands)
-        parameter = None if node.parameter is None else node.parameter.at(binding)
-        values[coordinate] = PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]
-    return values[coordinate]
 
 
 @dataclass(frozen=True, eq=False)

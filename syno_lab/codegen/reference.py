@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from syno_lab.codegen.walk import climb
 from syno_lab.effort import Stop, check_room, end_if
 from syno_lab.errors import SpecError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
@@ -88,16 +88,6 @@ def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tu
     found: dict[Coordinate, Any] = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
     found.update(zip(operator.reductions, point, strict=True))
     valid: Any = np.ones(shape, dtype=bool)
-    for step in operator.steps:
-        if step.primitive in ("REDUCE", "SHARE"):
-            continue
-        primitive = PRIMITIVES[step.primitive]
-        args = tuple(found[c] for c in step.operands)
-        sizes = tuple(c.size.at(binding) for c in step.operands)
-        parameter = None if step.parameter is None else step.parameter.at(binding)
-        results = operator.state.results(step)
-        for result, index in zip(results, primitive.index(args, sizes, parameter), strict=True):
-            found[result] = index
-            if primitive.clips:
-                valid = valid & (index >= 0) & (index < result.size.at(binding))
+    for result in climb(operator, operator.steps, found, lambda size: size.at(binding)):
+        valid = valid & (found[result] >= 0) & (found[result] < result.size.at(binding))
     return found, valid

@@ -21,11 +21,11 @@ from syno_lab.codegen.torch_band import few_channels, toeplitz
 from syno_lab.codegen.torch_convolution import MAX_SLIDING, add_up, convolve, multiply, open_window
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.codegen.torch_weights import weight_stds
+from syno_lab.codegen.walk import results_of
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Plan, Stage, plan
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
@@ -326,9 +326,8 @@ class Writer(Lines):
         self.make_real(factor, results[0])
         place = factor.axis_of(results[0])
         sizes = tuple(self.size(c) for c in step.operands)
-        grids = tuple(np.ogrid[tuple(slice(n) for n in sizes)])
-        parameter = None if step.parameter is None else step.parameter.at(self.binding)
-        index = np.broadcast_to(PRIMITIVES[step.primitive].index(grids, sizes, parameter)[0], sizes).ravel()
+        grids = np.ogrid[tuple(slice(n) for n in sizes)]
+        index = np.broadcast_to(results_of(step, grids, lambda size: size.at(self.binding))[0], sizes).ravel()
         inside = (index >= 0) & (index < self.size(results[0]))
         device = f", device={factor.name}.device)"
         picked = f"{factor.name}.index_select({place}, torch.tensor({np.where(inside, index, 0).tolist()}{device})"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from math import prod, sqrt
-from typing import Any
 
 import numpy as np
 
+from syno_lab.codegen.receptive_field import bounds, leaves_of, reach
+from syno_lab.codegen.walk import value_of
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 
 
@@ -47,35 +48,20 @@ def _summed_copies(operator: Operator) -> set[Coordinate]:
 
 def _share_inside(operator: Operator, binding: Binding) -> float:
     """The share of terms that no UNFOLD cuts off, exactly where its grid has at most 2^20 points, else 1."""
-    clipping: dict[Coordinate, frozenset[Coordinate]] = {}
-    for step in operator.steps:
-        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips:
-            for result in operator.state.results(step):
-                clipping[result] = frozenset(result.leaves())
-    groups: list[tuple[set[Coordinate], list[Coordinate]]] = []  # iterators and the coordinates that they clip
-    for result, leaves in clipping.items():
-        touching = [g for g in groups if g[0] & leaves]
-        merged = (set(leaves).union(*(g[0] for g in touching)), [result, *(c for g in touching for c in g[1])])
-        groups = [g for g in groups if g not in touching] + [merged]
+    bounded = bounds(operator)
+    groups: dict[Set[Coordinate], list[Coordinate]] = {}  # what is clipped, by the iterators that it has in common
+    for result in bounded:
+        iterators = reach(leaves_of(result), bounded)
+        groups[iterators] = [*groups.pop(iterators, ()), result]
     share = 1.0
-    for iterators, results in groups:
+    for iterators, results in groups.items():
         order = sorted(iterators, key=lambda c: (c.node.primitive, c.node.tag))
         shape = tuple(c.size.at(binding) for c in order)
         if prod(shape) <= 1 << 20:
             grids = dict(zip(order, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
             inside = np.ones(shape, dtype=bool)
             for result in results:
-                index = _index(result, grids, binding)
+                index = value_of(result, grids, lambda size: size.at(binding))
                 inside &= (index >= 0) & (index < result.size.at(binding))
             share *= float(inside.mean())
     return share or 1.0
-
-
-def _index(coordinate: Coordinate, grids: dict[Coordinate, Any], binding: Binding) -> Any:
-    if coordinate.is_leaf:
-        return grids[coordinate]
-    node = coordinate.node
-    args = tuple(_index(c, grids, binding) for c in node.operands)
-    sizes = tuple(c.size.at(binding) for c in node.operands)
-    parameter = None if node.parameter is None else node.parameter.at(binding)
-    return PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]

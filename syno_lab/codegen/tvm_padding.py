@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from syno_lab.codegen.walk import is_view
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage
@@ -31,11 +32,6 @@ class Padding:
 
     lifted: tuple[Step, ...]
     axes: tuple[Coordinate, ...]
-
-
-def is_view(step: Step) -> bool:
-    """Whether ``step`` gives coordinates by expressions over others, as all but REDUCE, EXPAND and SHARE do."""
-    return step.primitive not in ("REDUCE", "EXPAND", "SHARE")
 
 
 def clipping(operator: Operator, stage: Stage) -> dict[Coordinate, Step]:

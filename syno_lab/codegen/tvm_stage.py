@@ -13,11 +13,11 @@ from typing import Any
 import tvm
 from tvm import te
 
-from syno_lab.codegen.tvm_padding import clipping, is_view, padding
+from syno_lab.codegen.tvm_padding import clipping, padding
+from syno_lab.codegen.walk import is_view, results_of
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage
-from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
@@ -145,8 +145,7 @@ class StageWriter:
 
     def _index(self, step: Step, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         # On TVM's integers // and % are floor division and its remainder, as they are on Python's.
-        parameter = None if step.parameter is None else step.parameter.at(self.binding)
-        return PRIMITIVES[step.primitive].index(arguments, tuple(self.size(c) for c in step.operands), parameter)
+        return results_of(step, arguments, lambda size: size.at(self.binding))
 
     def _over_domains(self, step: Step) -> tuple[tuple[Any, ...], Any]:
         """The results of ``step`` for free operands, and an analyzer that knows the operands' domains."""

@@ -11,11 +11,12 @@ from strategies import random_arrays, random_operator, random_operators, repro
 import syno_lab as sl
 from syno_lab.codegen.loops import loops
 from syno_lab.codegen.reference import reference
-from syno_lab.codegen.text import Text, expressions, names
+from syno_lab.codegen.text import expressions, names
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
+from syno_lab.synthesis.expressions import name
 
 
 def run(text: str, arrays: list[np.ndarray], y: np.ndarray, sizes: list[int]) -> np.ndarray:
@@ -122,7 +123,7 @@ def test_golden(name: str, golden) -> None:
 
 
 def test_parentheses_are_written_where_they_matter() -> None:
-    a, b, c = Text("a"), Text("b"), Text("c")
+    a, b, c = map(name, "abc")
     x, y, z = 17, 5, 3
     for expression, written, expected in (
         ((a + b) * c, "(a + b)*c", (x + y) * z),

@@ -13,16 +13,16 @@ from typing import Any
 from syno_lab.codegen import drawing
 from syno_lab.codegen.equation import equation
 from syno_lab.codegen.loops import condition_text, loops, make_program
-from syno_lab.codegen.nest import Access, Condition, Nest, climb, tensors
+from syno_lab.codegen.nest import Access, Condition, Nest, tensors
+from syno_lab.codegen.receptive_field import bounds
+from syno_lab.codegen.walk import climb
 from syno_lab.drawing.formula import formula_svg
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
-from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.ir.state import Step
 from syno_lab.panes.colours import coloured
 from syno_lab.pgraphs.panes.asked import Asked
-from syno_lab.synthesis.expressions import Expression, name
+from syno_lab.synthesis.expressions import Expression, name, size
 
 Pieces = list[dict[str, Any]]
 
@@ -81,7 +81,7 @@ def _forward(operator: Operator) -> _Linked:
     (nest,) = make_program(operator, None).nests
     arrays = tensors(operator)
     factors = tuple((_tensor_id(key), coordinates) for key, coordinates in arrays.items() if key != "Y")
-    return _Linked(nest, operator.output, factors, _clipped(operator, operator.steps))
+    return _Linked(nest, operator.output, factors, bounds(operator))
 
 
 def _staged(operator: Operator, bound: dict[str, int]) -> list[_Linked]:
@@ -97,19 +97,8 @@ def _staged(operator: Operator, bound: dict[str, int]) -> list[_Linked]:
 def _bounded(operator: Operator, stage: Stage, nest: Nest) -> tuple[Coordinate, ...]:
     """The coordinates that a stage's conditions are about, in their order."""
     found = {loop.coordinate: name(loop.name) for loop in (*nest.over, *nest.sums)}
-    given = set(found)
-    climb(operator, reversed(stage.undo), found)
-    made = [c for c in _clipped(operator, tuple(reversed(stage.undo))) if c in found and c not in given]
-    return tuple(made) if len(made) == len(nest.conditions) else ()
-
-
-def _clipped(operator: Operator, steps: tuple[Step, ...]) -> tuple[Coordinate, ...]:
-    return tuple(
-        result
-        for step in steps
-        if step.primitive not in ("REDUCE", "SHARE") and PRIMITIVES[step.primitive].clips
-        for result in operator.state.results(step)
-    )
+    made = tuple(climb(operator, reversed(stage.undo), found, size))
+    return made if len(made) == len(nest.conditions) else ()
 
 
 def _tensor_id(key: str) -> str:

@@ -1,0 +1,63 @@
+"""The values of coordinates, from the iterators up: as numbers, arrays, expressions or the terms of another program.
+
+Every view says by :meth:`Primitive.index` what its results are (Syno, Table 1). So one walk serves all that read a
+pGraph: only what a size is differs, which the callers' ``number`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from syno_lab.common.size import Size
+from syno_lab.ir.coordinate import Coordinate, Node
+from syno_lab.ir.operator import Operator
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.ir.state import State, Step
+
+Number = Callable[[Size], Any]
+
+
+def is_view(step: Step) -> bool:
+    """Whether ``step`` gives coordinates by expressions over others, as all but REDUCE, EXPAND and SHARE do."""
+    return step.primitive not in ("REDUCE", "EXPAND", "SHARE")
+
+
+def results_of(view: Step | Node, arguments: Sequence[Any], number: Number) -> tuple[Any, ...]:
+    """What a view's results are for these values of its operands."""
+    parameter = None if view.parameter is None else number(view.parameter)
+    return PRIMITIVES[view.primitive].index(tuple(arguments), tuple(number(c.size) for c in view.operands), parameter)
+
+
+def climb(
+    graph: State | Operator, steps: Iterable[Step], values: dict[Coordinate, Any], number: Number
+) -> Iterator[Coordinate]:
+    """Add the results of ``steps``, bottom-up, to ``values``; gives those that must be inside their domains.
+
+    Steps whose results are known, or whose operands are not, are passed over.
+    """
+    state = graph.state if isinstance(graph, Operator) else graph
+    for step in steps:
+        if not is_view(step) or any(c not in values for c in step.operands):
+            continue
+        results = state.results(step)
+        if all(c in values for c in results):
+            continue
+        arguments = [values[c] for c in step.operands]
+        for result, value in zip(results, results_of(step, arguments, number), strict=True):
+            values[result] = value
+            if PRIMITIVES[step.primitive].clips:
+                yield result
+
+
+def value_of(coordinate: Coordinate, values: dict[Coordinate, Any], number: Number) -> Any:
+    """The value of a coordinate, over those that ``values`` has; it is kept there with all that it is made of.
+
+    Raises:
+        KeyError: for an iterator without a value.
+    """
+    if coordinate not in values and not coordinate.is_leaf:
+        node = coordinate.node
+        arguments = [value_of(c, values, number) for c in node.operands]
+        values[coordinate] = results_of(node, arguments, number)[coordinate.index]
+    return values[coordinate]
