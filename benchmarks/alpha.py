@@ -115,9 +115,9 @@ def _chain(rng: random.Random, shape: tuple[int, ...], length: int, by: str = "t
     for _ in range(length):
         drawn_from = offered(draft.shape)
         if by == "type":
-            name = rng.choice(sorted({choice.representative.name for choice in drawn_from}))
-            drawn_from = tuple(choice for choice in drawn_from if choice.representative.name == name)
-        draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
+            name = rng.choice(sorted({choice[0].name for choice in drawn_from}))
+            drawn_from = tuple(choice for choice in drawn_from if choice[0].name == name)
+        draft = draft.apply(rng.choice(rng.choice(drawn_from)))
     return draft
 
 

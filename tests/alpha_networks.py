@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from syno_lab.alpha import Graph, Node, operation
+from syno_lab.alpha import Graph, Node, Operation, operation
+from syno_lab.errors import SpecError
 
 
 class Builder:
@@ -65,3 +67,17 @@ def vit(layers: int = 2) -> tuple[Graph, dict[str, str]]:
         last = net.put(path, "add", last, net.put(f"{path}.mlp.fc2", "dense", inner, features=16))
     last = net.put("norm", "layer_norm", last)
     return net.graph(net.put("head", "dense", net.put("", "mean", last, axes=(1,)), features=10)), net.classes
+
+
+def representatives(operations: Iterable[Operation], shape: tuple[int, ...]) -> dict[Operation, tuple[Operation, ...]]:
+    """Those of one name that no property tells apart for an input of a shape, by the first of each kind.
+
+    Operations that do not apply to the shape are left out.
+    """
+    found: dict[tuple[object, ...], list[Operation]] = {}
+    for each in operations:
+        try:
+            found.setdefault((each.name, each.shape(shape), each.pairings(shape)), []).append(each)
+        except SpecError:
+            continue
+    return {same[0]: tuple(same) for same in found.values()}

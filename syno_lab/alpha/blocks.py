@@ -17,8 +17,9 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from syno_lab.alpha.graph import Graph, Node, Shape
+from syno_lab.alpha.graph import Graph, Node, Nodes, Shape
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel
+from syno_lab.alpha.row import Value
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
@@ -111,15 +112,13 @@ class Network:
     @cached_property
     def graph(self) -> Graph:
         """The whole network."""
-        nodes: list[Node] = []
-        tensors = list(range(len(self.stem.inputs)))
+        made, tensors = Nodes(len(self.stem.inputs)), list(range(len(self.stem.inputs)))
         for part in self.parts:
             for node in part.nodes:
-                nodes.append(replace(node, inputs=tuple([tensors[tensor] for tensor in node.inputs])))
-                tensors.append(len(self.stem.inputs) + len(nodes) - 1)
+                tensors.append(made.put(node, tensors))
             tensors = [tensors[tensor] for tensor in part.outputs]
         origin = next((part.origin for part in self.parts if part.origin is not None), None)
-        return Graph(self.stem.inputs, tuple(nodes), tuple(tensors), origin)
+        return Graph(self.stem.inputs, tuple(made), tuple(tensors), origin)
 
     @cached_property
     def key(self) -> str:
@@ -272,7 +271,7 @@ def relative(graph: Graph) -> Graph:
     return Graph(graph.inputs, nodes, graph.outputs, graph.origin)
 
 
-def _relative(name: str, value: object, shape: Shape) -> object:
+def _relative(name: str, value: Value, shape: Shape) -> Value:
     # One group is one group whatever the channels are, and all of them are all.
     is_one = name == "groups" and value != shape[-1]
     return Rel(value, shape[-1]) if name in _OF_CHANNELS and isinstance(value, int) and not is_one else value
@@ -296,11 +295,7 @@ def _is_stage(graph: Graph, nodes: frozenset[int]) -> bool:
 
 def _after(graph: Graph, nodes: frozenset[int]) -> frozenset[int]:
     """The nodes that others lead to, with what they alone use."""
-    found = set(nodes)
-    for number in range(len(graph.nodes)):
-        if any(graph.maker(tensor) in found for tensor in graph.nodes[number].inputs):
-            found.add(number)
-    found -= nodes
+    found = graph.after(nodes) - nodes
     for number in range(len(graph.nodes) - 1, -1, -1):
         users = graph.users[graph.tensor(number)]
         # A weight that only later nodes use belongs to them.
@@ -324,7 +319,7 @@ def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
         outputs = graph.outputs
         if len(graphs) < len(parts) - 1:
             outputs = graph.region(nodes).outputs if nodes else tensors
-        graphs.append((name, _part(graph, nodes, tensors, outputs)))
+        graphs.append((name, graph.part(nodes, tensors, outputs)))
         tensors = outputs
     if len(parts) == 1:  # no block: all is the stem
         stem = graphs[0][1]
@@ -345,27 +340,10 @@ def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
     return Network(graphs[0][1], tuple(blocks), graphs[-1][1])
 
 
-def _part(graph: Graph, nodes: Collection[int], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Graph:
-    """Some nodes of a graph as a graph of its own, with these tensors as inputs and outputs."""
-    number = {tensor: place for place, tensor in enumerate(inputs)}
-    found: list[Node] = []
-    for node in sorted(nodes):
-        number[graph.tensor(node)] = len(inputs) + len(found)
-        found.append(replace(graph.nodes[node], inputs=tuple([number[tensor] for tensor in graph.nodes[node].inputs])))
-    shapes = tuple([graph.shapes[tensor] for tensor in inputs])
-    return Graph(shapes, tuple(found), tuple([number[tensor] for tensor in outputs]), graph.origin)
-
-
 def _ancestors(graph: Graph, tensor: int) -> set[int]:
     """The nodes that a tensor is made by."""
-    found: set[int] = set()
-    waiting = [graph.maker(tensor)]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in found:
-            found.add(node)
-            waiting += [graph.maker(each) for each in graph.nodes[node].inputs]
-    return found
+    maker = graph.maker(tensor)
+    return set() if maker is None else graph.before([maker])
 
 
 def _reaches_input(graph: Graph, tensor: int) -> bool:
@@ -392,9 +370,9 @@ def _pieces(graph: Graph) -> list[Graph]:
     found, tensor, done = [], 0, set[int]()
     for cut in cuts:
         nodes = _ancestors(graph, graph.tensor(cut)) - done
-        found.append(_part(graph, nodes, (tensor,), (graph.tensor(cut),)))
+        found.append(graph.part(nodes, (tensor,), (graph.tensor(cut),)))
         tensor, done = graph.tensor(cut), done | nodes
-    return [*found, _part(graph, set(range(len(graph.nodes))) - done, (tensor,), graph.outputs)]
+    return [*found, graph.part(set(range(len(graph.nodes))) - done, (tensor,), graph.outputs)]
 
 
 def _mutable(graph: Graph) -> frozenset[int]:

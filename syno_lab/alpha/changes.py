@@ -8,9 +8,9 @@ from math import isinf
 from typing import Any, Literal
 
 from syno_lab.alpha.operations import Shape
-from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import MIXING, SHAPE, pairing_of
 from syno_lab.alpha.synthesis import Draft
+from syno_lab.alpha.wanted import named
 from syno_lab.common.pairing import WORDS, Pairing
 from syno_lab.common.wants import RANK, Letter
 from syno_lab.errors import SpecError
@@ -170,7 +170,7 @@ def wanted_mixing(draft: Draft) -> Pairing:
         columns = len(draft.input_shape)
         rows = len(wanted(draft, SHAPE.name) or draft.shape)
         found = pairing_of(["x" * columns] * rows, columns)
-    return replace(found, rows=axis_names(len(found.rows)), columns=axis_names(len(found.columns)))
+    return named(found)
 
 
 def said(value: Any) -> str:

@@ -8,7 +8,7 @@ another graph in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -50,6 +50,19 @@ class Node:
 
     def __str__(self) -> str:
         return f"{self.operation} of {', '.join(f't{number}' for number in self.inputs) or 'nothing'}"
+
+
+class Nodes(list[Node]):
+    """The nodes of a graph in the making, with so many inputs, put one after another from other graphs."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self._inputs = inputs
+
+    def put(self, node: Node, tensors: Mapping[int, int] | Sequence[int]) -> int:
+        """Add a node that takes ``tensors[t]`` in the place of each t; the number of its result."""
+        self.append(replace(node, inputs=tuple([tensors[tensor] for tensor in node.inputs])))
+        return self._inputs + len(self) - 1
 
 
 @dataclass(frozen=True)
@@ -230,15 +243,23 @@ class Graph:
             raise SpecError(
                 f"expected nodes from 0 to {len(self.nodes) - 1}, at least one, found {quoted(sorted(chosen))}"
             )
-        below = set(chosen)  # nodes that a chosen one leads to
-        for number in range(min(chosen), len(self.nodes)):
-            if any(self.maker(tensor) in below for tensor in self.nodes[number].inputs):
-                below.add(number)
-        above = set(chosen)  # nodes that lead to a chosen one
-        for number in range(max(chosen), -1, -1):
-            if any(user in above for user in self.users[self.tensor(number)]):
-                above.add(number)
-        return Region(self, frozenset(below & above))
+        return Region(self, frozenset(self.after(chosen) & self.before(chosen)))
+
+    def after(self, nodes: Collection[int]) -> set[int]:
+        """These nodes, at least one, and all that they lead to."""
+        found = set(nodes)
+        for number in range(min(nodes), len(self.nodes)):
+            if any(self.maker(tensor) in found for tensor in self.nodes[number].inputs):
+                found.add(number)
+        return found
+
+    def before(self, nodes: Collection[int]) -> set[int]:
+        """These nodes, at least one, and all that lead to them."""
+        found = set(nodes)
+        for number in range(max(nodes), -1, -1):
+            if any(user in found for user in self.users[self.tensor(number)]):
+                found.add(number)
+        return found
 
     def choose_region(
         self,
@@ -277,14 +298,15 @@ class Graph:
 
     def subgraph(self, region: Region) -> Graph:
         """A region as a graph of its own; its nodes keep their order."""
-        number = {tensor: i for i, tensor in enumerate(region.inputs)}
-        nodes: list[Node] = []
-        for node in sorted(region.nodes):
-            number[self.tensor(node)] = len(region.inputs) + len(nodes)
-            old = self.nodes[node]
-            nodes.append(replace(old, inputs=tuple([number[tensor] for tensor in old.inputs])))
-        shapes = tuple([self.shapes[tensor] for tensor in region.inputs])
-        return Graph(shapes, tuple(nodes), tuple([number[tensor] for tensor in region.outputs]), self.origin)
+        return self.part(region.nodes, region.inputs, region.outputs)
+
+    def part(self, nodes: Iterable[int], inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
+        """Some nodes as a graph of its own, in their order, with these tensors as inputs and outputs."""
+        made, new = Nodes(len(inputs)), {tensor: place for place, tensor in enumerate(inputs)}
+        for node in sorted(nodes):
+            new[self.tensor(node)] = made.put(self.nodes[node], new)
+        shapes = tuple([self.shapes[tensor] for tensor in inputs])
+        return Graph(shapes, tuple(made), tuple([new[tensor] for tensor in outputs]), self.origin)
 
     def replace(self, region: Region, graph: Graph) -> Graph:
         """The graph with another in the place of a region; nodes that serve no output any more go too.
@@ -307,31 +329,21 @@ class Graph:
         ):
             if len(wanted) != len(found):
                 raise SpecError(f"expected a graph with {len(wanted)} {what} for the region, found {len(found)}")
-        after = set(region.nodes)  # the region and what it leads to; a region is closed, so none of that is its input
-        for number in range(min(region.nodes), len(self.nodes)):
-            if any(self.maker(tensor) in after for tensor in self.nodes[number].inputs):
-                after.add(number)
-        new = {tensor: tensor for tensor in range(len(self.inputs))}
-        nodes: list[Node] = []
-        origins: list[int | None] = []
-
-        def put(node: Node, tensors: dict[int, int], tensor: int, origin: int | None) -> None:
-            origins.append(origin)
-            nodes.append(replace(node, inputs=tuple([tensors[each] for each in node.inputs])))
-            tensors[tensor] = len(self.inputs) + len(nodes) - 1
-
-        for number, node in enumerate(self.nodes):
-            if number not in after:
-                put(node, new, self.tensor(number), number)
-        inner = {number: new[tensor] for number, tensor in enumerate(region.inputs)}
-        for number, node in enumerate(graph.nodes):
-            put(node, inner, graph.tensor(number), None)
+        after = self.after(region.nodes)  # a region is closed, so none of that is its input
+        made, new = Nodes(len(self.inputs)), {tensor: tensor for tensor in range(len(self.inputs))}
+        before = [number for number in range(len(self.nodes)) if number not in after]
+        for number in before:
+            new[self.tensor(number)] = made.put(self.nodes[number], new)
+        inner = [new[tensor] for tensor in region.inputs]
+        for node in graph.nodes:
+            inner.append(made.put(node, inner))
         new |= {old: inner[tensor] for old, tensor in zip(region.outputs, graph.outputs, strict=True)}
-        for number, node in enumerate(self.nodes):
-            if number in after - region.nodes:
-                put(node, new, self.tensor(number), number)
+        behind = sorted(after - region.nodes)
+        for number in behind:
+            new[self.tensor(number)] = made.put(self.nodes[number], new)
         ends = [new[tensor] for tensor in self.outputs]
-        changed, kept = Graph._live(self.inputs, nodes, ends, self.origin or graph.origin)
+        changed, kept = Graph._live(self.inputs, made, ends, self.origin or graph.origin)
+        origins = [*before, *([None] * len(graph.nodes)), *behind]
         return changed, tuple([origins[number] for number in kept])
 
     if TYPE_CHECKING:  # bound in syno_lab.alpha: pictures, files and modules are above graphs
@@ -398,18 +410,6 @@ class Region:
         graph = self.graph
         made = sorted([graph.tensor(node) for node in self.nodes])
         return tuple([t for t in made if t in graph.outputs or any(user not in self.nodes for user in graph.users[t])])
-
-    @cached_property
-    def is_connected(self) -> bool:
-        """Whether its nodes hang together by tensors that go from one to another."""
-        found: set[int] = set()
-        waiting = [min(self.nodes)]
-        while waiting:
-            node = waiting.pop()
-            if node not in found:
-                found.add(node)
-                waiting += self.graph.neighbours(node) & self.nodes
-        return found == self.nodes
 
 
 def _check_tensor(tensor: object, known: int, where: str) -> None:

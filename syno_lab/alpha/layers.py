@@ -6,15 +6,16 @@ PyTorch's own do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from syno_lab.alpha import operator_node
-from syno_lab.alpha.operations import Operation, Shape, operation
+from syno_lab.alpha.operations import Operation, Shape
+from syno_lab.alpha.row import Applied
 from syno_lab.alpha.table import pads
 from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
@@ -24,7 +25,7 @@ from syno_lab.models.gpt import Attention
 SECOND = frozenset({"conv", "batch_norm", "group_norm", "max_pool", "average_pool", operator_node.NAME})
 _CONVS = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}
 _NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
-_POOLS: dict[int, tuple[Any, Any]] = {
+_POOLS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     3: (functional.max_pool1d, functional.avg_pool1d),
     4: (functional.max_pool2d, functional.avg_pool2d),
     5: (functional.max_pool3d, functional.avg_pool3d),
@@ -34,32 +35,24 @@ _POOLS: dict[int, tuple[Any, Any]] = {
 class _Padded(nn.Module):
     """Windows over a tensor [B, C, spatial axes…] that is padded as the operation says."""
 
-    def __init__(self, made: Operation) -> None:
+    def __init__(self, at: Applied, width: int) -> None:
         super().__init__()
-        self.values = dict(made.attributes)
-        self.width: int = self.values["kernel" if made.name == "conv" else "window"]
+        self.at, self.width = at, width
 
     def padded(self, x: Tensor, value: float = 0.0) -> Tensor:
         """[B, C, …] with more positions."""
-        found = pads(self.values, x.shape[2:])
+        found = pads(self.at, x.shape[2:])
         return functional.pad(x, found, value=value) if any(found) else x
 
 
 class Conv(_Padded):
     """A convolution."""
 
-    def __init__(self, made: Operation, channels: int, rank: int) -> None:
-        super().__init__(made)
-        values = self.values
-        self.inner = _CONVS[rank](
-            channels,
-            values["features"],
-            values["kernel"],
-            values["stride"],
-            groups=values["groups"],
-            dilation=values["dilation"],
-            bias=values["bias"],
-        )
+    def __init__(self, at: Applied) -> None:
+        super().__init__(at, at["kernel"])
+        options = {name: at[name] for name in ("groups", "dilation", "bias")}
+        kind = _CONVS[len(at.shape)]
+        self.inner = kind(at.channels, at["features"], at["kernel"], at["stride"], **options)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, …] to [B, features, …]."""
@@ -69,9 +62,9 @@ class Conv(_Padded):
 class Pool(_Padded):
     """The largest or the mean of each window; what is padded does not count."""
 
-    def __init__(self, made: Operation) -> None:
-        super().__init__(made)
-        self.is_max = made.name == "max_pool"
+    def __init__(self, at: Applied, is_max: bool) -> None:
+        super().__init__(at, at["window"])
+        self.is_max = is_max
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, …] to [B, C, …]."""
@@ -79,7 +72,7 @@ class Pool(_Padded):
             spatial = tuple(range(2, x.ndim))
             return x.amax(spatial, keepdim=True) if self.is_max else x.mean(spatial, keepdim=True)
         largest, mean = _POOLS[x.ndim]
-        size = (self.width, self.values["stride"])
+        size = (self.width, self.at["stride"])
         if self.is_max:
             return largest(self.padded(x, float("-inf")), *size)
         padded = self.padded(x)
@@ -96,6 +89,27 @@ class GroupNorm(nn.GroupNorm):
         return torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
+#: Operations without weights, of their attributes and their inputs.
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "add": lambda values, x, y: x + y,
+    "mul": lambda values, x, y: x * y,
+    "scalar_multiply": lambda values, x: x * values["constant"],
+    "scalar_add": lambda values, x: x + values["constant"],
+    "relu": lambda values, x: functional.relu(x),
+    "gelu": lambda values, x: functional.gelu(x, approximate="tanh" if values["tanh"] else "none"),
+    "silu": lambda values, x: functional.silu(x),
+    "sigmoid": lambda values, x: x.sigmoid(),
+    "softmax": lambda values, x: x.softmax(-1),
+    "flatten": lambda values, x: x.flatten(1),
+    "transpose": lambda values, x: x.permute(values["axes"]),
+    "einsum": lambda values, x, y: torch.einsum(values["equation"], x, y),
+    "dot": lambda values, x, y: x @ y,
+    "mean": lambda values, x: x.mean(values["axes"], keepdim=values["keep"]),
+    "identity": lambda values, x: x,
+    "none": lambda values, x: torch.zeros_like(x),
+}
+
+
 class Function(nn.Module):
     """An operation without weights."""
 
@@ -106,43 +120,9 @@ class Function(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Channels last."""
-        values, x = self.values, inputs[0]
-        match self.operation.name:
-            case "add":
-                return x + inputs[1]
-            case "mul":
-                return x * inputs[1]
-            case "scalar_multiply":
-                return x * values["constant"]
-            case "scalar_add":
-                return x + values["constant"]
-            case "relu":
-                return functional.relu(x)
-            case "gelu":
-                return functional.gelu(x, approximate="tanh" if values["tanh"] else "none")
-            case "silu":
-                return functional.silu(x)
-            case "sigmoid":
-                return x.sigmoid()
-            case "softmax":
-                return x.softmax(-1)
-            case "reshape":
-                return x.reshape(self.operation.at(tuple(x.shape))["shape"])
-            case "flatten":
-                return x.flatten(1)
-            case "transpose":
-                return x.permute(values["axes"])
-            case "einsum":
-                return torch.einsum(values["equation"], *inputs)
-            case "dot":
-                return x @ inputs[1]
-            case "mean":
-                return x.mean(values["axes"], keepdim=values["keep"])
-            case "identity":
-                return x
-            case "none":
-                return torch.zeros_like(x)
-        raise SpecError(f"expected an operation that a module can be made of, found {self.operation}")
+        if self.operation.name == "reshape":
+            return inputs[0].reshape(self.operation.on(tuple(inputs[0].shape))["shape"])
+        return _FUNCTIONS[self.operation.name](self.values, *inputs)
 
     def extra_repr(self) -> str:
         """The operation."""
@@ -155,36 +135,35 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
     Raises:
         SpecError: for what no module can be made of: `parameter`, and what is opaque.
     """
-    values = dict(made.at(*shapes).attributes)
-    numbers = operation(made.name, **values)
-    channels, rank = (shapes[0][-1], len(shapes[0])) if shapes and shapes[0] else (0, 0)
+    at = made.on(*shapes)
+    channels, rank = (at.channels, len(at.shape)) if shapes and shapes[0] else (0, 0)
     match made.name:
         case "dense":
-            return nn.Linear(channels, values["features"], values["bias"])
+            return nn.Linear(channels, at["features"], at["bias"])
         case "conv":
             if rank not in _CONVS:
                 raise SpecError(f"expected a convolution along 1 to 3 spatial axes, found {rank - 2}")
-            return Conv(numbers, channels, rank)
+            return Conv(at)
         case "max_pool" | "average_pool":
-            if rank not in _POOLS and values["window"]:
+            if rank not in _POOLS and at["window"]:
                 raise SpecError(f"expected a pooling along 1 to 3 spatial axes, found {rank - 2}")
-            return Pool(numbers)
+            return Pool(at, made.name == "max_pool")
         case "batch_norm":
             if rank not in _NORMS:
                 raise SpecError(f"expected a batch norm of at most 3 spatial axes, found {rank - 2}")
-            return _NORMS[rank](channels, values["epsilon"], affine=values["affine"])
+            return _NORMS[rank](channels, at["epsilon"], affine=at["affine"])
         case "layer_norm":
-            return nn.LayerNorm(channels, values["epsilon"], values["affine"])
+            return nn.LayerNorm(channels, at["epsilon"], at["affine"])
         case "group_norm":
-            return GroupNorm(values["groups"], channels, values["epsilon"], values["affine"])
+            return GroupNorm(at["groups"], channels, at["epsilon"], at["affine"])
         case "dropout":
-            return nn.Dropout(values["rate"])
+            return nn.Dropout(at["rate"])
         case "stochastic_depth":
-            return StochasticDepth(values["rate"])
+            return StochasticDepth(at["rate"])
         case "self_attention":
-            return Attention(channels, values["heads"], 0.0, values["causal"], values["bias"])
+            return Attention(channels, at["heads"], 0.0, at["causal"], at["bias"])
         case operator_node.NAME:
-            operator, bound = operator_node.sizes(values["file"], values["features"], shapes[0])
+            operator, bound = operator_node.placed(at)
             return operator.to_torch(bound)
         case "parameter" | "opaque":
             raise SpecError(f"expected an operation that a module can be made of, found {made}")
@@ -193,6 +172,6 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
 
 def parameter(made: Operation) -> nn.Parameter:
     """The weight of a `parameter`, drawn as those of a layer with as many inputs as its last axis is long."""
-    shape = made["shape"]
+    shape = made.on()["shape"]
     bound = shape[-1] ** -0.5 if prod(shape) else 0.0
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))

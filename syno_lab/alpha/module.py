@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx.node import map_aggregate
 
 from syno_lab.alpha import layers
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPAQUE, Shape
-from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, mapped, within
-from syno_lab.alpha.reference import weight_shapes
+from syno_lab.alpha.recording import Constant, Here, Times, Value, Weight, is_whole, leaves, within
 from syno_lab.alpha.tracing import Made, Opaque, Origin
 from syno_lab.alpha.twins import twin
 from syno_lab.copies import computed, deep_copied
@@ -74,7 +74,7 @@ class _Replay:
                     return device
             return leaf
 
-        args, kwargs = mapped(call.arguments, given)
+        args, kwargs = map_aggregate(call.arguments, given)
         if call.in_place:  # other nodes may use the input
             args = (args[0].clone(), *args[1:])
         target = owner.get_submodule(self.target) if isinstance(call.target, str) else call.target
@@ -230,7 +230,7 @@ class _Builder:
         name = f"node{number}_{node.operation.name}"
         while name in self.module._modules or (self.origin is not None and name in self.origin.net._modules):
             name += "_"
-        weights = map(prod, weight_shapes(node.operation, *shapes))
+        weights = map(prod, node.operation.weights(*shapes))
         check_room(f"the weights of node {number}", sum(weights) * torch.get_default_dtype().itemsize)
         like = self._like()
         if node.operation.name == "parameter":
@@ -264,7 +264,7 @@ class _Builder:
                 return Weight(name)
             return leaf
 
-        return _Replay(replace(made.what, call=replace(call, arguments=mapped(call.arguments, named))), target)
+        return _Replay(replace(made.what, call=replace(call, arguments=map_aggregate(call.arguments, named))), target)
 
     def _copied(self, name: str, use: int) -> str:
         """A copy of a module or tensor of the network, made once for each use of its node; its name."""

@@ -17,8 +17,8 @@ from syno_lab.alpha import operator_node
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
 from syno_lab.alpha.graph import Graph, Region
-from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.properties import RELAXATIONS, Relax
 from syno_lab.alpha.rivals import RIVALS
 from syno_lab.alpha.rivals import mutate as mutate_as_rival
 from syno_lab.alpha.skeleton import DROP, synthesise_again
@@ -38,7 +38,7 @@ class Mutations:
         duplicate: the probability that a block is copied.
         delete: the probability that a block is deleted; with the rest a subgraph is replaced.
         others: the probability for each other block of the type to get the new subgraph too.
-        relax: rules for the properties of the subgraph, or the name of a preset of :data:`~.mutation.RELAXATIONS`.
+        relax: rules for the properties of the subgraph, or the name of a preset of :data:`~.properties.RELAXATIONS`.
         method: of the synthesis, one of :data:`~.synthesis.METHODS`, or a rival, one of :data:`~.rivals.RIVALS`.
         drop: how likely an input of a binary operation is dropped where it is not needed.
         operators: operators of other systems that may stand for an operation that does the same, each as an operation

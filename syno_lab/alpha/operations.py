@@ -15,7 +15,6 @@ attention, and none for the rest, as :func:`syno_lab.models.layers.survey` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -25,8 +24,8 @@ from typing import Any
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.alpha.row import MOST_AXES as MOST_AXES
+from syno_lab.alpha.row import Applied, Row, Value
 from syno_lab.alpha.row import Rel as Rel
-from syno_lab.alpha.row import Row as Row
 from syno_lab.alpha.row import Shape as Shape
 from syno_lab.alpha.table import OPAQUE as OPAQUE
 from syno_lab.alpha.table import OPERATIONS as OPERATIONS
@@ -47,7 +46,7 @@ class Operation:
     """
 
     name: str
-    attributes: tuple[tuple[str, Any], ...] = ()
+    attributes: tuple[tuple[str, Value], ...] = ()
 
     def __post_init__(self) -> None:
         row = OPERATIONS.get(self.name) if isinstance(self.name, str) else None
@@ -82,11 +81,28 @@ class Operation:
         """As depth counts it; None for what does not count."""
         return operator_node.is_linear(self["file"]) if self.name == operator_node.NAME else self.row.linear
 
+    def on(self, *shapes: Shape) -> Applied:
+        """The operation on tensors of these shapes, which need not suit it, with all :class:`Rel` as numbers."""
+
+        def number(size: int | Rel) -> int:
+            if not isinstance(size, Rel):
+                return size
+            if not shapes:
+                raise SpecError(f"expected a number for an operation without inputs, found {size}")
+            return size.of(shapes[0])
+
+        def plain(value: Value) -> Value:
+            if isinstance(value, tuple):
+                return tuple(map(number, value))
+            return number(value) if isinstance(value, Rel) else value
+
+        return Applied({name: plain(value) for name, value in self.attributes}, shapes)
+
     def at(self, *shapes: Shape) -> Operation:
         """The operation with all :class:`Rel` replaced by their sizes for inputs of these shapes."""
-        return Operation(self.name, tuple(_values(self, shapes).items()))
+        return Operation(self.name, tuple(self.on(*shapes).values.items()))
 
-    def replace(self, **attributes: Any) -> Operation:
+    def replace(self, **attributes: Value) -> Operation:
         """The operation with other values of some attributes."""
         return Operation(self.name, tuple((dict(self.attributes) | attributes).items()))
 
@@ -112,12 +128,17 @@ class Operation:
     def params(self, *shapes: Shape) -> int:
         """The number of weights."""
         self.shape(*shapes)
-        return self.row.params(_values(self, shapes), shapes)
+        at = self.on(*shapes)
+        return sum(map(prod, self.row.weights(at))) if self.row.params is None else self.row.params(at)
+
+    def weights(self, *shapes: Shape) -> tuple[Shape, ...]:
+        """The shapes of the weights, see :mod:`syno_lab.alpha.reference`; SpecError for an opaque one that has some."""
+        return self.row.weights(self.on(*shapes))
 
     def flops(self, *shapes: Shape) -> int:
         """FLOPs for inputs of these shapes, the whole batch; 2 for each multiply-add."""
         self.shape(*shapes)
-        return self.row.flops(_values(self, shapes), shapes)
+        return self.row.flops(self.on(*shapes))
 
     def __str__(self) -> str:
         rows = self.row.attributes
@@ -131,7 +152,7 @@ class Operation:
         return f"{self.name}({', '.join(said)})" if said else self.name
 
 
-def operation(name: str, **attributes: Any) -> Operation:
+def operation(name: str, **attributes: Value) -> Operation:
     """``Operation`` with the attributes by keyword: ``operation("conv", features=64, kernel=3)``."""
     return Operation(name, tuple(attributes.items()))
 
@@ -148,26 +169,13 @@ def choices() -> tuple[Operation, ...]:
     )
 
 
-def representatives(operations: Iterable[Operation], shape: Shape) -> dict[Operation, tuple[Operation, ...]]:
-    """Those of one name that no property tells apart for an input of a shape, by the first of each kind (section 4.5).
-
-    Operations that do not apply to the shape are left out.
-    """
-    found: dict[tuple[object, ...], list[Operation]] = {}
-    for each in operations:
-        after = _shape(each, (shape,))
-        if not isinstance(after, str):
-            found.setdefault((each.name, after, each.pairings(shape)), []).append(each)
-    return {same[0]: tuple(same) for same in found.values()}
-
-
 @lru_cache(maxsize=1 << 16)
 def _shape(operation: Operation, shapes: tuple[Shape, ...]) -> Shape | str:
     """The shape of the result, or why there is none: an exception would not be kept."""
     if operation.row.inputs is not None and len(shapes) != operation.row.inputs:
         return f"{operation}: expected {operation.row.inputs} inputs, found {len(shapes)}"
     try:
-        found = operation.row.shape(_values(operation, shapes), shapes)
+        found = operation.row.shape(operation.on(*shapes))
     except SpecError as error:
         return f"{operation} of {', '.join(map(str, map(list, shapes)))}: {error}"
     if len(found) > MOST_AXES or prod(found) > LARGEST_SIZE:
@@ -177,21 +185,11 @@ def _shape(operation: Operation, shapes: tuple[Shape, ...]) -> Shape | str:
 
 @lru_cache(maxsize=1 << 14)
 def _pairings(operation: Operation, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    return operation.row.pairings(_values(operation, shapes), shapes)
+    at = operation.on(*shapes)
+    return tuple([operation.row.pairing(at, number) for number in range(len(shapes))])
 
 
-def _values(operation: Operation, shapes: tuple[Shape, ...]) -> dict[str, Any]:
-    def number(value: Any) -> Any:
-        if isinstance(value, Rel):
-            if not shapes:
-                raise SpecError(f"expected a number for an operation without inputs, found {value}")
-            return value.of(shapes[0])
-        return tuple(map(number, value)) if isinstance(value, tuple) else value
-
-    return {name: number(value) for name, value in operation.attributes}
-
-
-def _text(value: Any) -> str:
+def _text(value: Value) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_text, value))}]"
     return str(value)

@@ -124,14 +124,14 @@ class NetworkOperator:
         Raises:
             SpecError: for a network with parts that are known by their shapes alone.
         """
-        from syno_lab.alpha.reference import weight_order, weight_shapes
+        from syno_lab.alpha.reference import weight_order
 
         graph = self.at(binding)
         return tuple(
             [
                 shape
                 for number in weight_order(graph)
-                for shape in weight_shapes(graph.nodes[number].operation, *graph.input_shapes(number))
+                for shape in graph.nodes[number].operation.weights(*graph.input_shapes(number))
             ]
         )
 

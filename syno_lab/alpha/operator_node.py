@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.alpha.pairings import Pairing
-from syno_lab.alpha.row import Attribute, Row, Shape, Values, is_size
+from syno_lab.alpha.row import Applied, Attribute, Rel, Row, Shape, Value, size
 from syno_lab.errors import FormatError, SpecError
 
 if TYPE_CHECKING:
@@ -70,51 +70,52 @@ def said(text: str) -> str:
     return f"{its.title} {its.recognise(operator) or its.summary(text)}"
 
 
-def sizes(text: str, features: int, shape: Shape) -> tuple[Operator, dict[str, int]]:
-    """The operator, and the sizes of its variables for a tensor of a shape.
+def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
+    """The operator of an operation, and the sizes of its variables for its tensor.
 
     Raises:
         SpecError: where it does not fit.
     """
-    if len(shape) != 4:
+    if len(at.shape) != 4:
         raise SpecError("expected 4 axes: batch, rows, columns and channels")
-    batch, rows, columns, channels = shape
-    operator = read(text)
+    (batch, rows, columns, channels), features = at.shape, at["features"]
+    operator = read(at["file"])
     named = {"N": batch, "C_in": channels, "C_out": features, "H": rows, "W": columns, "s": 1}
     named |= {"window_h": 3, "window_w": 3}
     before, after = (batch, channels, rows, columns), (batch, features, rows, columns)
     return operator, system(operator).binding_for(operator, named, before, after)
 
 
-def _sizes(values: Values, shapes: Sequence[Shape]) -> tuple[Operator, dict[str, int]]:
-    return sizes(values["file"], values["features"], shapes[0])
-
-
-def _shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    operator, bound = _sizes(values, shapes)
+def _shape(at: Applied) -> Shape:
+    operator, bound = placed(at)
     found = operator.output_sizes(bound)
     return tuple([found[axis] for axis in _LAST])
 
 
-def _pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    operator, bound = _sizes(values, shapes)
+def _pairing(at: Applied, number: int) -> Pairing:
+    operator, bound = placed(at)
     found = system(operator).mixing(operator, bound)
     marks = tuple(tuple(found.marks[row][column] for column in _LAST) for row in _LAST)
     rows, columns = (tuple(axes[axis] for axis in _LAST) for axes in (found.rows, found.columns))
-    return (Pairing(rows, columns, marks),)
+    return Pairing(rows, columns, marks)
 
 
-def _params(values: Values, shapes: tuple[Shape, ...]) -> int:
-    operator, bound = _sizes(values, shapes)
+def _weights(at: Applied) -> tuple[Shape, ...]:
+    operator, bound = placed(at)
+    return operator.weight_sizes(bound)
+
+
+def _params(at: Applied) -> int:
+    operator, bound = placed(at)
     return operator.params(bound)
 
 
-def _flops(values: Values, shapes: tuple[Shape, ...]) -> int:
-    operator, bound = _sizes(values, shapes)
+def _flops(at: Applied) -> int:
+    operator, bound = placed(at)
     return operator.flops(bound)
 
 
-def _is_file(value: Any) -> bool:
+def _is_file(value: Value) -> bool:
     if not isinstance(value, str) or len(value) > MOST_BYTES:
         return False
     try:
@@ -124,22 +125,12 @@ def _is_file(value: Any) -> bool:
     return True
 
 
-def row(features: Any) -> Row:
+def row(features: Rel) -> Row:
     """The row of the table; ``features`` is the number of channels unless given."""
-    return Row(
-        NAME,
-        1,
-        None,  # as the operator itself: Operation.linear
-        "kept",
-        _shape,
-        _pairings,
-        {
-            "file": Attribute("the text of an operator file for layers", _is_file, is_shown=False),
-            "features": Attribute("a positive integer or a Rel", is_size, features),
-        },
-        _params,
-        _flops,
-    )
+    file = Attribute("the text of an operator file for layers", _is_file, is_shown=False)
+    attributes = {"file": file, "features": size(features)}
+    # Whether it is linear the operator itself says: Operation.linear.
+    return Row(NAME, _shape, _pairing, attributes, _weights, _flops, linear=None, role="kept", params=_params)
 
 
 def suiting(operators: Sequence[Operation], like: Operation, *shapes: Shape) -> list[Operation]:

@@ -162,11 +162,6 @@ def leaves(tree: Any) -> list[Any]:
     return found
 
 
-def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """The same with each leaf changed."""
-    return map_aggregate(tree, change)
-
-
 def within(region: Region, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call, with what holds around it."""
     if not region:
@@ -251,7 +246,7 @@ def _merged(one: Any, two: Any) -> Any:
             raise SpecError(f"expected the same for any batch, found {leaf!r:.40} and {other!r:.40}")
         return leaf
 
-    return mapped(one, both)
+    return map_aggregate(one, both)
 
 
 def _are_equal(one: Any, two: Any) -> bool:
@@ -478,7 +473,7 @@ class _Recorder(TorchFunctionMode):
     def _call(self, target: str | Callable[..., Any], function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         versions = [_version(tensor) for tensor in tensors]
-        arguments = mapped((args, kwargs), self._described)
+        arguments = map_aggregate((args, kwargs), self._described)
         region = self._region(target, tensors)
         given_args, given_kwargs = _together(args, kwargs)
         self.flops = 0
@@ -557,7 +552,7 @@ def _together(args: Any, kwargs: Any) -> Any:
         found = "one that a function or a hook has from elsewhere"
         raise SpecError(f"expected weights of the network itself, found {found}")
     has_none = any(each.is_meta for each in tensors)
-    return mapped((args, kwargs), on_meta) if has_none else (args, kwargs)
+    return map_aggregate((args, kwargs), on_meta) if has_none else (args, kwargs)
 
 
 def _has_gradients(tensor: Tensor) -> bool:

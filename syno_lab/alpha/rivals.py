@@ -29,14 +29,17 @@ def _delete(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Op
 
 def _insert(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
     where = rng.randint(0, len(chain))
-    choice = rng.choice(offered(_shape_at(chain, shape, where)))
-    return [*chain[:where], rng.choice(choice.operations), *chain[where:]]
+    return [*chain[:where], _any(chain, shape, where, rng), *chain[where:]]
 
 
 def _delete_and_insert(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
     where = rng.randrange(len(chain))
-    choice = rng.choice(offered(_shape_at(chain, shape, where)))
-    return [*chain[:where], rng.choice(choice.operations), *chain[where + 1 :]]
+    return [*chain[:where], _any(chain, shape, where, rng), *chain[where + 1 :]]
+
+
+def _any(chain: list[Operation], shape: Shape, where: int, rng: random.Random) -> Operation:
+    """Any operation on the tensor that the operation number ``where`` takes, each choice as likely."""
+    return rng.choice(rng.choice(offered(_shape_at(chain, shape, where))))
 
 
 def _change(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
@@ -45,7 +48,7 @@ def _change(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Op
     others = [
         one
         for choice in offered(_shape_at(chain, shape, where))
-        for one in choice.operations
+        for one in choice
         if one.name == chain[where].name and one != chain[where]
     ]
     return [*chain[:where], rng.choice(others), *chain[where + 1 :]] if others else None

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
 Shape = tuple[int, ...]
-#: Values of attributes with all :class:`Rel` replaced by numbers.
-Values = Mapping[str, Any]
 #: *chosen*: synthesis may take it. *structure*: it joins branches; synthesis keeps those that are there. *kept*: it may
 #: stand in a network, and is never made.
 Role = Literal["chosen", "structure", "kept"]
@@ -61,6 +59,10 @@ class Rel:
         return f"{f'{self.mul}*' if self.mul > 1 else ''}{name}{f'/{self.div}' if self.div > 1 else ''}"
 
 
+#: What an attribute may hold.
+Value = bool | int | float | str | Rel | tuple[int | Rel, ...] | None
+
+
 @dataclass(frozen=True)
 class Attribute:
     """What an attribute may be.
@@ -69,13 +71,42 @@ class Attribute:
         expected: in words, for messages.
         check: whether a value will do.
         default: None where a value must be given.
+        choices: of synthesis; none where it takes the default.
         is_shown: whether an operation's words have it.
     """
 
     expected: str
-    check: Callable[[Any], bool]
-    default: Any = None
+    check: Callable[[Value], bool]
+    default: Value = None
+    choices: tuple[int | Rel, ...] = ()
     is_shown: bool = True
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An operation on tensors of these shapes: what the rules of its row are asked about.
+
+    Attributes:
+        values: of the attributes, each :class:`Rel` replaced by a number.
+        shapes: of the inputs.
+    """
+
+    values: Mapping[str, Any]
+    shapes: tuple[Shape, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of an attribute."""
+        return self.values[name]
+
+    @property
+    def shape(self) -> Shape:
+        """Of the first input."""
+        return self.shapes[0]
+
+    @property
+    def channels(self) -> int:
+        """The last size of the first input."""
+        return self.shapes[0][-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,61 +115,66 @@ class Row:
 
     Attributes:
         name: of the operation.
+        shape: the shape of the result.
+        pairing: of the result's axes (rows) with those of an input (columns), by the number of the input.
+        attributes: their checks, defaults and choices, by name.
+        weights: the shapes of its weights, in the order of PyTorch's layers (:mod:`syno_lab.alpha.reference`).
+        flops: for the shapes as they are, batch included.
         inputs: how many tensors it takes; None: any number.
         linear: as depth counts it; None for what is neither and does not count.
         role: see :data:`Role`.
-        attributes: their checks and defaults, by name.
-        shape: the shape of the result.
-        pairings: for each input the pairing of the result's axes (rows) with the input's (columns).
-        params: the number of weights.
-        flops: for the shapes as they are, batch included.
-        choices: of synthesis, for each attribute; together with the defaults of the others.
         commutes: whether the order of the inputs does not matter.
+        params: the number of weights, where it is not that of ``weights``.
     """
 
     name: str
-    inputs: int | None
-    linear: bool | None
-    role: Role
-    shape: Callable[[Values, tuple[Shape, ...]], Shape]
-    pairings: Callable[[Values, tuple[Shape, ...]], tuple[Pairing, ...]]
+    shape: Callable[[Applied], Shape]
+    pairing: Callable[[Applied, int], Pairing]
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    params: Callable[[Values, tuple[Shape, ...]], int] = lambda values, shapes: 0
-    flops: Callable[[Values, tuple[Shape, ...]], int] = lambda values, shapes: 0
-    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    weights: Callable[[Applied], tuple[Shape, ...]] = lambda at: ()
+    flops: Callable[[Applied], int] = lambda at: 0
+    inputs: int | None = 1
+    linear: bool | None = True
+    role: Role = "chosen"
     commutes: bool = False
+    params: Callable[[Applied], int] | None = None
+
+    @property
+    def choices(self) -> dict[str, tuple[int | Rel, ...]]:
+        """Of synthesis, for each attribute that has some; together with the defaults of the others."""
+        return {name: attribute.choices for name, attribute in self.attributes.items() if attribute.choices}
 
 
 # -- kinds of attributes -----------------------------------------------------------------------------------------------
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: Value) -> TypeGuard[int]:
     """Whether it is an integer, and not true or false."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_size(value: Any) -> bool:
+def is_size(value: Value) -> bool:
     """Whether it is a positive integer or a :class:`Rel`."""
     return isinstance(value, Rel) or (is_integer(value) and positive(value) is not None)
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: Value) -> TypeGuard[float]:
     """Whether it is a finite number with a point."""
     return isinstance(value, float) and abs(value) < float("inf")
 
 
-def size(default: Any = None) -> Attribute:
+def size(default: int | Rel | None = None, choices: tuple[int | Rel, ...] = ()) -> Attribute:
     """An attribute that is a size."""
-    return Attribute("a positive integer or a Rel", is_size, default)
+    return Attribute("a positive integer or a Rel", is_size, default, choices)
 
 
-def count(default: int, least: int = 1) -> Attribute:
+def count(default: int, choices: tuple[int, ...] = (), least: int = 1) -> Attribute:
     """An attribute that is an integer from ``least`` up."""
 
-    def check(value: Any) -> bool:
+    def check(value: Value) -> bool:
         return is_integer(value) and (value == least or positive(value) is not None)
 
-    return Attribute(f"an integer from {least} up", check, default)
+    return Attribute(f"an integer from {least} up", check, default, choices)
 
 
 def flag(default: bool) -> Attribute:
@@ -151,26 +187,24 @@ def rate(default: float) -> Attribute:
     return Attribute("a number from 0.0 to below 1.0", lambda v: is_real(v) and 0.0 <= v < 1.0, default)
 
 
-def are_axes(value: Any) -> bool:
+def are_axes(value: Value) -> bool:
     """Whether they are numbers of axes, from the first or, negative, from the last."""
-    return (
-        isinstance(value, tuple)
-        and len(value) <= MOST_AXES
-        and all(is_integer(axis) and -MOST_AXES <= axis < MOST_AXES for axis in value)
-    )
+    if not isinstance(value, tuple) or len(value) > MOST_AXES:
+        return False
+    return all(is_integer(axis) and -MOST_AXES <= axis < MOST_AXES for axis in value)
 
 
-def is_shape(value: Any) -> bool:
+def is_shape(value: Value) -> bool:
     """Whether it is a tuple of sizes."""
     return isinstance(value, tuple) and len(value) <= MOST_AXES and all(map(is_size, value))
 
 
-def is_fixed(value: Any) -> bool:
+def is_fixed(value: Value) -> bool:
     """Whether it is a shape in numbers alone, with at least one axis."""
-    return is_shape(value) and len(value) > 0 and not any(isinstance(size, Rel) for size in value)
+    return isinstance(value, tuple) and value != () and is_shape(value) and all(map(is_integer, value))
 
 
-def is_target(value: Any) -> bool:
+def is_target(value: Value) -> bool:
     """Whether it is a shape, one size of which may be -1."""
     if not isinstance(value, tuple) or len(value) > MOST_AXES:
         return False

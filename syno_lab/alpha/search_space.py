@@ -10,9 +10,8 @@ from typing import Any
 from syno_lab.alpha.blocks import Block, Network, find_blocks, why_none
 from syno_lab.alpha.edits import MOST_EDITS, Variant
 from syno_lab.alpha.mutating import METHODS_AND_RIVALS, Mutations
-from syno_lab.alpha.mutation import RELAXATIONS
 from syno_lab.alpha.operator import NetworkOperator
-from syno_lab.alpha.properties import MIXING
+from syno_lab.alpha.properties import MIXING, RELAXATIONS
 from syno_lab.alpha.space import Evolution, NetworkState, Settings
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SpecError
@@ -123,4 +122,4 @@ class NetworkSpace(OperatorSpace):
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
         """αNAS's evolution, from :meth:`root` (Algorithm 2)."""
         assert isinstance(root, NetworkState)
-        return Evolution.from_state(root, rng, objectives=objectives, selection=self._selection)
+        return Evolution(root, rng, objectives=objectives, selection=self._selection)

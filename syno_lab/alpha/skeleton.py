@@ -11,9 +11,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.mutation import RELAXATIONS, Relax
+from syno_lab.alpha.graph import Graph, Node, Nodes
 from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.properties import RELAXATIONS, Relax
 from syno_lab.alpha.synthesis import synthesise
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SpecError
@@ -71,22 +71,16 @@ def with_chains(graph: Graph, exchanged: Mapping[Chain, Sequence[Operation]]) ->
         SpecError: where an operation does not apply to what it would take.
     """
     inside = {number: chain for chain in exchanged for number in chain.nodes}
-    nodes: list[Node] = []
-    tensors = {number: number for number in range(len(graph.inputs))}
-
-    def put(node: Node) -> int:
-        nodes.append(node)
-        return len(graph.inputs) + len(nodes) - 1
-
+    made, tensors = Nodes(len(graph.inputs)), {number: number for number in range(len(graph.inputs))}
     for number, node in enumerate(graph.nodes):
         tensor, chain = graph.tensor(number), inside.get(number)
         if chain is None:
-            tensors[tensor] = put(replace(node, inputs=tuple([tensors[one] for one in node.inputs])))
+            tensors[tensor] = made.put(node, tensors)
         elif number == chain.nodes[-1]:
             tensors[tensor] = tensors[chain.start]
             for operation in exchanged[chain]:
-                tensors[tensor] = put(Node(operation, (tensors[tensor],)))
-    return Graph(graph.inputs, tuple(nodes), tuple([tensors[tensor] for tensor in graph.outputs]))
+                tensors[tensor] = made.put(Node(operation, (tensor,)), tensors)
+    return Graph(graph.inputs, tuple(made), tuple([tensors[tensor] for tensor in graph.outputs]))
 
 
 def synthesise_again(

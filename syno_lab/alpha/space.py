@@ -168,7 +168,7 @@ class Evolution(ParetoEvolution):
     >>> search.tell(candidate, accuracy, {"latency": seconds})  # doctest: +SKIP
 
     Args:
-        seed: the network to begin with.
+        seed: the network to begin with, or a state of a space, which brings its settings.
         rng: the only source of chance, or a number for it.
         objectives: what is to be small: ``flops`` and ``params`` are known, others come with :meth:`tell`.
         selection: see :class:`.ParetoEvolution`.
@@ -180,7 +180,7 @@ class Evolution(ParetoEvolution):
 
     def __init__(
         self,
-        seed: Network,
+        seed: Network | NetworkState,
         rng: random.Random | int = 0,
         *,
         objectives: Sequence[str] = ("flops", "params"),
@@ -191,32 +191,9 @@ class Evolution(ParetoEvolution):
         accepts: Callable[[NetworkOperator], bool] = lambda operator: True,
     ) -> None:
         settings = Settings(mutations or Mutations(), breadth, most_edits, accepts)
-        self._begin(NetworkState(Variant(seed), settings), rng, objectives, selection)
-
-    @classmethod
-    def from_state(
-        cls,
-        root: NetworkState,
-        rng: random.Random | int = 0,
-        *,
-        objectives: Sequence[str] = ("flops", "params"),
-        selection: Selection | str = "paper",
-    ) -> Evolution:
-        """The evolution from a state of a space, with the settings of the space."""
-        made = cls.__new__(cls)
-        made._begin(root, rng, objectives, selection)
-        return made
-
-    def _begin(
-        self,
-        root: NetworkState,
-        rng: random.Random | int,
-        objectives: Sequence[str],
-        selection: Selection | str,
-    ) -> None:
-        self._seed = root
+        self._seed = seed if isinstance(seed, NetworkState) else NetworkState(Variant(seed), settings)
         super().__init__(
-            root,
+            self._seed,
             rng if isinstance(rng, random.Random) else random.Random(rng),  # noqa: S311 - for choices
             objectives=objectives,
             costs={"flops": NetworkOperator.flops, "params": NetworkOperator.params},

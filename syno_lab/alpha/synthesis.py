@@ -38,28 +38,17 @@ LENT = 0.5
 MOST_EVALUATIONS = 20_000
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Operations of one type that do the same to a tensor of one shape, as far as properties can tell.
-
-    Attributes:
-        operations: all of them; the first is the representative.
-    """
-
-    operations: tuple[Operation, ...]
-
-    @property
-    def representative(self) -> Operation:
-        """The one that is looked at."""
-        return self.operations[0]
+#: Operations of one type that do the same to a tensor of one shape, as far as properties can tell; the first is the
+#: representative, which is looked at.
+Choice = tuple[Operation, ...]
 
 
 @lru_cache(1 << 12)
 def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) -> tuple[Choice, ...]:
     """What can follow on a tensor of this shape; nothing that divides an axis by a number that is not whole.
 
-    As :func:`~syno_lab.alpha.operations.representatives`, but an operation is looked at once for all its features,
-    which its pairing does not depend on.
+    Operations of one name that no property tells apart are one choice (section 4.5). An operation is looked at once for
+    all its features, which its pairing does not depend on.
 
     Args:
         shape: of the tensor.
@@ -87,22 +76,22 @@ def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) 
             if size % groups == 0 and prod(after[:-1]) * size <= LARGEST_SIZE:
                 alike = found.setdefault((one.name, (*after[:-1], size), pairings), [])
                 alike.append(_with_features(one, each))
-    return tuple([Choice(tuple(alike)) for alike in found.values()])
+    return tuple(map(tuple, found.values()))
 
 
 def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[Choice, ...]:
     """What can follow on tensors of several shapes; a choice of the first is several where the others tell."""
-    found = []
+    found: list[Choice] = []
     for choice in offered(shape, features):
         alike: dict[tuple[Shape, ...], list[Operation]] = {}
-        for one in choice.operations:
+        for one in choice:
             try:
                 after = tuple([one.shape(other) for other in others])
             except SpecError:
                 continue
             if all(divides(old[1:-1], new[1:-1]) for old, new in zip(others, after, strict=True)):
                 alike.setdefault(after, []).append(one)
-        found += [Choice(tuple(operations)) for operations in alike.values()]
+        found += map(tuple, alike.values())
     return tuple(found)
 
 
@@ -256,7 +245,7 @@ class Draft:
 
     def drafts(self) -> Iterator[Draft]:
         """What the representatives lead to: all that a synthesis looks at."""
-        return (self.apply(choice.representative) for choice in self.offers)
+        return (self.apply(choice[0]) for choice in self.offers)
 
     def candidates(self, represented: bool = False) -> list[Candidate]:
         """What may be appended, the nearest first.
@@ -266,15 +255,12 @@ class Draft:
         """
         found = []
         for choice in self.offers:
-            draft = self.apply(choice.representative)
+            draft = self.apply(choice[0])
             verdict, reason = self._verdict(draft)
-            found.append(Candidate(choice.representative, draft.distances, verdict, reason, draft))
+            found.append(Candidate(choice[0], draft.distances, verdict, reason, draft))
             if represented:
-                reason = f"same properties as {choice.representative} (representative)"
-                found += [
-                    Candidate(one, draft.distances, "represented", reason, self.apply(one))
-                    for one in choice.operations[1:]
-                ]
+                reason = f"same properties as {choice[0]} (representative)"
+                found += [Candidate(one, draft.distances, "represented", reason, self.apply(one)) for one in choice[1:]]
         return sorted(found, key=lambda one: (one.distance, one.verdict == "represented"))
 
     def _verdict(self, draft: Draft) -> tuple[Verdict, str]:
@@ -309,11 +295,11 @@ class Draft:
         draft = Draft(self.properties, self.input_shape, others=self.others)
         for operation in self.chain:
             lent = suiting(operators, operation, draft.shape, *draft.other_shapes) if operators else []
-            alike = next((choice for choice in draft.offers if operation in choice.operations), None)
+            alike = next((choice for choice in draft.offers if operation in choice), None)
             if lent and rng.random() < LENT:
                 draft = draft.apply(rng.choice(lent))
             else:
-                draft = draft.apply(rng.choice(alike.operations) if alike else operation)
+                draft = draft.apply(rng.choice(alike) if alike else operation)
         return draft
 
 
@@ -451,7 +437,7 @@ def random_subgraph(
             drawn_from = draft.offers
             if not drawn_from:
                 break
-            draft = draft.apply(rng.choice(rng.choice(drawn_from).operations))
+            draft = draft.apply(rng.choice(rng.choice(drawn_from)))
             evaluations += 1
             if rng.random() >= more:
                 break

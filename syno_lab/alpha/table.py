@@ -7,30 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
 
-from syno_lab.alpha import operator_node
+from syno_lab.alpha import operator_node, row
 from syno_lab.alpha import pairings as pair
 from syno_lab.alpha.pairings import Pairing
-from syno_lab.alpha.row import (
-    MOST_AXES,
-    Attribute,
-    Rel,
-    Role,
-    Row,
-    Shape,
-    Values,
-    are_axes,
-    count,
-    flag,
-    is_fixed,
-    is_integer,
-    is_real,
-    is_shape,
-    is_target,
-    rate,
-    size,
-)
+from syno_lab.alpha.row import MOST_AXES, Applied, Attribute, Rel, Row, Shape, Value
 from syno_lab.errors import SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
@@ -39,92 +20,88 @@ SAME = "same"
 #: it pairs is not known, so its pairing is the least one.
 OPAQUE = "opaque"
 
-_PADDING = Attribute(
-    f"an integer from 0 up or {SAME!r}", lambda v: v == SAME or (is_integer(v) and 0 <= v < LARGEST_SIZE), SAME
-)
-_EPSILON = Attribute("a positive number", lambda v: is_real(v) and v > 0, 1e-5)
-_WORDS = Attribute(
-    "text of 1 to 200 characters", lambda v: isinstance(v, str) and 0 < len(v) <= 200 and v.isprintable()
-)
-
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
-def _same(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    return shapes[0]
+def _same(at: Applied) -> Shape:
+    return at.shape
 
 
-def _with_channels(values: Values, shapes: tuple[Shape, ...]) -> Shape:
+def _given_shape(at: Applied) -> Shape:
+    found: Shape = at["shape"]
+    return found
+
+
+def _with_channels(at: Applied) -> Shape:
     """At least a batch and channels."""
-    if len(shapes[0]) < 2:
+    if len(at.shape) < 2:
         raise SpecError("expected at least 2 axes: batch and channels")
-    return shapes[0]
+    return at.shape
 
 
-def _dense_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    return (*_with_channels(values, shapes)[:-1], values["features"])
+def _dense_shape(at: Applied) -> Shape:
+    return (*_with_channels(at)[:-1], at["features"])
 
 
-def _in_groups(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    shape = _with_channels(values, shapes)
-    if shape[-1] % values["groups"]:
-        raise SpecError(f"expected groups that divide {shape[-1]} channels, found {values['groups']}")
+def _in_groups(at: Applied) -> Shape:
+    shape = _with_channels(at)
+    if shape[-1] % at["groups"]:
+        raise SpecError(f"expected groups that divide {shape[-1]} channels, found {at['groups']}")
     return shape
 
 
-def _spatial(shape: Shape) -> Shape:
-    if len(shape) < 3:
-        raise SpecError("expected at least 3 axes: batch, spatial ones and channels")
-    return shape[1:-1]
+def _conv_shape(at: Applied) -> Shape:
+    shape, features = _in_groups(at), at["features"]
+    if features % at["groups"]:
+        raise SpecError(f"expected groups that divide {features} features, found {at['groups']}")
+    return (shape[0], *(each.number for each in _windows(at)), features)
 
 
-def _conv_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    shape, features = _in_groups(values, shapes), values["features"]
-    if features % values["groups"]:
-        raise SpecError(f"expected groups that divide {features} features, found {values['groups']}")
-    return (shape[0], *(_windows(values, n).number for n in _spatial(shape)), features)
-
-
-def _pool_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    (shape,) = shapes
-    padding, window = values["padding"], values["window"]
-    if padding != SAME and padding > window // 2:
+def _pool_shape(at: Applied) -> Shape:
+    padding = at["padding"]
+    if padding != SAME and padding > at["window"] // 2:
         raise SpecError(f"expected a padding of at most half of the window, found {padding}")
-    return (shape[0], *(_windows(values, n).number for n in _spatial(shape)), shape[-1])
+    return (at.shape[0], *(each.number for each in _windows(at)), at.channels)
 
 
-def _windows(values: Values, size: int) -> pair.Windows:
-    """Where the windows of a convolution or a pool lie along an axis of ``size`` positions."""
-    width = values.get("kernel", values.get("window"))
-    step, apart, padding = values["stride"], values.get("dilation", 1), values["padding"]
-    if width == 0:
-        return pair.Windows(size, 1, size, size, 1, 0)
-    span = (width - 1) * apart + 1
-    if padding == SAME:
-        count = -(-size // step)
-        before = max((count - 1) * step + span - size, 0) // 2
-    else:
-        count, before = (size + 2 * padding - span) // step + 1, padding
-    if count < 1:
-        raise SpecError(f"expected an axis of at least {span - 2 * padding} positions, found {size}")
-    return pair.Windows(size, count, width, step, apart, before)
+def _window(at: Applied) -> tuple[int, int, int]:
+    """Its width, the step from one to the next, and how far its positions are apart."""
+    return at.values.get("kernel", at.values.get("window")), at["stride"], at.values.get("dilation", 1)
 
 
-def pads(values: Values, sizes: Sequence[int]) -> list[int]:
+def _windows(at: Applied) -> list[pair.Windows]:
+    """Where the windows of a convolution or a pool lie along each spatial axis."""
+    if len(at.shape) < 3:
+        raise SpecError("expected at least 3 axes: batch, spatial ones and channels")
+    width, step, apart = _window(at)
+    span, found = (width - 1) * apart + 1, []
+    for length in at.shape[1:-1]:
+        if width == 0:
+            found.append(pair.Windows(length, 1, length, length, 1, 0))
+            continue
+        before, after = pads(at, [length])
+        number = (length + before + after - span) // step + 1
+        if number < 1:
+            raise SpecError(f"expected an axis of at least {span - 2 * at['padding']} positions, found {length}")
+        found.append(pair.Windows(length, number, width, step, apart, before))
+    return found
+
+
+def pads(at: Applied, sizes: Sequence[int]) -> list[int]:
     """What is before and after axes of these sizes, the last axis first, as ``F.pad`` takes it; an odd one is after."""
-    width, stride, padding = values.get("kernel", values.get("window")), values["stride"], values["padding"]
-    span = (width - 1) * values.get("dilation", 1) + 1
-    found = []
+    width, step, apart = _window(at)
+    padding, found = at["padding"], []
     for length in reversed(sizes):
-        total = max((-(-length // stride) - 1) * stride + span - length, 0) if padding == SAME else 2 * padding
+        reach = (-(-length // step) - 1) * step + (width - 1) * apart + 1
+        total = max(reach - length, 0) if padding == SAME else 2 * padding
         found += [total // 2, total - total // 2]
     return found
 
 
-def _broadcast(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    rank = max(map(len, shapes))
-    columns = zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True)
+def _broadcast(at: Applied) -> Shape:
+    rank = max(map(len, at.shapes))
+    columns = zip(*((1,) * (rank - len(shape)) + shape for shape in at.shapes), strict=True)
     found = []
     for sizes in columns:
         size = max(sizes)
@@ -134,53 +111,51 @@ def _broadcast(values: Values, shapes: tuple[Shape, ...]) -> Shape:
     return tuple(found)
 
 
-def _reshape_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    target, total = values["shape"], prod(shapes[0])
+def _reshape_shape(at: Applied) -> Shape:
+    target, total = at["shape"], prod(at.shape)
     known = prod(size for size in target if size != -1)
     if total % known or (-1 not in target and total != known):
         raise SpecError(f"expected a shape of {total} elements, found {list(target)}")
     return tuple([total // known if size == -1 else size for size in target])
 
 
-def _flat_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    (shape,) = shapes
-    if len(shape) < 2:
+def _flat_shape(at: Applied) -> Shape:
+    if len(at.shape) < 2:
         raise SpecError("expected at least 2 axes")
-    return (shape[0], prod(shape[1:]))
+    return (at.shape[0], prod(at.shape[1:]))
 
 
-def _transposed(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    (shape,), axes = shapes, values["axes"]
-    if sorted(axes) != list(range(len(shape))):
-        raise SpecError(f"expected each axis from 0 to {len(shape) - 1} once, found {list(axes)}")
-    return tuple([shape[axis] for axis in axes])
+def _transposed(at: Applied) -> Shape:
+    axes = at["axes"]
+    if sorted(axes) != list(range(len(at.shape))):
+        raise SpecError(f"expected each axis from 0 to {len(at.shape) - 1} once, found {list(axes)}")
+    return tuple([at.shape[axis] for axis in axes])
 
 
-def _averaged(values: Values, shape: Shape) -> tuple[int, ...]:
+def _averaged(at: Applied) -> tuple[int, ...]:
     """The axes of a mean, from 0 up."""
-    found = tuple([axis + len(shape) if axis < 0 else axis for axis in values["axes"]])
-    if not found or not all(0 <= axis < len(shape) for axis in found) or len(set(found)) < len(found):
-        raise SpecError(f"expected axes of {list(shape)}, at least one, each once, found {list(values['axes'])}")
+    rank, axes = len(at.shape), at["axes"]
+    found = tuple([axis + rank if axis < 0 else axis for axis in axes])
+    if not found or not all(0 <= axis < rank for axis in found) or len(set(found)) < len(found):
+        raise SpecError(f"expected axes of {list(at.shape)}, at least one, each once, found {list(axes)}")
     return found
 
 
-def _mean_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    (shape,) = shapes
-    axes, keep = _averaged(values, shape), values["keep"]
-    return tuple([1 if i in axes else n for i, n in enumerate(shape) if keep or i not in axes])
+def _mean_shape(at: Applied) -> Shape:
+    axes, keep = _averaged(at), at["keep"]
+    return tuple([1 if i in axes else n for i, n in enumerate(at.shape) if keep or i not in axes])
 
 
-def _attention_shape(values: Values, shapes: tuple[Shape, ...]) -> Shape:
-    (shape,) = shapes
-    if len(shape) != 3 or shape[2] % values["heads"]:
-        raise SpecError(f"expected (batch, positions, channels) with channels that {values['heads']} heads divide")
-    return shape
+def _attention_shape(at: Applied) -> Shape:
+    if len(at.shape) != 3 or at.channels % at["heads"]:
+        raise SpecError(f"expected (batch, positions, channels) with channels that {at['heads']} heads divide")
+    return at.shape
 
 
 # -- products of tensors -----------------------------------------------------------------------------------------------
 
 
-def _terms(equation: Any) -> tuple[list[str], str] | None:
+def _terms(equation: Value) -> tuple[list[str], str] | None:
     """The letters of both inputs and of the result of an einsum, each once in a tensor; None for other text."""
     if not isinstance(equation, str) or len(equation) > 4 * MOST_AXES:
         return None
@@ -193,147 +168,127 @@ def _terms(equation: Any) -> tuple[list[str], str] | None:
     return (terms, result) if ok else None
 
 
-def _dot_equation(shapes: tuple[Shape, ...]) -> str:
-    """The matrix product of the last two axes, other axes alike in both."""
-    if len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 2:
-        raise SpecError("expected two tensors of the same number of axes, at least 2")
-    batch = "abcdefgh"[: len(shapes[0]) - 2]
-    return f"{batch}ij,{batch}jk->{batch}ik"
-
-
-def _sizes(equation: str, shapes: tuple[Shape, ...]) -> dict[str, int]:
+def _product(at: Applied) -> tuple[list[str], str, dict[str, int]]:
+    """The letters of both inputs and of the result, and their sizes; `dot`: the last two axes, others alike in both."""
+    equation = at.values.get("equation")
+    if equation is None:
+        rank = len(at.shape)
+        if rank != len(at.shapes[1]) or rank < 2:
+            raise SpecError("expected two tensors of the same number of axes, at least 2")
+        batch = "abcdefgh"[: rank - 2]
+        equation = f"{batch}ij,{batch}jk->{batch}ik"
     found = _terms(equation)
     assert found is not None
     sizes: dict[str, int] = {}
-    for term, shape in zip(found[0], shapes, strict=True):
+    for term, shape in zip(found[0], at.shapes, strict=True):
         if len(term) != len(shape):
             raise SpecError(f"expected {len(term)} axes for {quoted(term)}, found {len(shape)}")
         for letter, n in zip(term, shape, strict=True):
             if sizes.setdefault(letter, n) != n:
                 raise SpecError(f"expected one size for {quoted(letter)}, found {sizes[letter]} and {n}")
-    return sizes
+    return (*found, sizes)
 
 
-def _einsum_shape(equation: str, shapes: tuple[Shape, ...]) -> Shape:
-    sizes = _sizes(equation, shapes)
-    return tuple([sizes[letter] for letter in equation.partition("->")[2]])
+def _product_shape(at: Applied) -> Shape:
+    _, result, sizes = _product(at)
+    return tuple([sizes[letter] for letter in result])
 
 
-def _einsum_flops(equation: str, shapes: tuple[Shape, ...]) -> int:
+def _product_flops(at: Applied) -> int:
     """A letter of one tensor alone is summed first; products without a sum over a letter of both are not counted."""
-    terms, _, result = equation.partition("->")
-    left, right = terms.split(",")
-    both, sizes = set(left) & set(right), _sizes(equation, shapes)
+    (left, right), result, sizes = _product(at)
+    both = set(left) & set(right)
     return 2 * prod(sizes[letter] for letter in both | set(result)) if both - set(result) else 0
 
 
-def _einsum_pairings(equation: str, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    (left, right), result = _terms(equation) or ([], "")
-    after = _einsum_shape(equation, shapes)
-    return tuple(
-        [
-            pair.selected(after, shape, [result.find(c) for c in term])
-            for term, shape in zip((left, right), shapes, strict=True)
-        ]
-    )
+def _product_pairing(at: Applied, number: int) -> Pairing:
+    terms, result, _ = _product(at)
+    return pair.selected(_product_shape(at), at.shapes[number], [result.find(letter) for letter in terms[number]])
 
 
-# -- costs -------------------------------------------------------------------------------------------------------------
+# -- weights and costs -------------------------------------------------------------------------------------------------
 
 
-def _dense_params(values: Values, shapes: tuple[Shape, ...]) -> int:
-    return values["features"] * (shapes[0][-1] + values["bias"])
+def _with_bias(at: Applied, shape: Shape) -> tuple[Shape, ...]:
+    return (shape, shape[:1]) if at["bias"] else (shape,)
 
 
-def _dense_flops(values: Values, shapes: tuple[Shape, ...]) -> int:
-    return 2 * prod(shapes[0]) * values["features"]
+def _dense_weights(at: Applied) -> tuple[Shape, ...]:
+    return _with_bias(at, (at["features"], at.channels))
 
 
-def _taps(values: Values, shape: Shape) -> int:
-    """Weights of one feature of a convolution, without its bias."""
-    return values["kernel"] ** (len(shape) - 2) * (shape[-1] // values["groups"])
+def _conv_weights(at: Applied) -> tuple[Shape, ...]:
+    windows = (at["kernel"],) * (len(at.shape) - 2)
+    return _with_bias(at, (at["features"], at.channels // at["groups"], *windows))
 
 
-def _conv_params(values: Values, shapes: tuple[Shape, ...]) -> int:
-    return values["features"] * (_taps(values, shapes[0]) + values["bias"])
+def _conv_flops(at: Applied) -> int:
+    return 2 * prod(_conv_shape(at)) * prod(_conv_weights(at)[0][1:])
 
 
-def _conv_flops(values: Values, shapes: tuple[Shape, ...]) -> int:
-    return 2 * prod(_conv_shape(values, shapes)) * _taps(values, shapes[0])
+def _norm_weights(at: Applied) -> tuple[Shape, ...]:
+    return ((at.channels,), (at.channels,)) if at["affine"] else ()
 
 
-def _norm_params(values: Values, shapes: tuple[Shape, ...]) -> int:
-    return 2 * shapes[0][-1] if values["affine"] else 0
+def _attention_weights(at: Applied) -> tuple[Shape, ...]:
+    channels = at.channels
+    return (*_with_bias(at, (3 * channels, channels)), *_with_bias(at, (channels, channels)))
 
 
-def _attention_params(values: Values, shapes: tuple[Shape, ...]) -> int:
-    channels = shapes[0][-1]
-    return 4 * channels * (channels + values["bias"])
-
-
-def _attention_flops(values: Values, shapes: tuple[Shape, ...]) -> int:
+def _attention_flops(at: Applied) -> int:
     """Four dense layers, and the products of queries with keys and of weights with values."""
-    batch, positions, channels = shapes[0]
+    batch, positions, channels = at.shape
     return 8 * batch * positions * channels**2 + 4 * batch * positions**2 * channels
+
+
+def _opaque_weights(at: Applied) -> tuple[Shape, ...]:
+    if at["params"]:
+        raise SpecError(f"expected operations of the table, found {at['what']}, which is known by its shape alone")
+    return ()
 
 
 # -- pairings ----------------------------------------------------------------------------------------------------------
 
 
-def _conv_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    (shape,) = shapes
-    channels = pair.of_block(shape[-1], shape[-1] // values["groups"])
-    windows = [_windows(values, n) for n in shape[1:-1]]
-    return (pair.by_windows(shape, _conv_shape(values, shapes), windows, channels),)
+def _conv_pairing(at: Applied, number: int) -> Pairing:
+    channels = pair.of_block(at.channels, at.channels // at["groups"])
+    return pair.by_windows(at.shape, _conv_shape(at), _windows(at), channels)
 
 
-def _pool_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    (shape,) = shapes
-    windows = [_windows(values, n) for n in shape[1:-1]]
-    return (pair.by_windows(shape, _pool_shape(values, shapes), windows, "o"),)
+def _pool_pairing(at: Applied, number: int) -> Pairing:
+    return pair.by_windows(at.shape, _pool_shape(at), _windows(at), "o")
 
 
-def _group_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
+def _group_pairing(at: Applied, number: int) -> Pairing:
     """A group of one element is constant, whatever that element is."""
-    (shape,) = shapes
-    group = shape[-1] // values["groups"]
+    shape, group = at.shape, at.channels // at["groups"]
     if group * prod(shape[1:-1]) == 1:
-        return (pair.nothing(shape, shape),)
-    return (pair.diagonal(shape, ["o", *pair.repeated("a", len(shape) - 2), pair.of_block(shape[-1], group)]),)
+        return pair.nothing(shape, shape)
+    return pair.diagonal(shape, ["o", *pair.repeated("a", len(shape) - 2), pair.of_block(shape[-1], group)])
 
 
-def _last_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
+def _last_pairing(at: Applied, number: int) -> Pairing:
     """Softmax and layer norm: all channels of one position; one channel alone is constant."""
-    (shape,) = shapes
-    if shape[-1] == 1:
-        return (pair.nothing(shape, shape),)
-    return (pair.by_channels(shape, "a"),)
+    return pair.nothing(at.shape, at.shape) if at.channels == 1 else pair.by_channels(at.shape, "a")
 
 
-def _each(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    return (pair.diagonal(shapes[0], pair.repeated("o", len(shapes[0]))),)
+def _each(at: Applied, number: int) -> Pairing:
+    return pair.diagonal(at.shape, pair.repeated("o", len(at.shape)))
 
 
-def _broadcast_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    after = _broadcast(values, shapes)
-    return tuple([pair.selected(after, s, [len(after) - len(s) + i for i in range(len(s))]) for s in shapes])
+def _broadcast_pairing(at: Applied, number: int) -> Pairing:
+    after, shape = _broadcast(at), at.shapes[number]
+    return pair.selected(after, shape, [len(after) - len(shape) + i for i in range(len(shape))])
 
 
-def _mean_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    (shape,) = shapes
-    axes = _averaged(values, shape)
-    kept = [i for i in range(len(shape)) if values["keep"] or i not in axes]
-    places = [-1 if i in axes else kept.index(i) for i in range(len(shape))]
-    return (pair.selected(_mean_shape(values, shapes), shape, places),)
+def _mean_pairing(at: Applied, number: int) -> Pairing:
+    axes, rank = _averaged(at), len(at.shape)
+    kept = [i for i in range(rank) if at["keep"] or i not in axes]
+    return pair.selected(_mean_shape(at), at.shape, [-1 if i in axes else kept.index(i) for i in range(rank)])
 
 
-def _transpose_pairings(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    places = [values["axes"].index(i) for i in range(len(shapes[0]))]
-    return (pair.selected(_transposed(values, shapes), shapes[0], places),)
-
-
-def _nothing(values: Values, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
-    return tuple([pair.nothing(shapes[0], shape) for shape in shapes])
+def _transpose_pairing(at: Applied, number: int) -> Pairing:
+    return pair.selected(_transposed(at), at.shape, [at["axes"].index(i) for i in range(len(at.shape))])
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -344,189 +299,116 @@ FEATURES = (Rel(1, 4), Rel(1, 2), Rel(1), Rel(2), Rel(4))
 KERNELS, STRIDES, DILATIONS, WINDOWS = (1, 3, 5), (1, 2, 3), (1, 2, 3), (2, 3, 4, 8, 0)
 GROUPS = (1, 2, 4, 16, 64)
 
-_FEATURES = size()
-_BIAS = flag(True)
-_POOL = {"window": count(2, least=0), "stride": count(1), "padding": _PADDING}
-_NORM = {"affine": flag(True), "epsilon": _EPSILON}
-_REAL = Attribute("a finite number with a point, not 0.0", lambda v: is_real(v) and v != 0.0, 0.5)
-
-
-def _elementwise(name: str, linear: bool | None, role: Role = "chosen", **attributes: Attribute) -> Row:
-    return Row(name, 1, linear, role, _same, _each, attributes)
-
+_PADDING = Attribute(
+    f"an integer from 0 up or {SAME!r}", lambda v: v == SAME or (row.is_integer(v) and 0 <= v < LARGEST_SIZE), SAME
+)
+_WORDS = Attribute(
+    "text of 1 to 200 characters", lambda v: isinstance(v, str) and 0 < len(v) <= 200 and v.isprintable()
+)
+_AXES = Attribute(f"axes, at most {MOST_AXES}", row.are_axes)
+_BIAS = {"bias": row.flag(True)}
+_CONV = {
+    "features": row.size(choices=FEATURES),
+    "kernel": row.count(3, KERNELS),
+    "stride": row.count(1, STRIDES),
+    "groups": row.size(1, (*GROUPS, *FEATURES)),
+    "dilation": row.count(1, DILATIONS),
+    **_BIAS,
+    "padding": _PADDING,
+}
+_POOL = {"window": row.count(2, WINDOWS, least=0), "stride": row.count(1, STRIDES), "padding": _PADDING}
+_NORM = {
+    "affine": row.flag(True),
+    "epsilon": Attribute("a positive number", lambda v: row.is_real(v) and v > 0, 1e-5),
+}
+_HEADS = {"heads": row.count(1), **_BIAS, "causal": row.flag(False)}
+_CONSTANT = {"constant": Attribute("a finite number with a point, not 0.0", lambda v: row.is_real(v) and v != 0.0, 0.5)}
+_EQUATION = {"equation": Attribute("an equation such as 'bij,bjk->bik'", lambda v: _terms(v) is not None)}
+_KNOWN_BY_SHAPE = {
+    "what": _WORDS,
+    "shape": Attribute(f"sizes, at most {MOST_AXES}", row.is_shape),
+    "params": row.count(0, least=0),
+    "flops": row.count(0, least=0),
+}
 
 _ROWS = (
     Row(
         "dense",
-        1,
-        True,
-        "chosen",
         _dense_shape,
-        lambda values, shapes: (pair.by_channels(shapes[0], "a"),),
-        {"features": _FEATURES, "bias": _BIAS},
-        _dense_params,
-        _dense_flops,
-        {"features": FEATURES},
+        lambda at, number: pair.by_channels(at.shape, "a"),
+        {"features": _CONV["features"], **_BIAS},
+        _dense_weights,
+        lambda at: 2 * prod(at.shape) * at["features"],
     ),
-    Row(
-        "conv",
-        1,
-        True,
-        "chosen",
-        _conv_shape,
-        _conv_pairings,
-        {
-            "features": _FEATURES,
-            "kernel": count(3),
-            "stride": count(1),
-            "groups": size(1),
-            "dilation": count(1),
-            "bias": _BIAS,
-            "padding": _PADDING,
-        },
-        _conv_params,
-        _conv_flops,
-        {
-            "features": FEATURES,
-            "kernel": KERNELS,
-            "stride": STRIDES,
-            "groups": (*GROUPS, *FEATURES),
-            "dilation": DILATIONS,
-        },
-    ),
-    Row("add", 2, True, "structure", _broadcast, _broadcast_pairings, commutes=True),
-    Row("mul", 2, True, "structure", _broadcast, _broadcast_pairings, commutes=True),
-    _elementwise("scalar_multiply", True, constant=_REAL),
-    _elementwise("scalar_add", True, "kept", constant=_REAL),
-    _elementwise("relu", False),
-    _elementwise("gelu", False, tanh=flag(False)),  # as GPT-2 approximates it
-    _elementwise("silu", False),
-    _elementwise("sigmoid", False),
-    Row("softmax", 1, False, "chosen", _with_channels, _last_pairings),
-    Row("batch_norm", 1, True, "chosen", _with_channels, _each, _NORM, _norm_params),
-    Row("layer_norm", 1, True, "chosen", _with_channels, _last_pairings, _NORM, _norm_params),
+    Row("conv", _conv_shape, _conv_pairing, _CONV, _conv_weights, _conv_flops),
+    Row("add", _broadcast, _broadcast_pairing, inputs=2, role="structure", commutes=True),
+    Row("mul", _broadcast, _broadcast_pairing, inputs=2, role="structure", commutes=True),
+    Row("scalar_multiply", _same, _each, _CONSTANT),
+    Row("scalar_add", _same, _each, _CONSTANT, role="kept"),
+    Row("relu", _same, _each, linear=False),
+    Row("gelu", _same, _each, {"tanh": row.flag(False)}, linear=False),  # as GPT-2 approximates it
+    Row("silu", _same, _each, linear=False),
+    Row("sigmoid", _same, _each, linear=False),
+    Row("softmax", _with_channels, _last_pairing, linear=False),
+    Row("batch_norm", _with_channels, _each, _NORM, _norm_weights),
+    Row("layer_norm", _with_channels, _last_pairing, _NORM, _norm_weights),
     Row(
         "group_norm",
-        1,
-        True,
-        "chosen",
         _in_groups,
-        _group_pairings,
-        {"groups": size(1), **_NORM},
-        _norm_params,
-        choices={"groups": (*GROUPS, *FEATURES[:3])},
+        _group_pairing,
+        {"groups": row.size(1, (*GROUPS, *FEATURES[:3])), **_NORM},
+        _norm_weights,
     ),
-    _elementwise("dropout", True, rate=rate(0.1)),
-    Row(
-        "average_pool",
-        1,
-        True,
-        "chosen",
-        _pool_shape,
-        _pool_pairings,
-        _POOL,
-        choices={"window": WINDOWS, "stride": STRIDES},
-    ),
-    Row(
-        "max_pool",
-        1,
-        True,
-        "chosen",
-        _pool_shape,
-        _pool_pairings,
-        _POOL,
-        choices={"window": WINDOWS, "stride": STRIDES},
-    ),
+    Row("dropout", _same, _each, {"rate": row.rate(0.1)}),
+    Row("average_pool", _pool_shape, _pool_pairing, _POOL),
+    Row("max_pool", _pool_shape, _pool_pairing, _POOL),
     Row(
         "reshape",
-        1,
-        True,
-        "kept",
         _reshape_shape,
-        lambda values, shapes: (pair.of_reshape(_reshape_shape(values, shapes), shapes[0]),),
-        {"shape": Attribute("sizes, one of which may be -1", is_target)},
+        lambda at, number: pair.of_reshape(_reshape_shape(at), at.shape),
+        {"shape": Attribute("sizes, one of which may be -1", row.is_target)},
+        role="kept",
     ),
-    Row(
-        "flatten", 1, True, "kept", _flat_shape, lambda v, shapes: (pair.of_reshape(_flat_shape(v, shapes), shapes[0]),)
-    ),
-    Row(
-        "transpose",
-        1,
-        True,
-        "kept",
-        _transposed,
-        _transpose_pairings,
-        {"axes": Attribute(f"axes, at most {MOST_AXES}", are_axes)},
-    ),
-    Row(
-        "einsum",
-        2,
-        True,
-        "kept",
-        lambda values, shapes: _einsum_shape(values["equation"], shapes),
-        lambda values, shapes: _einsum_pairings(values["equation"], shapes),
-        {"equation": Attribute("an equation such as 'bij,bjk->bik'", lambda v: _terms(v) is not None)},
-        flops=lambda values, shapes: _einsum_flops(values["equation"], shapes),
-    ),
-    Row(
-        "dot",
-        2,
-        True,
-        "kept",
-        lambda values, shapes: _einsum_shape(_dot_equation(shapes), shapes),
-        lambda values, shapes: _einsum_pairings(_dot_equation(shapes), shapes),
-        flops=lambda values, shapes: _einsum_flops(_dot_equation(shapes), shapes),
-    ),
-    Row(
-        "mean",
-        1,
-        True,
-        "kept",
-        _mean_shape,
-        _mean_pairings,
-        {"axes": Attribute(f"axes, at most {MOST_AXES}", are_axes), "keep": flag(False)},
-    ),
+    Row("flatten", _flat_shape, lambda at, number: pair.of_reshape(_flat_shape(at), at.shape), role="kept"),
+    Row("transpose", _transposed, _transpose_pairing, {"axes": _AXES}, role="kept"),
+    Row("einsum", _product_shape, _product_pairing, _EQUATION, flops=_product_flops, inputs=2, role="kept"),
+    Row("dot", _product_shape, _product_pairing, flops=_product_flops, inputs=2, role="kept"),
+    Row("mean", _mean_shape, _mean_pairing, {"axes": _AXES, "keep": row.flag(False)}, role="kept"),
     Row(
         "parameter",
-        0,
-        True,
-        "kept",
-        lambda values, shapes: values["shape"],
-        lambda values, shapes: (),
-        {"shape": Attribute("positive sizes", is_fixed)},
-        lambda values, shapes: prod(values["shape"]),
+        _given_shape,
+        lambda at, number: pair.nothing(at["shape"], at.shapes[number]),
+        {"shape": Attribute("positive sizes", row.is_fixed)},
+        lambda at: (at["shape"],),
+        inputs=0,
+        role="kept",
     ),
-    _elementwise("stochastic_depth", True, "kept", rate=rate(0.1)),
-    _elementwise("identity", None, "kept"),
+    Row("stochastic_depth", _same, _each, {"rate": row.rate(0.1)}, role="kept"),
+    Row("identity", _same, _each, linear=None, role="kept"),
     operator_node.row(Rel()),
-    Row("none", 1, True, "kept", _same, _nothing),
+    Row("none", _same, lambda at, number: pair.nothing(at.shape, at.shape), role="kept"),
     Row(
         "self_attention",
-        1,
-        False,
-        "kept",
         _attention_shape,
-        lambda values, shapes: (pair.diagonal(shapes[0], ["o", "a", "a"]),),
-        {"heads": count(1), "bias": _BIAS, "causal": flag(False)},
-        _attention_params,
+        lambda at, number: pair.diagonal(at.shape, ["o", "a", "a"]),
+        _HEADS,
+        _attention_weights,
         _attention_flops,
+        linear=False,
+        role="kept",
     ),
     Row(
         OPAQUE,
-        None,
-        None,
-        "kept",
-        lambda values, shapes: values["shape"],
-        lambda values, shapes: tuple([pair.nothing(values["shape"], shape) for shape in shapes]),
-        {
-            "what": _WORDS,
-            "shape": Attribute(f"sizes, at most {MOST_AXES}", is_shape),
-            "params": count(0, least=0),
-            "flops": count(0, least=0),
-        },
-        lambda values, shapes: values["params"],
-        lambda values, shapes: values["flops"],
+        _given_shape,
+        lambda at, number: pair.nothing(at["shape"], at.shapes[number]),
+        _KNOWN_BY_SHAPE,
+        _opaque_weights,
+        lambda at: int(at["flops"]),
+        inputs=None,
+        linear=None,
+        role="kept",
+        params=lambda at: int(at["params"]),
     ),
 )
 #: Every operation by its name.
-OPERATIONS: Mapping[str, Row] = {row.name: row for row in _ROWS}
+OPERATIONS: Mapping[str, Row] = {each.name: each for each in _ROWS}

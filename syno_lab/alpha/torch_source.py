@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab import generated
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape
-from syno_lab.alpha.reference import weight_shapes
+from syno_lab.alpha.row import Applied
 from syno_lab.alpha.table import pads
 from syno_lab.errors import SpecError
 
@@ -152,30 +152,30 @@ class _Writer:
 
     def _call(self, operation: Operation, names: Sequence[str], shapes: Sequence[Shape]) -> str:
         """The expression of a node."""
-        name, values = operation.name, dict(operation.at(*shapes).attributes)
+        name, at = operation.name, operation.on(*shapes)
         if name == OPAQUE:
-            raise SpecError(f"expected operations of the table, found {values['what']}, which has no source")
+            raise SpecError(f"expected operations of the table, found {at['what']}, which has no source")
         if name == "reshape":
             return f"{names[0]}.reshape({', '.join(self._size(names[0], size) for size in operation['shape'])})"
         if name == operator_node.NAME:
-            return self._operator(names[0], values, shapes[0])
+            return self._operator(names[0], at)
         weights = self._weights(operation, shapes)
         if name in _CALLS:
             if name == "self_attention" and len(weights) == 2:
                 weights = [weights[0], "None", weights[1], "None"]
-            values |= {"approximate": "tanh" if values.get("tanh") else "none", "weights": ", ".join(weights)}
-            return _CALLS[name].format(**dict(zip("xy", names, strict=False)), **values)
+            more = {"approximate": "tanh" if at.values.get("tanh") else "none", "weights": ", ".join(weights)}
+            return _CALLS[name].format(**dict(zip("xy", names, strict=False)), **at.values, **more)
         if name in _NORMS:
-            return self._norm(name, names[0], values, weights, shapes[0])
+            return self._norm(name, names[0], at, weights)
         if name in _POOLS:
-            return self._pool(names[0], values, shapes[0], *_POOLS[name])
-        values["pads"] = pads(values, shapes[0][1:-1])
-        rest = ", ".join(f"{key}={values[key]}" for key in ("pads", "stride", "dilation", "groups"))
-        return f"convolved({names[0]}, {weights[0]}, {(*weights, None)[1]}, {rest})"
+            return self._pool(names[0], at, *_POOLS[name])
+        rest = ", ".join(f"{key}={at[key]}" for key in ("stride", "dilation", "groups"))
+        around = pads(at, at.shape[1:-1])
+        return f"convolved({names[0]}, {weights[0]}, {(*weights, None)[1]}, pads={around}, {rest})"
 
-    def _operator(self, x: str, values: dict[str, Any], shape: Shape) -> str:
+    def _operator(self, x: str, at: Applied) -> str:
         """An operator of another system: its own source, in a function, so that names are apart."""
-        operator, bound = operator_node.sizes(values["file"], values["features"], shape)
+        operator, bound = operator_node.placed(at)
         source = operator.to_torch_source(bound)
         if source not in self.sources:
             self.sources.append(source)
@@ -184,7 +184,7 @@ class _Writer:
         return f"self.part_{self.parts}({x}.movedim(-1, 1)).movedim(1, -1)"
 
     @staticmethod
-    def _size(x: str, size: Any) -> str:
+    def _size(x: str, size: int | Rel) -> str:
         """A size of a reshape, relative to the input where it is."""
         if not isinstance(size, Rel):
             return str(size)
@@ -195,7 +195,7 @@ class _Writer:
         """The names of an operation's weights, which are made and drawn as those of PyTorch's layers."""
         found = []
         inputs = 1
-        for place, shape in enumerate(weight_shapes(operation, *shapes)):
+        for place, shape in enumerate(operation.weights(*shapes)):
             self.count += 1
             name = f"self.weight_{self.count}"
             found.append(name)
@@ -208,22 +208,22 @@ class _Writer:
             self.made.append(f"        nn.init.uniform_({name}, -{bound}, {bound})")
         return found
 
-    def _norm(self, name: str, x: str, values: dict[str, Any], weights: list[str], shape: Shape) -> str:
+    def _norm(self, name: str, x: str, at: Applied, weights: list[str]) -> str:
         scale, offset = weights or ["None", "None"]
         if name == "layer_norm":
-            return f"F.layer_norm({x}, ({shape[-1]},), {scale}, {offset}, {values['epsilon']!r})"
+            return f"F.layer_norm({x}, ({at.channels},), {scale}, {offset}, {at['epsilon']!r})"
         moved = f"{x}.movedim(-1, 1)"
         if name == "group_norm":
-            call = f"torch.group_norm({moved}, {values['groups']}, {scale}, {offset}, {values['epsilon']!r})"
+            call = f"torch.group_norm({moved}, {at['groups']}, {scale}, {offset}, {at['epsilon']!r})"
             return f"{call}.movedim(1, -1)"
         number = sum('register_buffer("mean_' in line for line in self.made) + 1
-        self.made.append(f'        self.register_buffer("mean_{number}", torch.zeros({shape[-1]}))')
-        self.made.append(f'        self.register_buffer("variance_{number}", torch.ones({shape[-1]}))')
+        self.made.append(f'        self.register_buffer("mean_{number}", torch.zeros({at.channels}))')
+        self.made.append(f'        self.register_buffer("variance_{number}", torch.ones({at.channels}))')
         known = f"self.mean_{number}, self.variance_{number}"
-        call = f"F.batch_norm({moved}, {known}, {scale}, {offset}, self.training, 0.1, {values['epsilon']!r})"
+        call = f"F.batch_norm({moved}, {known}, {scale}, {offset}, self.training, 0.1, {at['epsilon']!r})"
         return f"{call}.movedim(1, -1)"
 
-    def _pool(self, x: str, values: dict[str, Any], shape: Shape, whole: str, function: str) -> str:
-        if values["window"] == 0:
-            return f"{x}.{whole}({tuple(range(1, len(shape) - 1))}, keepdim=True)"
-        return f"{function}({x}, {values['window']}, {values['stride']}, {pads(values, shape[1:-1])})"
+    def _pool(self, x: str, at: Applied, whole: str, function: str) -> str:
+        if at["window"] == 0:
+            return f"{x}.{whole}({tuple(range(1, len(at.shape) - 1))}, keepdim=True)"
+        return f"{function}({x}, {at['window']}, {at['stride']}, {pads(at, at.shape[1:-1])})"

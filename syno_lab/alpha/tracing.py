@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx.node import map_aggregate
 
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape, operation
@@ -30,7 +31,6 @@ from syno_lab.alpha.recording import (
     Record,
     Value,
     Weight,
-    mapped,
     record,
 )
 from syno_lab.alpha.twins import kept_chance, unwrapped
@@ -332,7 +332,7 @@ class Tracer:
             taken.append(found)
             return Value(len(taken) - 1)
 
-        arguments = mapped(call.arguments, given)
+        arguments = map_aggregate(call.arguments, given)
         rank = len(self.seen.shape(number))
         axes = next((each.axes for each in taken if len(each.axes) == rank), tuple(range(rank)))
         of_batch = any(self.seen.grows(number)) and not any(map(self.has_batch, taken[:1]))

@@ -10,15 +10,16 @@ from typing import Any, get_args
 import msgspec
 
 from syno_lab.alpha.graph import Graph
-from syno_lab.alpha.mutation import RELAXATIONS, Relax
 from syno_lab.alpha.operations import Shape
 from syno_lab.alpha.pairings import axis_names
 from syno_lab.alpha.properties import (
     DEPTH,
     MIXING,
+    RELAXATIONS,
     SHAPE,
     Producer,
     Property,
+    Relax,
     Table,
     Value,
     depth_property,
@@ -84,21 +85,15 @@ class Properties:
             raise SpecError(f"properties: expected tables of the same inputs and outputs, found {_sizes(asked)}")
         if "shape" in asked and asked["shape"][0] != 1:
             raise SpecError(f"properties: shape: expected one row, found {asked['shape'][0]}")
-        for name, given in (*tables.items(), ("normalised", bool(normalised)), ("producer", producer)):
+        options = {"normalised": bool(normalised), "producer": producer, "length": length}
+        for name, given in (tables | options).items():
             object.__setattr__(self, name, given)
-        object.__setattr__(self, "length", length)
 
     @classmethod
     def of(cls, graph: Graph, *, normalised: bool = False, producer: Producer | None = None) -> Properties:
         """Those of a graph; options as of the class."""
-        return cls(
-            SHAPE.infer(graph),
-            depth_property(producer).infer(graph),
-            MIXING.infer(graph),
-            normalised=normalised,
-            producer=producer,
-            length=len(graph.nodes),
-        )
+        tables = (SHAPE.infer(graph), depth_property(producer).infer(graph), MIXING.infer(graph))
+        return cls(*tables, normalised=normalised, producer=producer, length=len(graph.nodes))
 
     @classmethod
     def of_wishes(cls, text: str, input_shape: Shape) -> Properties:
@@ -208,19 +203,11 @@ class Properties:
 
     def to_json(self) -> str:
         """As a file, which :meth:`from_json` reads."""
-        record = _Record(
-            format=FORMAT,
-            version=VERSION,
-            shape=self.shape,
-            depth=self.depth,
-            mixing=tuple(
-                tuple(None if matrix is None else tuple(map("".join, matrix.marks)) for matrix in row)
-                for row in self.mixing
-            ),
-            normalised=self.normalised,
-            producer=self.producer,
-            length=self.length,
+        mixing = tuple(
+            tuple(None if matrix is None else tuple(map("".join, matrix.marks)) for matrix in row)
+            for row in self.mixing
         )
+        record = _Record(FORMAT, VERSION, **vars(self) | {"mixing": mixing})
         return msgspec.json.encode(record).decode()
 
     @classmethod
@@ -232,14 +219,8 @@ class Properties:
             SpecError: when its values are none of their properties.
         """
         read = read_versioned(text, _Record, what="properties file", name=FORMAT, version=VERSION, most=MOST_BYTES)
-        return cls(
-            read.shape,
-            read.depth,
-            read.mixing,  # type: ignore[arg-type]  # read as texts
-            normalised=read.normalised,
-            producer=read.producer,
-            length=read.length,
-        )
+        given = msgspec.structs.asdict(read)
+        return cls(**{name: given[name] for name in given if name not in ("format", "version")})
 
 
 # -- of a graph --------------------------------------------------------------------------------------------------------
@@ -258,20 +239,25 @@ def shape_of(graph: Graph, output: int = 0) -> Shape:
 
 def depth_of(graph: Graph, source: int = 0, output: int = 0) -> int:
     """The depth from an input, ``source``, to an output. Raises SpecError for one that is not there."""
-    _check_number("input", source, len(graph.inputs))
-    _check_number("output", output, len(graph.outputs))
-    found = DEPTH.infer(graph)[source][output]
-    assert found is not None
-    return found
+    return _of_pair(DEPTH, graph, source, output)
 
 
 def mixing_of(graph: Graph, source: int = 0, output: int = 0) -> Pairing:
     """The pairings of the axes of an output and an input, ``source``. Raises SpecError for one that is not there."""
+    return named(_of_pair(MIXING, graph, source, output))
+
+
+def named(matrix: Pairing) -> Pairing:
+    """A matrix with the axes of tensors as names."""
+    return replace(matrix, rows=axis_names(len(matrix.rows)), columns=axis_names(len(matrix.columns)))
+
+
+def _of_pair(row: Property[Any, Value], graph: Graph, source: int, output: int) -> Value:
     _check_number("input", source, len(graph.inputs))
     _check_number("output", output, len(graph.outputs))
-    found = MIXING.infer(graph)[source][output]
+    found = row.infer(graph)[source][output]
     assert found is not None
-    return replace(found, rows=axis_names(len(found.rows)), columns=axis_names(len(found.columns)))
+    return found
 
 
 def _check_number(what: str, number: int, many: int) -> None:

@@ -10,12 +10,13 @@ from math import prod
 import pytest
 import torch
 from alpha_in_torch import Shape, draw, module
+from alpha_networks import representatives
 from torch.func import jacrev
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.alpha import OPERATIONS, Operation, Rel, operation
-from syno_lab.alpha.operations import choices, representatives
+from syno_lab.alpha.operations import choices
 from syno_lab.alpha.pairings import Windows, of_reshape, of_windows
 from syno_lab.errors import SpecError
 

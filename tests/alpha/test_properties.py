@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from alpha_jacobians import exact, random_graph
+from alpha_networks import representatives
 
 from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.mutation import RELAXATIONS, Relax
-from syno_lab.alpha.operations import Operation, Rel, Shape, choices, operation, representatives
-from syno_lab.alpha.properties import DEPTH, MIXING, SHAPE, compose, depth_property, pairing_of
+from syno_lab.alpha.operations import Operation, Rel, Shape, choices, operation
+from syno_lab.alpha.properties import DEPTH, MIXING, RELAXATIONS, SHAPE, Relax, compose, depth_property, pairing_of
 from syno_lab.common.pairing import Pairing
 from syno_lab.errors import SpecError
 

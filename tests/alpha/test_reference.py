@@ -13,7 +13,7 @@ from alpha_in_torch import draw, grow
 from syno_lab.alpha import Graph, Node, operation
 from syno_lab.alpha.layers import SECOND, module
 from syno_lab.alpha.operations import OPERATIONS
-from syno_lab.alpha.reference import apply, live_elements, run, weight_shapes
+from syno_lab.alpha.reference import apply, live_elements, run
 from syno_lab.errors import SpecError
 
 # An operation of another system is held against its own system: test_operator_node.
@@ -26,7 +26,7 @@ def test_each_operation_is_its_layer(name: str, rng: random.Random) -> None:
         made, shapes = draw(rng, name)
         layer = module(made, *shapes).double().eval()
         parameters = list(layer.parameters())
-        assert [tuple(one.shape) for one in parameters] == list(weight_shapes(made, *shapes))
+        assert [tuple(one.shape) for one in parameters] == list(made.weights(*shapes))
         assert sum(one.numel() for one in parameters) == made.params(*shapes)
         inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
         with torch.no_grad():
@@ -48,7 +48,7 @@ def test_graphs_run_node_by_node(rng: random.Random) -> None:
         shapes = [
             shape
             for number, node in enumerate(graph.nodes)
-            for shape in weight_shapes(node.operation, *graph.input_shapes(number))
+            for shape in node.operation.weights(*graph.input_shapes(number))
         ]
         parameters = list(made.parameters())
         assert sorted(shapes) == sorted(tuple(one.shape) for one in parameters)
@@ -71,6 +71,6 @@ def test_live_elements_of_a_branch() -> None:
 def test_what_is_known_by_its_shape_alone_has_no_meaning() -> None:
     made = operation("opaque", what="a call", shape=(1, 2), params=3)
     with pytest.raises(SpecError, match="expected operations of the table, found a call"):
-        weight_shapes(made, (1, 2))
+        made.weights((1, 2))
     with pytest.raises(SpecError, match="found a call"):
         apply(made, [np.zeros((1, 2))])

@@ -12,8 +12,8 @@ from alpha_jacobians import random_graph
 
 from syno_lab.alpha import Draft
 from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.mutation import RELAXATIONS
 from syno_lab.alpha.operations import operation
+from syno_lab.alpha.properties import RELAXATIONS
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import FormatError, SpecError
 
