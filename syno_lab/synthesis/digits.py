@@ -6,6 +6,7 @@ that are neighbours are joined by SPLIT into a bigger digit, which a different M
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from syno_lab.common.size import Size
@@ -36,6 +37,18 @@ def are_adjacent(high: Coordinate, low: Coordinate) -> bool:
     """Whether ``high`` is the digit right above ``low`` in the same coordinate."""
     above, below = digit(high), digit(low)
     return above.root == below.root and above.low == below.high
+
+
+def below(coordinates: Iterable[Coordinate]) -> set[Coordinate]:
+    """Coordinates and all that they are made of."""
+    found: set[Coordinate] = set()
+    stack = list(coordinates)
+    while stack:
+        top = stack.pop()
+        if top not in found:
+            found.add(top)
+            stack.extend(top.node.operands)
+    return found
 
 
 def is_summed(coordinate: Coordinate) -> bool:

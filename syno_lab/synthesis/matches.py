@@ -219,17 +219,12 @@ def merge_of_reduction(state: State, step: Step) -> bool:
 
 def merge_above_unfold(state: State, step: Step) -> bool:
     """MERGE above UNFOLD, in blocks much larger than the window (Figure 3(c))."""
-    return _operand_from(step, "UNFOLD") and merge_above_unfold_difference(state.spec, step) <= TOLERANCE
-
-
-def merge_above_unfold_difference(spec: Spec, step: Step) -> float:
-    """The share of (i, j) where MERGE above UNFOLD and UNFOLD of the low digit read different elements."""
-    if not spec.binding_maps:
-        return 1.0
-    main, window = (c.size for c in step.operands[0].node.operands)
+    if not _operand_from(step, "UNFOLD") or not state.spec.binding_maps:
+        return False
+    main, window = step.operands[0].node.operands
     assert step.parameter is not None
-    binding = spec.binding_maps[0]
-    return _block_crossings(main.at(binding), window.at(binding), step.parameter.at(binding))
+    binding = state.spec.binding_maps[0]
+    return _block_crossings(main.size.at(binding), window.size.at(binding), step.parameter.at(binding)) <= TOLERANCE
 
 
 @lru_cache(maxsize=4096)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent, digit, is_summed
+from syno_lab.ir.state import State, Step, Weight
+from syno_lab.synthesis.digits import are_adjacent, below, digit, is_summed
 from syno_lab.synthesis.matches import below_shifts, built, holders, is_high_of_shift, sharers
 from syno_lab.synthesis.parameters import merge_blocks
 
@@ -41,28 +41,37 @@ def share_above_shift(state: State, step: Step) -> bool:
 
     Looks deeper than the top of the state.
     """
+    return low_of_shifted_split(step) is not None
+
+
+def low_of_shifted_split(step: Step) -> tuple[Coordinate, tuple[Coordinate, ...]] | None:
+    """The coordinate that :func:`share_above_shift` speaks of, and the operands of the SPLIT."""
     for coordinate in step.operands:
         node = coordinate.node
         if node.primitive != "MERGE" or coordinate.index == 0:
             continue
-        below, count = below_shifts(node.operands[0])
-        if count and below.node.primitive == "SPLIT" and below.node.operands[1].size == coordinate.size:
+        under, count = below_shifts(node.operands[0])
+        if count and under.node.primitive == "SPLIT" and under.node.operands[1].size == coordinate.size:
             others = tuple(c for c in step.operands + step.given if c != coordinate)
-            if commute((below, *below.node.operands), others):
-                return True
-    return False
+            if commute((under, *under.node.operands), others):
+                return coordinate, under.node.operands
+    return None
 
 
 def give_view(state: State, step: Step) -> bool:
     """A view given to a weight, whose coordinates below can be given instead; or two neighbouring digits."""
     if any(c.node.primitive in ("SPLIT", "SHIFT") for c in step.given):
         return True
+    return any(is_one_digit(state.spec, *digits) for digits in neighbouring_digits(state, step))
+
+
+def neighbouring_digits(state: State, step: Step) -> Iterator[tuple[Coordinate, Coordinate]]:
+    """Two digits given to a weight, the high one next to the low one, which the same weights share."""
     digits = [c for c in step.given if c.node.primitive == "MERGE"]
-    return any(
-        are_adjacent(high, low) and sharers(state, high) == sharers(state, low) and is_one_digit(state.spec, high, low)
-        for high in digits
-        for low in digits
-    )
+    for high in digits:
+        for low in digits:
+            if are_adjacent(high, low) and sharers(state, high) == sharers(state, low):
+                yield high, low
 
 
 def give_above_shift(state: State, step: Step) -> bool:
@@ -70,14 +79,19 @@ def give_above_shift(state: State, step: Step) -> bool:
 
     Looks deeper than the top of the state.
     """
+    return high_of_fixed_shift(state, step) is not None
+
+
+def high_of_fixed_shift(state: State, step: Step) -> Coordinate | None:
+    """The coordinate that :func:`give_above_shift` speaks of."""
     for coordinate in step.given:
         if is_high_of_shift(coordinate):
             node = coordinate.node
             low = (Coordinate(node, 1, node.parameter),) if node.parameter is not None else ()
             holders = [state.weights[i].coordinates for i in sharers(state, coordinate)]
-            if all(_fixes(known, low) for known in (step.operands + step.given, *holders)):
-                return True
-    return False
+            if all(fixes(known, low) for known in (step.operands + step.given, *holders)):
+                return coordinate
+    return None
 
 
 def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
@@ -90,8 +104,16 @@ def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
 
 def absorbed_weight(state: State, step: Step) -> bool:
     """A new weight whose coordinates all lie in an old one, or the other way round."""
+    return absorbing_weight(state, step) is not None
+
+
+def absorbing_weight(state: State, step: Step) -> Weight | None:
+    """The old weight that :func:`absorbed_weight` speaks of."""
     new = set(step.operands + step.given)
-    return any(new <= set(w.coordinates) or set(w.coordinates) <= new for w in state.weights)
+    for weight in state.weights:
+        if new <= set(weight.coordinates) or set(weight.coordinates) <= new:
+            return weight
+    return None
 
 
 def absorbed_through_views(state: State, step: Step) -> bool:
@@ -117,33 +139,20 @@ def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...]
     data = [*(c for c in state.data if c not in step.given), *state.expanded]
     for old in state.weights:
         others = [c for weight in state.weights if weight is not old for c in weight.coordinates]
-        if _fixes(old.coordinates, new):
+        if fixes(old.coordinates, new):
             yield step.given, [*data, *others, *old.coordinates]
-        if _fixes(new, old.coordinates):
+        if fixes(new, old.coordinates):
             yield old.given, [*data, *others, *new]
 
 
 def _unfolds(coordinates: Iterable[Coordinate]) -> set[Node]:
     """The UNFOLDs that coordinates are made by."""
-    found: set[Node] = set()
-    stack = list(coordinates)
-    while stack:
-        node = stack.pop().node
-        stack.extend(node.operands)
-        if node.primitive == "UNFOLD":
-            found.add(node)
-    return found
+    return {c.node for c in below(coordinates) if c.node.primitive == "UNFOLD"}
 
 
-def _fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool:
+def fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool:
     """Whether the values of ``known`` leave no choice for those of ``wanted``."""
-    universe: set[Coordinate] = set()
-    stack = [*known, *wanted]
-    while stack:
-        top = stack.pop()
-        if top not in universe:
-            universe.add(top)
-            stack.extend(top.node.operands)
+    universe = below(known + wanted)
     fixed = set(known)
     size = -1
     while size != len(fixed):
@@ -168,18 +177,19 @@ def contraction_order(state: State, step: Step) -> bool:
 
     Looks deeper than the top of the state.
     """
+    return later_weight(state, step) is not None
+
+
+def later_weight(state: State, step: Step) -> Weight | None:
+    """The weight of the earlier contraction that :func:`contraction_order` speaks of."""
     new = step.operands + step.given
     for weight in state.weights:
-        both = set(weight.coordinates)
-        if not commute(weight.coordinates, new):
-            continue
         # The other order must leave both weights a coordinate to share.
-        if not any(c not in step.given for c in weight.shared):
+        if not commute(weight.coordinates, new) or all(c in step.given for c in weight.shared):
             continue
-        one, other = weight_rank(weight.coordinates), weight_rank(new)
-        if other < one and both != set(new):
-            return True
-    return False
+        if weight_rank(new) < weight_rank(weight.coordinates):
+            return weight
+    return None
 
 
 def weight_rank(coordinates: tuple[Coordinate, ...]) -> tuple[object, ...]:
@@ -189,11 +199,4 @@ def weight_rank(coordinates: tuple[Coordinate, ...]) -> tuple[object, ...]:
 
 def commute(earlier: tuple[Coordinate, ...], later: tuple[Coordinate, ...]) -> bool:
     """Whether no coordinate of the later contraction is made from one of the earlier."""
-    first = set(earlier)
-    stack = [operand for c in later for operand in c.node.operands]
-    while stack:
-        top = stack.pop()
-        if top in first:
-            return False
-        stack.extend(top.node.operands)
-    return True
+    return below(operand for c in later for operand in c.node.operands).isdisjoint(earlier)

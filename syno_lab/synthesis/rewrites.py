@@ -25,7 +25,7 @@ REWRITES: dict[str, Rewriter] = {
     "expand-above-shift": sums.expand_above_shift,
     "expand-of-reduction": sums.expand_of_reduction,
     "expand-of-shared": sums.expand_of_shared,
-    "expand-of-unfold": sums.expand_of_unfold,
+    "expand-of-unfold": views.expand_of_view,
     "expand-of-view": views.expand_of_view,
     "give-above-shift": sums.give_above_shift,
     "give-view": sums.give_view,
@@ -45,11 +45,11 @@ REWRITES: dict[str, Rewriter] = {
     "split-undoes-merge": views.split_undoes_merge,
     "unfold-above-shift": views.unfold_above_shift,
     "unfold-of-reductions": sums.unfold_of_reductions,
-    "unfold-one-sided": views.unfold_windows,
-    "unfold-windows": views.unfold_windows,
+    "unfold-one-sided": views.swapped_windows,
+    "unfold-windows": views.swapped_windows,
     "view-above-share": sums.view_above_share,
     "view-of-reduction": sums.view_of_reduction,
-    "window-and-offset": views.window_and_offset,
+    "window-and-offset": views.swapped_windows,
     "window-rejoins-blocks": views.window_rejoins_blocks,
 }
 

@@ -7,7 +7,7 @@ above, ``W`` a weight, and ``1[c]`` a tensor of ones: what EXPAND drops. All rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,11 +29,20 @@ class Part:
     """A part of a pGraph that grows upwards from wildcards, the output axes of a state of its own.
 
     No step is checked against Table 1: a rewrite is an equation, and must be readable where it is not legal.
+
+    Attributes:
+        of: the coordinates of another state that the wildcards stand for, if any.
+        bottoms: the wildcards.
+        here: what stands here for coordinates of the other state: the wildcards, and what is added.
+        summed: the reductions of the other state that those here stand for.
     """
 
-    def __init__(self, spec: Spec, sizes: Sequence[Size]) -> None:
+    def __init__(self, spec: Spec, sizes: Sequence[Size], of: Sequence[Coordinate] = ()) -> None:
         self._spec = Spec(spec.symbols, (), tuple(sizes), spec.variables, bindings=spec.bindings)
+        self.of = tuple(of)
         self.bottoms = tuple(output_coordinate(number, item) for number, item in enumerate(sizes))
+        self.here: dict[Coordinate, Coordinate] = dict(zip(self.of, self.bottoms, strict=False))
+        self.summed: tuple[Coordinate, ...] = ()
         self._reductions: list[Coordinate] = []
         self._weights: list[Weight] = []
         self._expanded: list[Coordinate] = []
@@ -46,6 +55,12 @@ class Part:
         self._steps.append(Step("REDUCE", (), size))
         return self._reductions[-1]
 
+    def sums(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
+        """New reductions that stand for reductions of the other state, or for digits of one."""
+        self.summed += coordinates
+        self.here.update({c: self.reduce(c.size) for c in coordinates})
+        return self.built(*coordinates)
+
     def view(self, primitive: str, *operands: Coordinate, parameter: Size | None = None) -> tuple[Coordinate, ...]:
         """The results of a view of ``operands``; asked again it is the same view."""
         node = Node(primitive, operands, parameter)
@@ -55,22 +70,58 @@ class Part:
             self._views[node] = tuple(Coordinate(node, index, item) for index, item in enumerate(sizes))
         return self._views[node]
 
-    def rebuild(self, coordinate: Coordinate, over: Mapping[Coordinate, Coordinate]) -> Coordinate:
-        """A coordinate of another state built here, over those of its bottom coordinates that ``over`` translates.
+    def merge(self, whole: Coordinate, *, block: Size | None) -> tuple[Coordinate, Coordinate]:
+        """Both digits of a MERGE, the high one first."""
+        high, low = self.view("MERGE", whole, parameter=block)
+        return high, low
+
+    def split(self, *parts: Coordinate) -> Coordinate:
+        """What SPLITs put together of several coordinates, from the left."""
+        joined, *offsets = parts
+        for offset in offsets:
+            (joined,) = self.view("SPLIT", joined, offset)
+        return joined
+
+    def shift(self, coordinate: Coordinate, count: int = 1) -> Coordinate:
+        """``coordinate`` SHIFTed ``count`` times."""
+        for _ in range(count):
+            (coordinate,) = self.view("SHIFT", coordinate)
+        return coordinate
+
+    def unfold(self, main: Coordinate, window: Coordinate) -> Coordinate:
+        """A window that slides along ``main``."""
+        (found,) = self.view("UNFOLD", main, window)
+        return found
+
+    def built(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
+        """Coordinates of the other state built here.
 
         Raises:
-            KeyError: for an iterator that ``over`` does not translate.
+            KeyError: for an iterator for which nothing stands here.
         """
-        if coordinate in over or coordinate.is_leaf:
-            return over[coordinate]
-        node = coordinate.node
-        operands = tuple(self.rebuild(c, over) for c in node.operands)
-        return self.view(node.primitive, *operands, parameter=node.parameter)[coordinate.index]
+        return tuple([self._built(c) for c in coordinates])
 
-    def share(self, shared: Sequence[Coordinate], given: Sequence[Coordinate] = ()) -> None:
-        """A new weight."""
-        self._weights.append(Weight(tuple(shared), tuple(given)))
-        self._steps.append(Step("SHARE", tuple(shared), given=tuple(given)))
+    def _built(self, coordinate: Coordinate) -> Coordinate:
+        if coordinate in self.here or coordinate.is_leaf:
+            return self.here[coordinate]
+        node = coordinate.node
+        return self.view(node.primitive, *self.built(*node.operands), parameter=node.parameter)[coordinate.index]
+
+    def taken(self, step: Step) -> tuple[Coordinate, ...]:
+        """A step of the other state other than REDUCE taken here; what it leaves on top."""
+        operands = self.built(*step.operands)
+        if step.primitive == "SHARE":
+            self.share(operands, self.built(*step.given))
+            return operands
+        if step.primitive == "EXPAND":
+            self.expand(*operands)
+            return ()
+        return self.view(step.primitive, *operands, parameter=step.parameter)
+
+    def share(self, shared: Sequence[Coordinate], given: Sequence[Coordinate] = (), *, times: int = 1) -> None:
+        """A new weight, or so many alike."""
+        self._weights += [Weight(tuple(shared), tuple(given))] * times
+        self._steps += [Step("SHARE", tuple(shared), given=tuple(given))] * times
 
     def expand(self, *coordinates: Coordinate) -> None:
         """Drop coordinates."""
@@ -90,10 +141,24 @@ class Part:
         return Side(state, tops, factor or self._spec.symbols.one)
 
 
-def parts(state: State, bottoms: Sequence[Coordinate]) -> tuple[Part, Part]:
+def parts(state: State, bottoms: Sequence[Coordinate] = ()) -> tuple[Part, Part]:
     """Both sides over wildcards for ``bottoms``, with nothing on them yet."""
     sizes = [c.size for c in bottoms]
-    return Part(state.spec, sizes), Part(state.spec, sizes)
+    return Part(state.spec, sizes, bottoms), Part(state.spec, sizes, bottoms)
+
+
+def arrow(
+    before: Part,
+    left: Sequence[Coordinate],
+    after: Part,
+    right: Sequence[Coordinate],
+    *,
+    factor: Size | None = None,
+    in_steps: bool = False,
+) -> Rewrite:
+    """The rewrite of ``left`` on top of one part to ``right`` on top of the other, ``factor`` times."""
+    right_side = after.side(*right, factor=factor)
+    return Rewrite(before.of, before.side(*left), right_side, before.summed, in_steps=in_steps)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.candidates import Verdict, candidates
 from syno_lab.synthesis.expressions import expression, iterators, name
+from syno_lab.synthesis.matches import TOLERANCE
 from syno_lab.synthesis.rewrites import REWRITES, rewrite
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, Side
-from syno_lab.synthesis.rules import RULES, TOLERANCE, Rule, rejecting_rule
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals
 
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -99,8 +100,7 @@ def walk(rng: random.Random, spec: Spec) -> Iterator[tuple[State, Step]]:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.output_shape}")
 def test_both_sides_of_every_rejected_step(spec: Spec, rng: random.Random) -> None:
     binding = spec.binding_maps[0]
-    seen: Counter[str] = Counter()
-    wordless: Counter[str] = Counter()
+    seen, wordless = Counter[str](), Counter[str]()
     greatest: dict[str, float] = {}
     for state, step in itertools.chain.from_iterable(walk(rng, spec) for _ in range(25)):
         for rule, found in rejected(state, step):
