@@ -10,7 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.ir.late import load_by
 from syno_lab.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ _ELSEWHERE = {
 
 #: Systems with public names of their own.
 _ROOMS = ("canvas", "alpha")
-
-load_by(lambda: import_module("syno_lab.api"))
 
 
 def __getattr__(name: str) -> Any:

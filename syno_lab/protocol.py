@@ -10,7 +10,7 @@ A *binding* gives each variable of an operator a positive size: ``{"C_in": 64, "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -88,11 +88,11 @@ class Operator(Hashable, Protocol):
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
         """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
 
-    def dot(self, **options: Any) -> str:
-        """Its picture as DOT text."""
+    def dot(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
+        """Its picture as DOT text, with a title and with parts that its system knows drawn with a thick border."""
 
-    def svg(self, **options: Any) -> str:
-        """Its picture as SVG."""
+    def svg(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
+        """The same picture as SVG."""
 
     def to_json(self) -> str:
         """As JSON text with ``format`` and ``version``; :func:`syno_lab.systems.read_operator` reads it back."""

@@ -52,6 +52,7 @@ SHARED = (
     "history",
     "history_tree",
     "inputs",
+    "later",
     "own_rule",
     "patience",
     "player",

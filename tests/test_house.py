@@ -30,8 +30,7 @@ OF_NO_OPERATOR = {"codegen": ("target_names", "tvm_device", "tvm_trace")}
 
 #: Who reaches for pGraphs' insides all the same, and why; everything else knows operators by `syno_lab.protocol`.
 REACHES = {
-    "syno_lab/__init__.py": "says how the late methods of pGraphs' values are bound",
-    "syno_lab/api.py": "binds the late methods of pGraphs' values",
+    "syno_lab/api.py": "gives the public names",
     "syno_lab/panes/forms.py": "figures for papers: one function draws the operators of all systems",
     "syno_lab/tuning/network.py": "whole networks with pGraphs in them are what codegen exports to TVM",
     "syno_lab/tuning/network_child.py": "compiles whole networks with pGraphs in them, as codegen exports them",

@@ -41,16 +41,13 @@ BUILT_IN = {"eval", "exec", "compile", "__import__"}
 #: By file and ``function what`` (``-`` outside of functions): why it runs nothing that a file or another user chose.
 REASONS: dict[str, dict[str, str]] = {
     "syno_lab/__init__.py": {
-        "- import_module": "a module of ours, by a name in this file",
         "__dir__ import_module": "a module of ours, by a name in this file",
         "__getattr__ getattr by name": "names in this file",
         "__getattr__ import_module": "a module of ours, by a name in this file",
     },
-    "syno_lab/api.py": {
-        "_on_use.method getattr by name": "names in this file",
-        "_on_use.method import_module": "a room of ours, by a name in this file",
-        "_without_self.method getattr by name": "names in this file",
-        "_without_self.method import_module": "a room of ours, by a name in this file",
+    "syno_lab/later.py": {
+        "function getattr by name": "names in this file",
+        "function import_module": "a file of ours, by a name in this file",
     },
     "syno_lab/alpha/module.py": {
         "GraphModule.tensor getattr by name": "a weight of the traced network, by the name that it has there",
@@ -59,7 +56,7 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/alpha/mutating.py": {"Mutations.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/torch_rows.py": {"- getattr by name": "torch's layers, by names in this file"},
     "syno_lab/alpha/torch_source.py": {},
-    "syno_lab/alpha/mutation.py": {"Relax.__post_init__ getattr by name": "names in this file"},
+    "syno_lab/alpha/properties.py": {"Relax.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
     "syno_lab/drawing/render.py": {
         "render subprocess.run": "the dot program of an installed package; the graph goes in as text"

@@ -83,16 +83,7 @@ class Coordinates:
 
 
 def coordinates(operator: Operator, binding: Binding | None = None, *, wrt: str | None = None) -> Coordinates:
-    """The table of the coordinate expressions of ``operator``, forward or of a gradient.
-
-    Args:
-        operator: what to tabulate.
-        binding: the sizes' numbers; without it those of the spec's first binding, or none.
-        wrt: ``"X"`` or ``"W1"``, …: the terms of the gradient with respect to that tensor, in its own iterators.
-
-    Raises:
-        SpecError: for another tensor, or a binding that does not fit.
-    """
+    """The method :meth:`.Operator.coordinates`."""
     bound = None
     if binding is not None or operator.spec.bindings:
         bound = operator.complete_binding(binding)

@@ -51,24 +51,12 @@ _REPEAT = re.compile(r"__(\d+)$")
 
 
 def dot(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None, is_steady: bool = False) -> str:
-    """The pGraph as DOT text, the same text for the same steps.
-
-    Args:
-        graph: a partial or complete pGraph.
-        highlight: coordinates, and numbers of steps, to be drawn with a thick border.
-        title: a line above the drawing; any text, it is escaped.
-        is_steady: whether the nodes stand as they did before the last step (:mod:`.drawing_order`), for pictures that
-            follow one another; else the layout program places them.
-    """
+    """The methods :meth:`.Operator.dot` and :meth:`.State.dot`."""
     return _Drawing(graph, highlight, title, is_steady=is_steady).source()
 
 
 def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None, is_steady: bool = False) -> str:
-    """The pGraph as an SVG element with a text alternative; the arguments are those of :func:`dot`.
-
-    Raises:
-        SynoError: when the layout program is not installed.
-    """
+    """The methods :meth:`.Operator.svg` and :meth:`.State.svg`."""
     drawing = _Drawing(graph, highlight, title, is_steady=is_steady)
     description = describe(graph)
     words = f"{title}. {description}" if title else description

@@ -28,18 +28,7 @@ _ARRAY = re.compile(r"(?P<d>d?)(?P<stem>[A-Z])(?P<index>\w*)")
 def equation(
     operator: Operator, binding: Binding | None = None, *, staged: bool = False, wrt: str | None = None
 ) -> Equation:
-    """What ``operator`` computes, as an equation with short iterators: n, o, h, w of the output, p and q of windows.
-
-    Args:
-        operator: what to write down.
-        binding: for which sizes the stages are chosen; without it as in :func:`syno_lab.codegen.nest.staged`. The
-            equation itself is always in symbols.
-        staged: one equation for each stage of the lowering plan (Syno, section 8), over ``Z1``, ``Z2``, ….
-        wrt: ``"X"`` or ``"W1"``, …: the gradient with respect to that tensor, from ``dY`` and the other tensors.
-
-    Raises:
-        SpecError: for another tensor, for stages of a gradient, or a primitive whose expression has no inverse.
-    """
+    """The method :meth:`.Operator.equation`."""
     form: Form = "gather"
     program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form, style="letters")
     if any(nest.scatters for nest in program.nests):

@@ -116,22 +116,7 @@ def export(
     module: nn.Module | None = None,
     scale: float = 1.0,
 ) -> Exported:
-    """Write ``operator`` to a file in another program's format; the file is there only if it agrees when read back.
-
-    Args:
-        operator: what to export, of whatever system.
-        path: the file.
-        binding: the sizes; axes that a pGraph's spec fixes (the batch) take any size in the file.
-        format: None goes by the suffix of ``path``.
-        module: ``operator.to_torch(binding)`` with the weights (and the dtype) to put into the file; None makes one
-            with fresh weights. A Python file holds no weights.
-        scale: a constant factor outside the pGraph, as in ``to_torch``; the one that ``module`` was made with.
-
-    Raises:
-        SpecError: when the binding leaves a size open or fractional.
-        ExportError: when the format, the name or the module does not fit, the format cannot hold the operator, the
-            place cannot be written to, or what is read back differs.
-    """
+    """The method :meth:`.Operator.export`, of any system."""
     path = Path(path)
     kind = format_of(path, format)
     bound = operator.complete_binding(binding)

@@ -55,17 +55,7 @@ def save_weights(module: nn.Module, path: str | Path) -> Path:
 def load_weights(
     operator: Operator, path: str | Path, binding: Binding | None = None, *, scale: float = 1.0
 ) -> nn.Module:
-    """``operator`` as a torch module with the weights in ``path``, in their dtype.
-
-    Args:
-        operator: whose weights they are.
-        path: a file of :func:`save_weights`.
-        binding: the sizes; None takes those of the file. The batch may differ.
-        scale: as in ``to_torch``.
-
-    Raises:
-        FormatError: when the file is no such file, or holds weights of another operator or binding.
-    """
+    """The method :meth:`.Operator.load_weights`, of any system."""
     import torch
 
     record = read_weights_record(path)

@@ -58,21 +58,7 @@ def figure(
     wrt: str | None = None,
     language: Literal["python", "c"] = "python",
 ) -> Figure:
-    """A picture for a paper: ``operator.figure().save("conv2d.pdf")``.
-
-    Args:
-        graph: an operator, or a partial pGraph, which has only a graph; so has an operator of another system.
-        of: ``graph``, ``loops`` (the loop nest) or ``equation``.
-        binding: as of ``loops`` and ``equation``.
-        title: a line above the graph.
-        highlight: as of ``dot``.
-        staged: as of ``loops`` and ``equation``.
-        wrt: as of ``loops`` and ``equation``.
-        language: of the loop nest.
-
-    Raises:
-        SpecError: for another ``of``, one that ``graph`` does not have, or as ``loops`` and ``equation``.
-    """
+    """The method :meth:`.Operator.figure`; partial pGraphs and operators of other systems have only a graph."""
     if of not in OF:
         raise SpecError(f"of: expected one of {', '.join(OF)}, found {quoted(of)}")
     if of == "graph":

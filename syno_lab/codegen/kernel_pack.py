@@ -39,11 +39,7 @@ class KernelPack:
 
 
 def construct_kernel_packs(operator: Operator) -> list[KernelPack]:
-    """One pack for each binding of the operator's spec, that is for each kind of placeholder of the sampler's network.
-
-    Raises:
-        SpecError: when the spec has no bindings.
-    """
+    """The method :meth:`.Operator.construct_kernel_packs`."""
     if not operator.spec.bindings:
         raise SpecError("no kernel packs without concrete sizes: give the Sampler a net, mappings, or default values")
     return [KernelPack(operator, items) for items in operator.spec.bindings]

@@ -85,23 +85,10 @@ def save_library(
     records: str | os.PathLike[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> LibraryRecord:
-    """Compile ``operator`` for ``binding`` and ``target`` into ``path``, and say what it is in ``path.json``.
-
-    Args:
-        operator: of any system, but no whole network.
-        path: ends in ``.so`` (linked here; for another architecture by ``<architecture>-linux-gnu-g++``, which must
-            be on the PATH) or in ``.tar`` (objects, linked where they are loaded).
-        binding: a value for every variable, the batch included; the spec's defaults complete it.
-        target: see :func:`syno_lab.codegen.tvm_device.find_target`.
-        dtype: float16, float32 or float64.
-        records: a folder that a tuning wrote (``tune(records=…)``); without one the loops are unscheduled, or on a GPU
-            those of TVM's default schedule.
-        deadline_s: seconds for all of it.
+    """The method :meth:`.Operator.save_library`, of any system.
 
     Raises:
-        SpecError: when the binding is incomplete.
-        SynoError: for a whole network, another suffix, a target that TVM does not know or was not built for, a linker
-            that is missing.
+        SynoError: for a whole network too.
     """
     place = Path(path)
     if place.suffix not in SUFFIXES:

@@ -38,24 +38,7 @@ def loops(
     form: Form = "gather",
     dtype: str = "double",
 ) -> str:
-    """The loop nest of ``operator``, the definition of what it computes, as a program.
-
-    It is a function of the arrays ``X``, ``W1``, … and ``Y``, which is written, and of the variables of the sizes. A
-    term is left out where any UNFOLD's own coordinate is outside its domain.
-
-    Args:
-        operator: what to write down.
-        binding: with it the variables are no arguments but set to its numbers in the first lines.
-        language: ``python``, or ``c`` for C99 with arrays of variable length.
-        staged: one nest for each stage of the lowering plan (Syno, section 8; :func:`syno_lab.codegen.nest.staged`).
-        wrt: ``"X"`` or ``"W1"``, …: the nest of the gradient with respect to that tensor, from ``dY`` and the other
-            tensors (:func:`syno_lab.codegen.gradients.gradient`).
-        form: of a gradient: ``gather`` writes each element once, ``scatter`` adds to it in the forward order.
-        dtype: of the elements in C, ``float`` or ``double``.
-
-    Raises:
-        SpecError: for another language, tensor, form or dtype, or stages of a gradient.
-    """
+    """The method :meth:`.Operator.loops`."""
     if language not in get_args(Language):
         raise SpecError(f"language: expected python or c, found {quoted(language)}")
     program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form)

@@ -68,15 +68,7 @@ class Mixing(Pairing):
 
 
 def mixing(operator: Operator, binding: Binding | None = None) -> Mixing:
-    """The pairing and locality matrices of ``operator``.
-
-    Args:
-        operator: any; its weights count as free, so that nothing cancels (see Definition 3.1).
-        binding: the sizes; None takes generic ones.
-
-    Raises:
-        SpecError: for a binding that does not fit or is too large to look at every element.
-    """
+    """The method :meth:`.Operator.mixing` (see Definition 3.1)."""
     rows, columns = (tuple(str(c.size) for c in cs) for cs in (operator.output, operator.inputs))
     axes = range(len(columns))
     if binding is not None:
@@ -89,15 +81,7 @@ def mixing(operator: Operator, binding: Binding | None = None) -> Mixing:
 
 
 def meets(operator: Operator, wants: Iterable[Wish] | None = None) -> bool:
-    """Whether the operator meets wishes at generic sizes, as :meth:`.Pairing.meets` says it of :func:`mixing`.
-
-    Only what the wishes need is decided. An operator that is too large to look at (:data:`MAX_ELEMENTS`) does not meet
-    a wish that rules leave open.
-
-    Args:
-        operator: any.
-        wants: None for those of its spec.
-    """
+    """The method :meth:`.Operator.meets`; too large is an operator above :data:`MAX_ELEMENTS`."""
     return all(_meets(operator, wish) for wish in (operator.spec.wants if wants is None else wants))
 
 

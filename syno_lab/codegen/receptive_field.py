@@ -190,20 +190,7 @@ class ReceptiveField:
 def receptive_field(
     operator: Operator, index: Any = None, binding: Binding | None = None, *, should_stop: Stop | None = None
 ) -> ReceptiveField:
-    """The input elements that contribute to output elements, with how many terms read each.
-
-    Args:
-        operator: what reads.
-        index: one entry for each output axis, a number or None (or ``:``) for all of it, so that an array slice is the
-            union over it; None alone is the whole output, ``"center"`` the element in the middle.
-        binding: the sizes; without it the spec's first binding.
-        should_stop: asked often; once it says so there is no answer.
-
-    Raises:
-        StoppedError: when ``should_stop`` said so.
-        SpecError: for an index that is no element of the output, a binding that does not fit, or an input of more than
-            :data:`MAX_ELEMENTS`.
-    """
+    """The method :meth:`.Operator.receptive_field`, for an input of at most :data:`MAX_ELEMENTS`."""
     bound = operator.complete_binding(binding)
     shape = operator.output_sizes(bound)
     where = index_of(index, shape)

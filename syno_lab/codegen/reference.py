@@ -24,19 +24,7 @@ Array = np.ndarray[Any, Any]
 def reference(
     operator: Operator, x: Any, *weights: Any, binding: Binding | None = None, should_stop: Stop | None = None
 ) -> Array:
-    """``Y = operator(x, *weights)``, in the dtype that NumPy gives to products of the arguments.
-
-    Args:
-        operator: what to run.
-        x: the input, shaped as ``operator.input_sizes(binding)``.
-        weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
-        binding: the sizes; without it :func:`infer_binding` reads them off the arguments.
-        should_stop: asked often; once it says so there is no answer.
-
-    Raises:
-        StoppedError: when ``should_stop`` said so.
-        SpecError: when a shape or the number of weights is not what the binding says.
-    """
+    """The method :meth:`.Operator.reference`; without a binding :func:`infer_binding` gives it."""
     x = np.asarray(x)
     arrays = [np.asarray(w) for w in weights]
     if len(arrays) != len(operator.weights):

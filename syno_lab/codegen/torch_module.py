@@ -33,27 +33,7 @@ def to_torch(
     recompute: bool | None = None,
     order: Order = "best",
 ) -> nn.Module:
-    """A module that computes ``operator`` on tensors of the input's shape, for any batch size, dtype and device.
-
-    Axes that the spec fixes (the batch) take any size; all others are those of ``binding``. Weights start so that the
-    output's variance is that of the input for independent input elements. The module can be pickled, copied and saved
-    whole with ``torch.save``: it is rebuilt from the operator's JSON and the binding, wherever Syno Lab is installed.
-
-    Args:
-        operator: what to compute.
-        binding: the sizes; None takes the spec's first binding.
-        scale: a constant factor outside the pGraph: 1/K² makes average pooling of sum pooling.
-        compile: run ``forward`` through ``torch.compile``, on the first call (needs a C++ compiler on a CPU).
-        recompute: compute a stage again in the backward pass instead of storing what is inside it, in training: always,
-            never, or (None) where an intermediate has more than eight times the elements of input and output together.
-        order: the plan; ``"naive"`` multiplies and sums in one stage, weight after weight, to compare with.
-            ``"measured"`` takes the fastest of several equal forms, timed here on the CPU (a second or less, once for
-            a shape: :mod:`.torch_choice`); which one that is may differ from machine to machine and with it the
-            rounding.
-
-    Raises:
-        SpecError: when the binding misses a variable or leaves a size fractional.
-    """
+    """The method :meth:`.Operator.to_torch`; the order ``"measured"`` is of :mod:`.torch_choice`."""
     bound = operator.complete_binding(binding)
     return _made(operator, bound, float(scale), recompute, _form(operator, bound, order), is_compiled=compile)
 
@@ -79,10 +59,7 @@ def to_torch_source(
     recompute: bool | None = None,
     order: Order = "best",
 ) -> str:
-    """Python source of a class ``SynoOperator(nn.Module)`` for ``binding``, to paste into one's own project.
-
-    The arguments and errors are those of :func:`to_torch`.
-    """
+    """The method :meth:`.Operator.to_torch_source`."""
     bound = operator.complete_binding(binding)
     return Writer(operator, bound, float(scale), recompute, *_form(operator, bound, order)).source()
 

@@ -41,24 +41,7 @@ def to_tvm(
     order: Order = "fastest",
     target: str | tvm.target.Target | None = None,
 ) -> IRModule:
-    """A module with one function ``main(X, W1, ..., Y)`` that computes ``operator`` for ``binding``.
-
-    Without a ``target`` it is unscheduled, as MetaSchedule wants it. With one it carries that target, and for a GPU it
-    has TVM's default schedule, which every GPU program needs: :func:`tvm.compile` takes it as it is.
-
-    Args:
-        operator: any operator; weights come in the order of ``operator.weights``.
-        binding: a value for every variable, the batch included; the spec's defaults complete it.
-        dtype: of all tensors, one of :data:`DTYPES`.
-        order: the plan. ``"fastest"`` has a stage for each partial sum that is predicted to save time, ``"best"`` for
-            each that saves FLOPs, ``"naive"`` is one stage.
-        target: a name such as ``"local"`` or ``"jetson-orin-nano"``, a TVM tag, kind or JSON object, or a TVM target;
-            see :func:`syno_lab.codegen.tvm_device.find_target`.
-
-    Raises:
-        SynoError: for another dtype, and for a target that TVM does not know or cannot generate code for.
-        SpecError: when the binding is incomplete.
-    """
+    """The method :meth:`.Operator.to_tvm`; ``dtype`` is one of :data:`DTYPES`."""
     found = None if target is None else find_target(target)
     function = prim_func(operator, operator.complete_binding(binding), dtype, order=order)
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})

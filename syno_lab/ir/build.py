@@ -11,31 +11,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Spec
+from syno_lab.ir.spec import Cap, Mappings, Pairs, Spec, Texts, WeightLimits
 from syno_lab.ir.state import State, Step
 
 
 class Build:
     """Builds a pGraph step by step: each method applies one primitive and returns the coordinates that result.
 
-    Takes the arguments of :meth:`Spec.parse`. The state so far is :attr:`state`, itself an immutable value.
+    The arguments are those of :meth:`Spec.parse`. The state so far is :attr:`state`, itself an immutable value.
     """
 
     def __init__(
         self,
         input_shape: str,
         output_shape: str,
-        primary_specs: Iterable[str],
-        coefficient_specs: Iterable[str] = (),
-        **options: Any,
+        primary_specs: Texts,
+        coefficient_specs: Texts = (),
+        *,
+        mappings: Mappings | None = None,
+        fixed_io_pairs: Pairs = (),
+        unordered: Texts = (),
+        weight_limits: WeightLimits = "free",
+        wants: str | None = None,
+        **limits: Cap,
     ) -> None:
-        self.state = State.root(Spec.parse(input_shape, output_shape, primary_specs, coefficient_specs, **options))
+        spec = Spec.parse(
+            input_shape,
+            output_shape,
+            primary_specs,
+            coefficient_specs,
+            mappings=mappings,
+            fixed_io_pairs=fixed_io_pairs,
+            unordered=unordered,
+            weight_limits=weight_limits,
+            wants=wants,
+            **limits,
+        )
+        self.state = State.root(spec)
 
     @property
     def output(self) -> tuple[Coordinate, ...]:

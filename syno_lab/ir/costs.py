@@ -1,4 +1,4 @@
-"""FLOPs, memory and fingerprint of an operator: methods of :class:`syno_lab.Operator`, bound in `api`."""
+"""FLOPs, memory and fingerprint of an operator: methods of :class:`syno_lab.Operator`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from syno_lab.protocol import FLOAT32_BYTES
 
 
 def flops(operator: Operator, binding: Binding | None = None) -> int:
-    """FLOPs of the best order of REDUCEs (Figure 4, section 8).
-
-    Two for each iteration of a stage that multiplies, one for a stage that only adds.
-    """
+    """The method :meth:`.Operator.flops`."""
     return plan(operator, operator.complete_binding(binding)).flops
 
 
 def memory(operator: Operator, binding: Binding | None = None) -> int:
-    """Bytes in float32: input, output, weights and the largest live intermediates of the best order."""
+    """The method :meth:`.Operator.memory`."""
     bound = operator.complete_binding(binding)
     ends = value((c.size for c in operator.inputs), bound) + value((c.size for c in operator.output), bound)
     return FLOAT32_BYTES * (ends + operator.params(bound) + plan(operator, bound).live_elements)
 
 
 def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
-    """A hash of what it computes under a binding: 32 hexadecimal digits; see :mod:`syno_lab.ir.fingerprint`."""
+    """The method :meth:`.Operator.fingerprint`."""
     return fingerprints.fingerprint(operator, operator.complete_binding(binding))

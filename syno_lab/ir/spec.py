@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import lcm
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from syno_lab.common.size import Size, Symbols, split_shape
 from syno_lab.common.wants import Wish, parse_wants
@@ -21,6 +21,12 @@ from syno_lab.errors import ReadingWarning, SpecError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, nearest, positive, printable, quoted
 
 Binding = Mapping[str, int]
+#: What a spec is made of, as users write it: texts such as ``"k_1=3: 4"``, bindings, pairs of an input and an output
+#: axis, and limits, where None is no limit.
+Texts = Iterable[str]
+Mappings = Iterable[Binding]
+Pairs = Iterable[Sequence[int]]
+Cap = int | None
 _Item = TypeVar("_Item")
 WeightLimits = Literal["free", "primary"]
 #: What no machine could go through beyond: axes of a shape, variables, steps of one pGraph, digits of a limit.
@@ -80,17 +86,17 @@ class Limits:
     max_primitives: int = 8
     max_tensors: int = 3  # counts the input: 3 allows two weights
     max_reduces: int = 5
-    max_splits: int | None = None
-    max_merges: int | None = None
+    max_splits: Cap = None
+    max_merges: Cap = None
     max_shifts: int = 2
     max_expands: int = 2
-    max_unfolds: int | None = None
+    max_unfolds: Cap = None
     max_strides: int = 2
-    max_contractions: int | None = None
-    max_flops: int | None = None
-    min_flops: int | None = None
-    max_params: int | None = None
-    max_memory: int | None = None  # bytes in float32: input, output, weights, largest live intermediates
+    max_contractions: Cap = None
+    max_flops: Cap = None
+    min_flops: Cap = None
+    max_params: Cap = None
+    max_memory: Cap = None  # bytes in float32: input, output, weights, largest live intermediates
     min_weights: int = 1
 
     def __post_init__(self) -> None:
@@ -164,15 +170,15 @@ class Spec:
         cls,
         input_shape: str,
         output_shape: str,
-        primary_specs: Iterable[str],
-        coefficient_specs: Iterable[str] = (),
+        primary_specs: Texts,
+        coefficient_specs: Texts = (),
         *,
-        mappings: Iterable[Binding] | None = None,
-        fixed_io_pairs: Iterable[Sequence[int]] = (),
-        unordered: Iterable[str] = (),
-        weight_limits: str = "free",
+        mappings: Mappings | None = None,
+        fixed_io_pairs: Pairs = (),
+        unordered: Texts = (),
+        weight_limits: WeightLimits = "free",
         wants: str | None = None,
-        **limits: Any,
+        **limits: Cap,
     ) -> Spec:
         """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
 
@@ -198,14 +204,14 @@ class Spec:
             (*primary, *coefficient),
             _parse_pairs(fixed_io_pairs),
             tuple(dict.fromkeys((*_parse_names(unordered, symbols), *free))),
-            limits=Limits(**limits),
+            limits=Limits(**limits),  # type: ignore[arg-type]  # which of them may be None it says itself
             weight_limits=read_weight_limits(weight_limits),
             wants=parse_wants(wants, *shapes, symbols),
         )
         spec._check_axes()
         return spec.bound(mappings if mappings is not None else ())
 
-    def bound(self, mappings: Iterable[Binding]) -> Spec:
+    def bound(self, mappings: Mappings) -> Spec:
         """The same spec with bindings: each mapping completed by the defaults, or the defaults alone where complete."""
         completed: dict[tuple[tuple[str, int], ...], None] = {}
         for mapping in _listed("mappings", mappings, "[{'H': 32, 'W': 32}]"):
@@ -401,11 +407,11 @@ def read_weight_limits(text: object) -> WeightLimits:
     raise SpecError(f"weight_limits: expected 'free' or 'primary', found {quoted(text)}")
 
 
-def _parse_variables(where: str, specs: Iterable[str]) -> tuple[Variable, ...]:
+def _parse_variables(where: str, specs: Texts) -> tuple[Variable, ...]:
     return tuple(Variable.parse(text) for text in _listed(where, specs, "['H: 2', 'W: 2']"))
 
 
-def _parse_names(names: Iterable[str], symbols: Symbols) -> tuple[str, ...]:
+def _parse_names(names: Texts, symbols: Symbols) -> tuple[str, ...]:
     """Sizes as texts, each as a size is printed; what is none stays, for :meth:`Spec._check_axes` to refuse."""
     found = _listed("unordered", names, "['C_in']")
     for i, name in enumerate(found):
@@ -465,7 +471,7 @@ def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[tuple[Size, .
     return tuple(sizes), free
 
 
-def _parse_pairs(pairs: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+def _parse_pairs(pairs: Pairs) -> tuple[tuple[int, int], ...]:
     result = []
     for pair in _listed("fixed_io_pairs", pairs, "[(0, 0)]"):
         if (

@@ -6,7 +6,7 @@ Two states are equal when these agree up to the names of reductions, in whatever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -17,12 +17,14 @@ from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
 from syno_lab.ir.keys import Key, canonical_key
-from syno_lab.ir.late import StateMethods
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import MAX_STEPS, Spec
+from syno_lab.later import later
 
 if TYPE_CHECKING:
+    from syno_lab.effort import Effort, Stop
     from syno_lab.ir.operator import Operator
+    from syno_lab.later import Candidates, Explanation, Figure, PropertyExplanation, Rules
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class State(StateMethods):
+class State:
     """A partial pGraph over ``spec``; :meth:`apply` gives the next one.
 
     Attributes:
@@ -227,6 +229,81 @@ class State(StateMethods):
             want = ", ".join(map(str, self.spec.input_shape))
             raise PrimitiveError(f"not an operator yet: the data have shape [{have}], the input is [{want}]")
         return Operator(self, match)
+
+    # -- the next steps, and how far the input is (syno_lab.synthesis) ------------------------------------------------
+
+    def candidates(
+        self, rules: Rules | None = None, *, effort: Effort | None = None, should_stop: Stop | None = None
+    ) -> Candidates:
+        """Every legal next step that budgets of steps allow, with its verdict and distance, the nearest first.
+
+        Args:
+            rules: what is canonical; None: ``sl.RULES``.
+            effort: what it may take to count them and to put them in order; by default half of the machine's free
+                memory, and any time.
+            should_stop: asked often; once it says so there is no answer.
+
+        Returns:
+            A sequence of :class:`syno_lab.Candidate`.
+
+        Raises:
+            EffortError: when it was stopped, or would take more than it may.
+        """
+        return later("candidates", self, rules, effort=effort, should_stop=should_stop)
+
+    @property
+    def distance(self) -> int | None:
+        """The shape distance: at most the true number of steps to the input; None where it is out of reach."""
+        found: int | None = later("distance", self)
+        return found
+
+    def explain_distance(self, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
+        """The shape distance with its reshape groups (Syno, section 7.1).
+
+        As long as only REDUCEs were taken, further REDUCEs are counted too where they bring the input nearer: they are
+        the only way to a primary variable that the output lacks. Arguments and errors are those of :meth:`candidates`.
+        """
+        return later("explain_distance", self, effort=effort, should_stop=should_stop)
+
+    @property
+    def property_distance(self) -> int | None:
+        """At least so many steps to an operator that meets the wishes of the spec; None where there is none.
+
+        Without wishes, the shape distance.
+        """
+        found: int | None = later("property_distance", self)
+        return found
+
+    def explain_property_distance(
+        self, *, effort: Effort | None = None, should_stop: Stop | None = None
+    ) -> PropertyExplanation:
+        """The property distance, and how each wish is met; arguments and errors are those of :meth:`candidates`."""
+        return later("explain_property_distance", self, effort=effort, should_stop=should_stop)
+
+    # -- pictures (syno_lab.codegen) ---------------------------------------------------------------------------------
+
+    def dot(
+        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
+    ) -> str:
+        """The pGraph as DOT text, the same text for the same steps; see :meth:`.Operator.dot`."""
+        return later("dot", self, highlight=highlight, title=title, is_steady=is_steady)
+
+    def svg(
+        self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
+    ) -> str:
+        """The pGraph as an SVG element with a text alternative; see :meth:`.Operator.dot`.
+
+        Raises:
+            SynoError: when the layout program is not installed.
+        """
+        return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
+
+    def figure(self, *, title: str | None = None, highlight: Iterable[Coordinate | int] = ()) -> Figure:
+        """A picture for a paper: ``state.figure().save("state.pdf")``; see :meth:`.Operator.dot`."""
+        return later("figure", self, title=title, highlight=highlight)
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
 
     # -- equality ----------------------------------------------------------------------------------------------------
 

@@ -93,11 +93,7 @@ def mappings_of(net: nn.Module) -> list[Mapping[str, int]]:
 
 
 def replace(net: nn.Module, kernel_packs: Iterable[KernelPack]) -> nn.Module:
-    """Return ``net`` with a new module in every Placeholder: of the first pack whose binding contains its mapping.
-
-    A slot that is full gets the new module. Raises SpecError where ``net`` has no Placeholder or no pack has the values
-    of one; nothing is changed then.
-    """
+    """The method :meth:`.Sampler.replace`."""
     packs = list(kernel_packs)
     slots = placeholders(net)
     if not slots:

@@ -17,7 +17,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after
 from syno_lab.synthesis.property_distance import wish_verdicts
-from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule, rules_for
+from syno_lab.synthesis.rules import RULES, Rule, Rules, rejecting_rule, rules_for
 from syno_lab.synthesis.space import Contractions, proposals, proposals_in_parts, room_for_contractions
 
 if TYPE_CHECKING:
@@ -227,23 +227,16 @@ def _nearness(part: tuple[int | None, Sequence[Step]]) -> tuple[bool, int, bool]
 
 
 def candidates(
-    state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None, should_stop: Stop | None = None
+    state: State,
+    rules: Rules | None = None,
+    *,
+    effort: Effort | None = None,
+    should_stop: Stop | None = None,
 ) -> Candidates:
-    """Every legal next step that budgets of steps allow, with its verdict and distance, the nearest first.
-
-    Args:
-        state: where the steps begin.
-        rules: what is canonical.
-        effort: what it may take to count them and to put them in order; by default half of the machine's free memory,
-            and any time.
-        should_stop: asked often; once it says so there is no answer.
-
-    Raises:
-        EffortError: when it was stopped, or would take more than it may.
-    """
+    """The method :meth:`.State.candidates`."""
     with (effort or Effort()).within(should_stop=should_stop) as watched:
         watched.make_room(*room_for_contractions(state))
-        return Candidates(state, rules, watched)
+        return Candidates(state, RULES if rules is None else rules, watched)
 
 
 class _Judge:

@@ -97,24 +97,12 @@ class Left:
 
 
 def distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> int | None:
-    """The shape distance of a state: at most the true number of steps; None where the input is out of reach.
-
-    Raises:
-        EffortError: as :func:`explain_distance`.
-    """
+    """The property :attr:`.State.distance`; errors are those of :func:`explain_distance`."""
     return explain_distance(state, effort=effort, should_stop=should_stop).steps
 
 
 def explain_distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
-    """The shape distance with its reshape groups.
-
-    As long as only REDUCEs were taken, further REDUCEs are counted too where they bring the input nearer: they are the
-    only way to a primary variable that the output lacks.
-
-    Args:
-        state: of which.
-        effort: what it may take; by default half of the machine's free memory, and any time.
-        should_stop: asked often; once it says so there is no answer.
+    """The method :meth:`.State.explain_distance`.
 
     Raises:
         EffortError: when it was stopped, or would take more than it may.

@@ -85,13 +85,7 @@ class PropertyExplanation:
 
 
 def property_distance(state: State, effort: Effort | None = None) -> int | None:
-    """At least so many steps to an operator that meets the wishes of the state's spec; None where there is none.
-
-    Without wishes, the shape distance.
-
-    Raises:
-        EffortError: as :func:`syno_lab.synthesis.distance.explain_distance`.
-    """
+    """The property :attr:`.State.property_distance`; errors are those of :func:`.distance.explain_distance`."""
     far = distance(state, effort=effort)
     return far if far is None else _wished(_Asked.of(state), far)
 
@@ -99,11 +93,7 @@ def property_distance(state: State, effort: Effort | None = None) -> int | None:
 def explain_property_distance(
     state: State, *, effort: Effort | None = None, should_stop: Stop | None = None
 ) -> PropertyExplanation:
-    """The property distance, and how each wish is met.
-
-    Raises:
-        EffortError: as :func:`syno_lab.synthesis.distance.explain_distance`.
-    """
+    """The method :meth:`.State.explain_property_distance`."""
     far = distance(state, effort=effort, should_stop=should_stop)
     spec, wishes = state.spec, wishes_of(state.spec)
     if wishes is None:

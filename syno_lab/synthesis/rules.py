@@ -58,7 +58,8 @@ OWN = "your own rule"
 #: Rows that hold for all 1-to-1 views.
 OF_VIEWS = ("view-of-reduction", "view-above-share")
 
-RULES: tuple[Rule, ...] = (
+Rules = tuple[Rule, ...]
+RULES: Rules = (
     _exact(
         "reduce-first",
         "REDUCE after other steps",

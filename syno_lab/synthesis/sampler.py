@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
@@ -20,20 +20,22 @@ from syno_lab.common.wants import wants_text
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import EffortError, OverTimeError, SpecError, StoppedError
 from syno_lab.inputs import QUOTED, printable
-from syno_lab.ir.late import SamplerMethods
 from syno_lab.ir.operator import Operator
-from syno_lab.ir.spec import Spec, WeightLimits
+from syno_lab.ir.spec import Cap, Mappings, Pairs, Spec, Texts, WeightLimits
 from syno_lab.ir.state import State
+from syno_lab.later import later
 from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, exactly, name, take
-from syno_lab.synthesis.rules import RULES, Rule
+from syno_lab.synthesis.rules import RULES, Rules
 from syno_lab.synthesis.walks import Walker, counted
 from syno_lab.synthesis.wish_obstacles import check_wants
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch.nn import Module
+
+    from syno_lab.later import KernelPack
 
 #: Nodes up to which a space is counted before it is sampled: about a second.
 COUNTABLE_NODES = 2_000
@@ -48,7 +50,7 @@ _HANDFUL = 100  # paths that are built at once
 _RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
 
 
-class Sampler(SamplerMethods):
+class Sampler:
     """Synthesises operators for a specification, in the words of ``syno-readme.md``.
 
     Args:
@@ -69,7 +71,8 @@ class Sampler(SamplerMethods):
             ``"primary"``: those of primary variables, not those of coefficients. ``C_out: 0`` then keeps C_out out of
             weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
         wants: what every operator must read and mix, as ``"C_in>=m, H->W>=o"`` (:mod:`syno_lab.common.wants`).
-        rules: what is canonical: ``sl.RULES``, with rows of one's own or without some that are not of kind ``space``.
+        rules: what is canonical: ``sl.RULES`` (None), with rows of one's own or without some that are not of kind
+            ``space``.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 
     Raises:
@@ -80,19 +83,19 @@ class Sampler(SamplerMethods):
         self,
         input_shape: str,
         output_shape: str,
-        primary_specs: Sequence[str],
-        coefficient_specs: Sequence[str] = (),
+        primary_specs: Texts,
+        coefficient_specs: Texts = (),
         *,
-        net: nn.Module | None = None,
-        mappings: Iterable[Mapping[str, int]] | None = None,
-        fixed_io_pairs: Iterable[Sequence[int]] = (),
-        unordered: Iterable[str] = (),
+        net: Module | None = None,
+        mappings: Mappings | None = None,
+        fixed_io_pairs: Pairs = (),
+        unordered: Texts = (),
         seed: int | None = None,
         weight_limits: WeightLimits = "free",
         wants: str | None = None,
         spread: bool = True,
-        rules: tuple[Rule, ...] = RULES,
-        **limits: Any,
+        rules: Rules | None = None,
+        **limits: Cap,
     ) -> None:
         spec = Spec.parse(
             input_shape,
@@ -103,10 +106,10 @@ class Sampler(SamplerMethods):
             unordered=unordered,
             weight_limits=weight_limits,
             wants=wants,
-            **limits,
+            **limits,  # type: ignore[arg-type]  # its keys are limits: mypy tries them for all options
         )
         if net is not None:
-            mappings = [*(mappings or ()), *self._mappings_of(net)]
+            mappings = [*(mappings or ()), *later("mappings_of", net)]
         self._start(spec.bound(mappings) if mappings else spec, seed, rules, Effort(), spread)
 
     @classmethod
@@ -116,7 +119,7 @@ class Sampler(SamplerMethods):
         *,
         seed: int | None = None,
         spread: bool = True,
-        rules: tuple[Rule, ...] = RULES,
+        rules: Rules | None = None,
         effort: Effort | None = None,
     ) -> Sampler:
         """A sampler for a specification that is already parsed; ``effort`` bounds all that it does."""
@@ -124,11 +127,9 @@ class Sampler(SamplerMethods):
         sampler._start(spec, seed, rules, effort or Effort(), spread)
         return sampler
 
-    def _start(
-        self, spec: Spec, seed: int | None, rules: tuple[Rule, ...], effort: Effort, spread: bool = True
-    ) -> None:
+    def _start(self, spec: Spec, seed: int | None, rules: Rules | None, effort: Effort, spread: bool = True) -> None:
         self.spec = spec
-        self.rules = rules
+        self.rules = rules = RULES if rules is None else rules
         self.seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
         self.spread = spread
         self.trials = 0
@@ -338,6 +339,16 @@ class Sampler(SamplerMethods):
     def count(self, max_primitives: int | None = None) -> int:
         """How many operators :meth:`enumerate` gives."""
         return sum(1 for _ in self.enumerate(max_primitives))
+
+    def replace(self, net: Module, kernel_packs: Iterable[KernelPack]) -> Module:
+        """Return ``net`` with a new module in every Placeholder, of the first pack whose binding contains its mapping.
+
+        A slot that is full gets the new module.
+
+        Raises:
+            SpecError: where ``net`` has no Placeholder or no pack has the values of one; nothing is changed then.
+        """
+        return later("replace", net, kernel_packs)
 
     # -- refusals ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from true_distances import true_distances
 
-import syno_lab.api  # noqa: F401 - state.candidates
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.synthesis.distance import distance, explain_distance

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from true_distances import true_distances
 
-import syno_lab.api  # noqa: F401 - state.candidates, operator.mixing
 from syno_lab.common.wants import RANK, parse_wants
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec

@@ -1,0 +1,70 @@
+"""What methods do in later rooms: their bodies call :func:`later`, which loads the room when a method is called.
+
+A value such as an operator stands in an early room, which imports no later one. Which function does the work is said
+here, once; it takes the value and then the arguments of the method, whose docstring describes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+#: The files in which the functions are, by their names.
+FILES = {
+    "candidates": "synthesis.candidates",
+    "distance": "synthesis.distance",
+    "explain_distance": "synthesis.distance",
+    "property_distance": "synthesis.property_distance",
+    "explain_property_distance": "synthesis.property_distance",
+    "flops": "ir.costs",
+    "memory": "ir.costs",
+    "fingerprint": "ir.costs",
+    "loops": "codegen.loops",
+    "equation": "codegen.equation",
+    "coordinates": "codegen.coordinates",
+    "receptive_field": "codegen.receptive_field",
+    "mixing": "codegen.mixing",
+    "meets": "codegen.mixing",
+    "reference": "codegen.reference",
+    "to_torch": "codegen.torch_module",
+    "to_torch_source": "codegen.torch_module",
+    "to_tvm": "codegen.tvm_target",
+    "save_library": "codegen.library",
+    "export": "codegen.export",
+    "load_weights": "codegen.export",
+    "construct_kernel_packs": "codegen.kernel_pack",
+    "dot": "codegen.drawing",
+    "svg": "codegen.drawing",
+    "figure": "codegen.figure_operator",
+    "mappings_of": "models.placeholder",
+    "replace": "models.placeholder",
+}
+
+if TYPE_CHECKING:
+    # Classes of later rooms, which nothing here may import: the names are for people.
+    Candidates: TypeAlias = Any
+    Coordinates: TypeAlias = Any
+    Equation: TypeAlias = Any
+    Explanation: TypeAlias = Any
+    Exported: TypeAlias = Any
+    Figure: TypeAlias = Any
+    KernelPack: TypeAlias = Any
+    LibraryRecord: TypeAlias = Any
+    Mixing: TypeAlias = Any
+    PropertyExplanation: TypeAlias = Any
+    ReceptiveField: TypeAlias = Any
+    Rules: TypeAlias = Any
+
+
+def later(name: str, *arguments: object, **options: object) -> Any:
+    """Call the function of this name in a later room."""
+    return function(name)(*arguments, **options)
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """The function itself; its room is loaded."""
+    found: Callable[..., Any] = getattr(import_module(f"syno_lab.{FILES[name]}"), name)
+    return found

@@ -1,0 +1,61 @@
+"""The public names: short signatures, docstrings of their own, and the functions that methods call in later rooms."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import syno_lab as sl
+from syno_lab import later
+
+#: The longest signature of a public name: what fits on a few lines of a terminal.
+LONGEST = 400
+TO_COME = ("improve", "train")
+
+
+def _callables() -> Iterator[tuple[str, Callable[..., object]]]:
+    """The public names, and the public methods of public classes."""
+    for name in dir(sl):
+        found = getattr(sl, name)
+        if inspect.isfunction(found) or inspect.isclass(found):
+            yield name, found
+        if inspect.isclass(found):
+            methods = inspect.getmembers(found, callable)
+            yield from ((f"{name}.{method}", call) for method, call in methods if not method.startswith("_"))
+
+
+@pytest.mark.parametrize(("name", "call"), list(_callables()))
+def test_a_public_name_has_a_short_signature_and_a_docstring(name: str, call: Callable[..., object]) -> None:
+    if name in TO_COME or call is sl.SynoError or inspect.isbuiltin(call) or inspect.ismethoddescriptor(call):
+        return  # Python's own
+    assert len(str(inspect.signature(call))) < LONGEST, str(inspect.signature(call))
+    assert inspect.getdoc(call), f"{name} has no docstring"
+    assert not (call.__doc__ or "").startswith("See :func:"), f"{name} sends its reader elsewhere"
+
+
+def _later_methods() -> Iterator[tuple[type, str]]:
+    for value in (sl.State, sl.Operator):
+        yield from ((value, name) for name in vars(value) if name in later.FILES)
+    yield sl.Sampler, "replace"
+
+
+@pytest.mark.parametrize(("value", "name"), list(_later_methods()))
+def test_a_method_has_the_signature_of_the_function_that_it_calls(value: type, name: str) -> None:
+    found = vars(value)[name]
+    if isinstance(found, property):
+        return
+    mine, theirs = inspect.signature(found), inspect.signature(later.function(name))
+    options = dict(list(theirs.parameters.items())[value is not sl.Sampler :])
+    for option in list(mine.parameters.values())[1:]:
+        other = options.pop(option.name)
+        assert (option.kind, option.default) == (other.kind, other.default), option.name
+    assert not options or (value, name) == (sl.State, "figure"), f"not offered: {', '.join(options)}"
+    theirs_named = theirs.return_annotation.removeprefix("nn.").replace("Array", "NDArray[Any]")
+    assert mine.return_annotation.removeprefix("nn.") == theirs_named
+
+
+def test_every_function_of_a_later_room_is_called_by_a_method() -> None:
+    named = {name for value in (sl.State, sl.Operator) for name in vars(value)}
+    assert set(later.FILES) == named & set(later.FILES) | {"replace", "mappings_of"}
