@@ -76,7 +76,7 @@ def child(place: str, how: str, size: int) -> None:
     from syno_lab.data.datasets import load_dataset
     from syno_lab.data.image_folder import find_image_folder
     from syno_lab.data.stream import stream_of, workers_for
-    from syno_lab.training.images import image_task
+    from syno_lab.training.examples import task_of
 
     threads = torch.get_num_threads()
     me, peak, over = psutil.Process(), 0.0, threading.Event()
@@ -104,7 +104,7 @@ def child(place: str, how: str, size: int) -> None:
     watcher.start()
     cpu_before, start = time.process_time(), time.perf_counter()
     data = stream_of(find_image_folder(Path(place)), size) if how == "streamed" else load_dataset(place, size=size)
-    task = image_task(data, torch.device("cpu"), BATCH, "resized-crop")
+    task = task_of(data, torch.device("cpu"), BATCH, "resized-crop")
     draw = torch.Generator().manual_seed(0)
     ready = time.perf_counter() - start
     task.start_epoch(draw)

@@ -14,7 +14,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syno_lab.data.cifar import CIFAR_FORMATS, MOST_BYTES, CifarFormat, find_cifar, read_cifar
-from syno_lab.data.image_folder import SIZE, find_image_folder, is_image_folder, read_image_folder
+from syno_lab.data.image_folder import SIZE, check_numbers, find_image_folder, is_image_folder, read_image_folder
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.scratch import folder_of, scratch
@@ -46,6 +46,9 @@ _COUNTED_AT_ONCE = 4096
 
 DownloadProgress = Callable[[int, int], None]
 """Called with the bytes received so far and the bytes expected (0 where the server does not say)."""
+
+Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Mean and standard deviation [C] of each channel, pixels scaled to 0 … 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +111,7 @@ class Dataset:
 
     def part(self, train_images: int | None = None, test_images: int | None = None) -> Dataset:
         """A data set of the first ``train_images`` and ``test_images`` (None: all); DataError for a number below 1."""
-        for name, count in (("train_images", train_images), ("test_images", test_images)):
-            if count is not None and count < 1:
-                raise DataError(f"expected {name} as a whole number from 1 up, found {count}")
+        check_numbers(train_images=train_images, test_images=test_images)
         if train_images is None and test_images is None:
             return self
         return replace(
@@ -137,25 +138,28 @@ class Dataset:
             test_labels=self.train_labels[held],
         )
 
-    def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and standard deviation [C] of each channel over the training images, pixels scaled to 0 … 1.
-
-        They are computed from counts of pixel values, not by floating-point sums, and so do not depend on the order of
-        the images. A channel with a single value gets the deviation 1, so that division by it is safe.
-        """
-        return self._statistics
-
     @cached_property
-    def _statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        levels = np.arange(256) / 255
-        counts = np.zeros((self.image_shape[0], 256), dtype=np.int64)
-        for first in range(0, len(self.train_images), _COUNTED_AT_ONCE):
-            some = self.train_images[first : first + _COUNTED_AT_ONCE]
-            counts += np.stack([np.bincount(some[:, c].ravel(), minlength=256) for c in range(len(counts))])
-        share = counts / counts.sum(axis=1, keepdims=True)
-        mean = share @ levels
-        deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
-        return mean, np.where(deviation > 1e-12, deviation, 1.0)
+    def channel_statistics(self) -> Statistics:
+        """Those of the training images."""
+        firsts = range(0, len(self.train_images), _COUNTED_AT_ONCE)
+        return statistics_of(self.train_images[first : first + _COUNTED_AT_ONCE] for first in firsts)
+
+
+def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
+    """The mean and the deviation of each channel over images [N, C, H, W] in batches.
+
+    They are computed from counts of pixel values, not by floating-point sums, and so do not depend on the order of
+    the images. A channel with a single value gets the deviation 1, so that division by it is safe.
+    """
+    levels = np.arange(256) / 255
+    by_batch = (
+        np.stack([np.bincount(some[:, c].ravel(), minlength=256) for c in range(some.shape[1])]) for some in batches
+    )
+    counts = sum(by_batch, np.zeros((), np.int64))
+    share = counts / counts.sum(axis=1, keepdims=True)
+    mean = share @ levels
+    deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
+    return mean, np.where(deviation > 1e-12, deviation, 1.0)
 
 
 def held_out(count: int, share: float, name: str = "data") -> NDArray[np.bool_]:

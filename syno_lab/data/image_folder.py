@@ -113,9 +113,7 @@ def read_image_folder(
     Raises:
         DataError: for an image that cannot be read, images larger than the free memory, or a size or number below 1.
     """
-    for name, number in (("size", size), ("train_images", train_images), ("test_images", test_images)):
-        if number is not None and number < 1:
-            raise DataError(f"expected {name} as a whole number from 1 up, found {number}")
+    check_numbers(size=size, train_images=train_images, test_images=test_images)
     train, test = folder.train[:train_images], folder.test[:test_images]
     needed, there = (len(train) + len(test)) * 3 * size * size, psutil.virtual_memory().available
     if needed > there:
@@ -124,6 +122,13 @@ def read_image_folder(
             f"{needed / 2**30:.1f} GiB, found {there / 2**30:.1f}; take fewer images or a lower resolution"
         )
     return *_read(train, size), *_read(test, size)
+
+
+def check_numbers(**numbers: int | None) -> None:
+    """Raise DataError for one below 1."""
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise DataError(f"expected {name} as a whole number from 1 up, found {number}")
 
 
 def _in_turn(files: Sequence[Sequence[Path]]) -> tuple[tuple[Path, int], ...]:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from syno_lab.data.datasets import held_out
-from syno_lab.data.image_folder import SIZE, ImageFolder, decode, fit, resized_crop
+from syno_lab.data.datasets import Statistics, held_out, statistics_of
+from syno_lab.data.image_folder import SIZE, ImageFolder, check_numbers, decode, fit, resized_crop
 from syno_lab.errors import DataError
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ class ImageStream:
 
     def part(self, train_images: int | None = None, test_images: int | None = None) -> ImageStream:
         """A stream of the first ``train_images`` and ``test_images`` (None: all); DataError for a number below 1."""
-        for name, count in (("train_images", train_images), ("test_images", test_images)):
-            if count is not None and count < 1:
-                raise DataError(f"expected {name} as a whole number from 1 up, found {count}")
+        check_numbers(train_images=train_images, test_images=test_images)
         return replace(self, train=self.train[:train_images], test=self.test[:test_images])
 
     def holding_out(self, share: float) -> ImageStream:
@@ -97,20 +95,11 @@ class ImageStream:
         held = held_out(len(self.train), share, self.name)
         return replace(self, train=tuple(compress(self.train, ~held)), test=tuple(compress(self.train, held)))
 
-    def channel_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and deviation [C] over the first training images, see :data:`MOST_COUNTED`; pixels scaled to 0 … 1."""
-        return self._statistics
-
     @cached_property
-    def _statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        counts = np.zeros((3, 256), np.int64)
-        for name, _ in self.train[:MOST_COUNTED]:
-            image = decode(Path(self.source) / name, lambda image: fit(image, self.size))
-            counts += np.stack([np.bincount(channel.ravel(), minlength=256) for channel in image])
-        levels, share = np.arange(256) / 255, counts / counts.sum(axis=1, keepdims=True)
-        mean = share @ levels
-        deviation = np.sqrt((share * (levels - mean[:, None]) ** 2).sum(axis=1))
-        return mean, np.where(deviation > 1e-12, deviation, 1.0)
+    def channel_statistics(self) -> Statistics:
+        """Those of the first training images, see :data:`MOST_COUNTED`."""
+        files = (Path(self.source) / name for name, _ in self.train[:MOST_COUNTED])
+        return statistics_of(decode(file, lambda image: fit(image, self.size))[None] for file in files)
 
 
 def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:

@@ -1,12 +1,11 @@
 """Backbone networks, the slots for operators in them, and the way from a network's layers to slots."""
 
-from syno_lab.models.extraction import WithBias, find_convolutions, replace_modules, with_placeholders
 from syno_lab.models.gpt import GPT, gpt2, gpt_tiny
-from syno_lab.models.layers import Survey, survey
+from syno_lab.models.layers import Survey, find_convolutions, survey
+from syno_lab.models.parts import AtResolution, scale_images
 from syno_lab.models.placeholder import KernelPack, Placeholder, placeholders, replace
 from syno_lab.models.registry import BACKBONES, Backbone, backbone
 from syno_lab.models.resnet import BasicBlock, CifarResNet, resnet20, resnet_tiny
-from syno_lab.models.resolution import AtResolution, scale_images
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site
 from syno_lab.models.slot import Place, Slot, costs, put_in, slots, take_out, with_slots
@@ -27,7 +26,6 @@ __all__ = [
     "Slot",
     "Survey",
     "Tokens",
-    "WithBias",
     "backbone",
     "costs",
     "find_convolutions",
@@ -36,7 +34,6 @@ __all__ = [
     "placeholders",
     "put_in",
     "replace",
-    "replace_modules",
     "resnet20",
     "resnet_tiny",
     "scale_images",
@@ -44,6 +41,5 @@ __all__ = [
     "survey",
     "take_out",
     "tokens_for",
-    "with_placeholders",
     "with_slots",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno_lab.models.checks import check_counts
+from syno_lab.models.parts import check_counts, draw_weights
 
 
 class ConvBlock(nn.Module):
@@ -40,9 +40,7 @@ class ConvNet(nn.Module):
         self.conv = nn.Conv2d(in_channels, width, 3, padding=1)
         self.blocks = nn.Sequential(*(ConvBlock(width * 2**number) for number in range(blocks)))
         self.linear = nn.Linear(width * 2**blocks, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
+        draw_weights(self, nn.Conv2d, mode="fan_in")
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images [B, C, H, W] to logits [B, num_classes]."""

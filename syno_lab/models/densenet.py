@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno_lab.models.checks import check_counts
+from syno_lab.models.parts import check_counts, draw_weights
 
 GROWTH = 32
 BOTTLENECK = 4 * GROWTH
@@ -75,9 +75,7 @@ class DenseNet(nn.Module):
             self.blocks.append(nn.Sequential(*block))
         self.norm = nn.BatchNorm2d(channels)
         self.classifier = nn.Linear(channels, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
+        draw_weights(self, nn.Conv2d, mode="fan_in")
         nn.init.zeros_(self.classifier.bias)
 
     def forward(self, x: Tensor) -> Tensor:

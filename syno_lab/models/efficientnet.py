@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from syno_lab.models.checks import check_counts
+from syno_lab.models.parts import check_counts, draw_weights
 
 #: Table 4: (dense 3x3 convolution, expansion, stride, output channels, blocks) of each stage.
 STAGES = (
@@ -134,13 +134,11 @@ class EfficientNetV2(nn.Module):
         self.head = _convolution(channels, HEAD, 1)
         self.dropout = nn.Dropout(DROPOUT)
         self.classifier = nn.Linear(HEAD, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        draw_weights(self, nn.Conv2d, mode="fan_out")
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
         nn.init.uniform_(self.classifier.weight, -(num_classes**-0.5), num_classes**-0.5)
-        nn.init.zeros_(self.classifier.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images [B, C, H, W] to logits [B, num_classes]."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from syno_lab.errors import SpecError
-from syno_lab.models.checks import check_counts
+from syno_lab.models.parts import check_counts
 
 _DEVIATION = 0.02  # of all weights at the start, as in the reference
 

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from syno_lab.blame import is_theirs, said_by
 from syno_lab.copies import check_shapes
 from syno_lab.errors import SpecError
-from syno_lab.models.selection import Selection
+from syno_lab.models.selection import Predicate, Selection
 from syno_lab.models.sites import Kind, Site
 from syno_lab.models.stand_in import is_of_torch
 
@@ -182,6 +182,30 @@ def survey(net: nn.Module, example: Example) -> Survey:
             if ".parametrizations." not in f".{name}." and (kind := _other_kind(module)) is not None
         },
     )
+
+
+def find_convolutions(
+    net: nn.Module,
+    input_shape: tuple[int, int, int],
+    *,
+    kernel_size: tuple[int, int] | None = (3, 3),
+    stride: tuple[int, int] | None = (1, 1),
+    groups: int | None = 1,
+    predicate: Predicate | None = None,
+) -> list[Site]:
+    """The convolutions of ``net`` that an operator of the same shapes can replace, in the order of their calls.
+
+    The short way to a :func:`survey` with one image [C, H, W] of ``input_shape``, and none found is no error.
+    ``kernel_size``, ``stride`` and ``groups`` select (None: any), and so does ``predicate`` on name and module. What an
+    operator cannot replace is left out: see :attr:`.Site.obstacle`. Raises SpecError where the network refuses the
+    shape.
+    """
+    selection = Selection(
+        kernel_size=kernel_size, stride=stride, groups=groups, pointwise=kernel_size is None, predicate=predicate
+    )
+    seen = survey(net, input_shape)
+    reasons = seen.reasons(selection)
+    return [site for site in seen.sites if reasons[site.name] is None]
 
 
 def _kind(module: nn.Module) -> Kind | None:

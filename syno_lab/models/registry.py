@@ -10,16 +10,16 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-from syno_lab.models import cnn, densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext, vit
-from syno_lab.models.checks import check_counts
+from syno_lab.models import cnn, densenet, efficientnet, gpt, resnet, vit
 from syno_lab.models.layers import Survey, survey
+from syno_lab.models.parts import check_counts
 from syno_lab.models.rungs import Rung, own_proxies, proxies, text_proxies
 from syno_lab.models.selection import Selection
 
@@ -28,6 +28,8 @@ Domain = Literal["images", "text"]
 #: The first convolution reads 1 or 3 channels, which no coefficient divides.
 _DENSE = Selection(leave=("conv", "conv0", "conv1", "stem.*"))
 _QKV = Selection(kinds=("linear",), names=("*.qkv",))
+#: What every builder takes for images or for text; its other arguments are options.
+_ALWAYS = ("num_classes", "in_channels", "vocabulary", "context")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,6 @@ class Backbone:
         reference: whose figures these are.
         paper: where the network comes from.
         selection: the layers that are replaced unless the user says otherwise.
-        options: further arguments of the builder, the sizes in which it comes, with their default values.
         proxies: the rungs of its trials in a search, the cheapest first, the network itself last; empty: it has none.
     """
 
@@ -59,8 +60,13 @@ class Backbone:
     reference: str
     paper: str
     selection: Selection = _DENSE
-    options: Mapping[str, int | float] = field(default_factory=dict, hash=False)
     proxies: tuple[Rung, ...] = ()
+
+    @property
+    def options(self) -> dict[str, int | float]:
+        """Further arguments of the builder, the sizes in which it comes, with their default values."""
+        arguments = inspect.signature(self.builder).parameters.values()
+        return {one.name: one.default for one in arguments if one.name not in _ALWAYS}
 
     def build(
         self,
@@ -69,7 +75,7 @@ class Backbone:
         in_channels: int = 3,
         size: int | None = None,
         device: str | torch.device | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, int | float] | None = None,
     ) -> nn.Module:
         """A new network with ``outputs`` classes or tokens; weights are drawn from torch's global generator.
 
@@ -110,7 +116,12 @@ OWN = "own:"
 
 @dataclass(frozen=True)
 class OwnNetwork(Backbone):
-    """A network of the user's own: its builder takes no arguments, and knows nothing of classes or sizes."""
+    """A network of the user's own: its builder is given no arguments, and knows nothing of classes or sizes."""
+
+    @property
+    def options(self) -> dict[str, int | float]:
+        """None: it comes in one size."""
+        return {}
 
     def build(
         self,
@@ -119,7 +130,7 @@ class OwnNetwork(Backbone):
         in_channels: int = 3,
         size: int | None = None,
         device: str | torch.device | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, int | float] | None = None,
     ) -> nn.Module:
         """A new network, on the device that its builder chooses; the arguments are those of :meth:`Backbone.build`."""
         return self.builder()
@@ -147,7 +158,7 @@ BACKBONES: dict[str, Backbone] = {
     for backbone in (
         Backbone(
             "resnet18",
-            resnet_imagenet.resnet18,
+            resnet.resnet18,
             "images",
             224,
             1000,
@@ -155,12 +166,11 @@ BACKBONES: dict[str, Backbone] = {
             3_628_146_688,
             "torchvision resnet18",
             _HE,
-            options={"blocks": 2},
             proxies=proxies(resolution=64, blocks=1),
         ),
         Backbone(
             "resnet34",
-            resnet_imagenet.resnet34,
+            resnet.resnet34,
             "images",
             224,
             1000,
@@ -168,7 +178,6 @@ BACKBONES: dict[str, Backbone] = {
             7_327_522_816,
             "torchvision resnet34",
             _HE,
-            options={"blocks": 6},
             proxies=proxies(resolution=64, blocks=1),
         ),
         Backbone(
@@ -181,12 +190,11 @@ BACKBONES: dict[str, Backbone] = {
             5_668_323_328,
             "torchvision densenet121",
             "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
-            options={"layers": 24},
             proxies=proxies(resolution=64, layers=3),
         ),
         Backbone(
             "resnext29_2x64d",
-            resnext.resnext29_2x64d,
+            resnet.resnext29_2x64d,
             "images",
             32,
             10,
@@ -196,7 +204,6 @@ BACKBONES: dict[str, Backbone] = {
             "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
             # Its only convolutions larger than 1x1 have two groups.
             Selection(groups=None, leave=("conv1",)),
-            options={"blocks": 3},
             proxies=proxies(resolution=16, blocks=1),
         ),
         Backbone(
@@ -209,7 +216,6 @@ BACKBONES: dict[str, Backbone] = {
             16_731_234_304,
             "torchvision efficientnet_v2_s",
             "Tan and Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021",
-            options={"blocks": 15},
             proxies=proxies(resolution=96, blocks=2),
         ),
         Backbone(
@@ -224,7 +230,6 @@ BACKBONES: dict[str, Backbone] = {
             _RADFORD,
             _QKV,
             # A proxy of its width is no shorter training on a CPU, so it has none.
-            options={"width": 768, "layers": 12, "heads": 12, "dropout": 0.1},
         ),
         Backbone(
             "resnet20",
@@ -236,7 +241,6 @@ BACKBONES: dict[str, Backbone] = {
             81_102_080,
             "He et al., section 4.2: 0.27M",
             _HE,
-            options={"width": 16, "blocks": 3},
             proxies=proxies(resolution=16, blocks=1),
         ),
         Backbone(
@@ -250,7 +254,6 @@ BACKBONES: dict[str, Backbone] = {
             "our own",
             _RADFORD,
             _QKV,
-            options={"width": 128, "layers": 4, "heads": 4, "dropout": 0.0},
             proxies=text_proxies(context=32, steps=(60, 200), layers=2),
         ),
         Backbone(
@@ -263,7 +266,6 @@ BACKBONES: dict[str, Backbone] = {
             77_269_504,
             "our own, after αNAS, section 5",
             "Jin, Phothilimthana and Roy, Neural Architecture Search using Property Guided Synthesis, OOPSLA 2022",
-            options={"width": 32, "blocks": 2},
         ),
         Backbone(
             "vit_tiny",
@@ -276,7 +278,6 @@ BACKBONES: dict[str, Backbone] = {
             "our own",
             "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
             _QKV,
-            options={"width": 128, "layers": 4, "heads": 4, "patch": 4},
         ),
     )
 }

@@ -68,23 +68,22 @@ def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int
     The first rung ranks by the training loss: in ResNet-20's validation it agreed with the full recipe better than
     FLOPs and parameters did, and the held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
     """
-    small = {"options": dict(sizes), "resolution": resolution}
-    first, second = steps
-    return (
-        Rung(f"{first} steps", {**small, "steps": first}, seeds=1, keep=1 / 6, measure="training loss"),
-        Rung(f"{second} steps", {**small, "steps": second}, seeds=2, keep=1 / 4, measure="loss"),
-        Rung("network", {}, seeds=1, keep=1 / 2, measure="accuracy"),
-    )
+    return _climbed({"options": dict(sizes), "resolution": resolution}, steps, ("training loss", "loss"))
 
 
 def text_proxies(*, context: int, steps: tuple[int, int], **sizes: int) -> tuple[Rung, ...]:
     """The same for texts: fewer layers, a shorter context; unproven, so used only once a validation has shown them."""
-    small = {"options": {**sizes, "context": context}}
-    first, second = steps
+    return _climbed({"options": {**sizes, "context": context}}, steps, ("loss", "loss"), unproven=True)
+
+
+def _climbed(
+    small: Mapping[str, Any], steps: tuple[int, int], measures: tuple[Measure, Measure], *, unproven: bool = False
+) -> tuple[Rung, ...]:
+    first, second = ({**small, "steps": number} for number in steps)
     return (
-        Rung(f"{first} steps", {**small, "steps": first}, seeds=1, keep=1 / 6, measure="loss", unproven=True),
-        Rung(f"{second} steps", {**small, "steps": second}, seeds=2, keep=1 / 4, measure="loss", unproven=True),
-        Rung("network", {}, seeds=1, keep=1 / 2, measure="accuracy"),
+        Rung(f"{steps[0]} steps", first, keep=1 / 6, measure=measures[0], unproven=unproven),
+        Rung(f"{steps[1]} steps", second, seeds=2, keep=1 / 4, measure=measures[1], unproven=unproven),
+        Rung("network", keep=1 / 2),
     )
 
 
@@ -92,5 +91,5 @@ def own_proxies(steps: tuple[int, int] = (40, 156)) -> tuple[Rung, ...]:
     """The rungs of a network of the user's own: shorter trainings of itself, as nobody has declared a smaller one."""
     return (
         *(Rung(f"{number} steps", {"steps": number}, keep=1 / 4, measure="loss") for number in steps),
-        Rung("network", {}, keep=1 / 2, measure="accuracy"),
+        Rung("network", keep=1 / 2),
     )

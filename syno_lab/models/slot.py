@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -24,28 +24,6 @@ from syno_lab.models.stand_in import InPlaceOf, keep_padding
 from syno_lab.models.tried import try_network
 from syno_lab.protocol import Operator
 from syno_lab.systems import is_operator, system_of
-
-
-class Replacement(Protocol):
-    """What a place needs to know of an operator: its sizes, what it costs, and its module."""
-
-    def complete_binding(self, binding: Mapping[str, int], /) -> dict[str, int]:
-        """The values of all variables."""
-
-    def input_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
-        """The input's shape."""
-
-    def output_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
-        """The output's shape."""
-
-    def flops(self, binding: Mapping[str, int], /) -> int:
-        """2 for each multiply-add."""
-
-    def params(self, binding: Mapping[str, int], /) -> int:
-        """Elements of all weights."""
-
-    def to_torch(self, binding: Mapping[str, int], /) -> nn.Module:
-        """A module with freshly drawn weights."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +119,7 @@ def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
     return net
 
 
-def binding_at(operator: Replacement, site: Site, strides: Strides = "pool") -> dict[str, int]:
+def binding_at(operator: Operator, site: Site, strides: Strides = "pool") -> dict[str, int]:
     """The values of ``operator``'s variables in a place: the place's own, then its spec's defaults.
 
     A variable that is an axis of the input or output by itself has the size of that axis here, whatever its name;
@@ -157,7 +135,7 @@ def binding_at(operator: Replacement, site: Site, strides: Strides = "pool") -> 
 def put_in(
     net: nn.Module,
     sites: Sequence[Site],
-    operator: Replacement,
+    operator: Operator,
     *,
     strides: Strides = "pool",
     partial: bool = False,
@@ -221,7 +199,7 @@ def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
 class InSlots:
     """An operator in every slot that it fits (:class:`syno_lab.protocol.Placement`)."""
 
-    operator: Replacement
+    operator: Operator
     sites: Sequence[Site]
     strides: Strides = "pool"
 
@@ -254,7 +232,7 @@ def take_out(net: nn.Module) -> nn.Module:
     return net
 
 
-def costs(operator: Replacement, sites: Sequence[Site], *, strides: Strides = "pool") -> list[Place]:
+def costs(operator: Operator, sites: Sequence[Site], *, strides: Strides = "pool") -> list[Place]:
     """What ``operator`` would cost at each site, without building anything; a site it does not fit says why.
 
     Raises SpecError where there are no sites.
@@ -287,7 +265,7 @@ def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, .
     return image, (1, site.out_channels, site.height // stride, site.width // stride)
 
 
-def _fitted(operator: Replacement, site: Site, strides: Strides) -> dict[str, int]:
+def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
     wanted = _shapes(site, strides)
     bound = operator.complete_binding(_named(operator, site, strides))
     found = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))
@@ -299,12 +277,11 @@ def _fitted(operator: Replacement, site: Site, strides: Strides) -> dict[str, in
     return bound
 
 
-def _named(operator: Replacement, site: Site, strides: Strides) -> dict[str, int]:
+def _named(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
     """The values that a place has for ``operator``'s variables, whatever the operator calls them."""
     if not is_operator(operator):  # of nobody's system: its variables have the usual names
         return site.binding(strides)
-    known = cast("Operator", operator)
     named = site.binding(strides)
     if site.kind == "conv2d":
         named |= dict(zip(("window_h", "window_w"), site.kernel_size, strict=True))
-    return system_of(known).binding_for(known, named, *_shapes(site, strides))
+    return system_of(operator).binding_for(operator, named, *_shapes(site, strides))

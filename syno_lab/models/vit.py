@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from syno_lab.errors import SpecError
-from syno_lab.models.checks import check_counts
 from syno_lab.models.gpt import Attention
+from syno_lab.models.parts import check_counts
 
 #: The longest wave of the positions, as in Better plain ViT baselines.
 _LONGEST = 10_000.0

@@ -12,7 +12,7 @@ from syno_lab.data.datasets import Dataset
 from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
 from syno_lab.errors import TrainingError
-from syno_lab.training.images import Augment, ImageTask, StreamTask, image_task
+from syno_lab.training.images import Augment, ImageTask, StreamTask
 from syno_lab.training.schedule import InBatches
 
 
@@ -27,7 +27,9 @@ def task_of(
     """The training task of a data set, to be closed; data of the user's own are not augmented."""
     if isinstance(dataset, OwnData):
         return ExampleTask(dataset, device, batch_size, channels_last=channels_last)
-    return image_task(dataset, device, batch_size, augment, channels_last=channels_last)
+    if isinstance(dataset, ImageStream):
+        return StreamTask(dataset, device, batch_size, augment, channels_last=channels_last)
+    return ImageTask(dataset, device, batch_size, augment, channels_last=channels_last)
 
 
 class ExampleTask(InBatches):

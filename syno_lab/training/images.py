@@ -42,19 +42,6 @@ def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None) 
     return chosen
 
 
-def image_task(
-    dataset: Dataset | ImageStream,
-    device: torch.device,
-    batch_size: int,
-    augment: Augment,
-    *,
-    channels_last: bool = False,
-) -> ImageTask | StreamTask:
-    """The task of classifying these images, held in memory or streamed; to be closed."""
-    kind = StreamTask if isinstance(dataset, ImageStream) else ImageTask
-    return kind(dataset, device, batch_size, augment, channels_last=channels_last)  # type: ignore[arg-type]
-
-
 class _Images(InBatches):
     """The common part of both tasks: normalised batches [B, C, H, W] of a layout, and labels."""
 
@@ -74,7 +61,7 @@ class _Images(InBatches):
         self._augment = augment
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self.device = device
-        mean, deviation = dataset.channel_statistics()
+        mean, deviation = dataset.channel_statistics
         self._mean = torch.tensor(mean, device=device).view(-1, 1, 1) * 255
         self._scale = 1 / (torch.tensor(deviation, device=device).view(-1, 1, 1) * 255)
 

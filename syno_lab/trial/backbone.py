@@ -19,8 +19,8 @@ from syno_lab.copies import check_values, lacks_shapes
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.models.layers import Survey, survey
+from syno_lab.models.parts import AtResolution
 from syno_lab.models.registry import Backbone, OwnNetwork, backbone
-from syno_lab.models.resolution import AtResolution
 from syno_lab.models.selection import Selection
 from syno_lab.models.sites import Site, Strides, check_strides
 from syno_lab.models.slot import Place

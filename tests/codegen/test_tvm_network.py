@@ -18,7 +18,7 @@ from syno_lab.codegen.library import check_library, library_record
 from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
 from syno_lab.codegen.tvm_job import measure_network, run_job
 from syno_lab.errors import SpecError, SynoError, TuningError
-from syno_lab.models import find_convolutions, placeholders, resnet_tiny, with_placeholders
+from syno_lab.models import find_convolutions, placeholders, resnet_tiny, with_slots
 from syno_lab.tuning import TuningTask, local_board, tune
 from syno_lab.tuning.network import tune_functions, tune_network
 
@@ -38,7 +38,7 @@ def backbone() -> nn.Module:
     torch.manual_seed(0)
     net = resnet_tiny(10, width=8)
     sites = [site for site in find_convolutions(net, (3, 8, 8)) if site.in_channels > 3]
-    net = with_placeholders(net, sites)
+    net = with_slots(net, sites)
     for number, (_, slot) in enumerate(placeholders(net)):
         # One operator with a constant factor of its own: it is no part of the pGraph, and must not be lost.
         slot.fill(sl.operators.operator_1().to_torch({"N": 1, **slot.mapping}, scale=1.0 if number else 0.5))

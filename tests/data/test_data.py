@@ -142,7 +142,7 @@ def test_the_fingerprint_is_of_the_images_and_labels(tmp_path):
 
 def test_the_statistics_are_those_of_the_training_pixels(real_data):
     for got in (load_dataset(), load_dataset(real_data("cifar-100-binary"))):
-        mean, deviation = got.channel_statistics()
+        mean, deviation = got.channel_statistics
         np.testing.assert_allclose(mean, (got.train_images / 255).mean(axis=(0, 2, 3)), rtol=1e-9)
         np.testing.assert_allclose(deviation, (got.train_images / 255).std(axis=(0, 2, 3)), rtol=1e-9)
 
@@ -150,7 +150,7 @@ def test_the_statistics_are_those_of_the_training_pixels(real_data):
 def test_a_flat_channel_has_deviation_one():
     flat = np.full((2, 1, 4, 4), 7, np.uint8)
     got = Dataset("flat", "here", flat, np.array([0, 1]), flat.copy(), np.array([0, 1]), ("a", "b"))
-    assert got.channel_statistics()[1].tolist() == [1.0]
+    assert got.channel_statistics[1].tolist() == [1.0]
 
 
 @pytest.mark.parametrize(

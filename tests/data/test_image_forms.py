@@ -13,7 +13,7 @@ from syno_lab.data.datasets import load_dataset
 from syno_lab.data.image_folder import decode, find_image_folder
 from syno_lab.data.stream import stream_of
 from syno_lab.errors import DataError
-from syno_lab.training.images import image_task
+from syno_lab.training.examples import task_of
 
 RAMP = np.linspace(0, 65535, 16 * 16).reshape(16, 16).astype(np.uint16)
 GREY = np.rint(RAMP / 257)
@@ -202,7 +202,7 @@ def test_streams_have_the_same_images(tmp_path):
     folder = mixed(tmp_path / "data")
     found = find_image_folder(folder)
     tasks = [
-        image_task(one, torch.device("cpu"), 8, "none") for one in (load_dataset(folder, size=9), stream_of(found, 9))
+        task_of(one, torch.device("cpu"), 8, "none") for one in (load_dataset(folder, size=9), stream_of(found, 9))
     ]
     for task in tasks:
         task.start_epoch(torch.Generator().manual_seed(1))

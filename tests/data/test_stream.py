@@ -14,7 +14,8 @@ from syno_lab.data.image_folder import LEAST_AREA, MOST_SIDES, crop_box, find_im
 from syno_lab.data.stream import CHOICES, ImageStream, stream_of
 from syno_lab.errors import DataError, TrainingError
 from syno_lab.training import train
-from syno_lab.training.images import augmentation, image_task, resized_crop_and_flip
+from syno_lab.training.examples import task_of
+from syno_lab.training.images import augmentation, resized_crop_and_flip
 from syno_lab.trial import TrialRequest, examples, run_trial
 
 CPU = torch.device("cpu")
@@ -55,7 +56,7 @@ def epoch(task, seed: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
 def test_streamed_batches_are_those_of_images_in_memory(folder, augment):
     children = psutil.Process().children
     before = set(children())
-    here, there = (image_task(one, CPU, 5, augment) for one in (load_dataset(folder, size=8), stream(folder)))
+    here, there = (task_of(one, CPU, 5, augment) for one in (load_dataset(folder, size=8), stream(folder)))
     for seed in (3, 4):
         for held, streamed in zip(epoch(here, seed), epoch(there, seed), strict=True):
             torch.testing.assert_close(streamed, held)
@@ -73,7 +74,7 @@ def test_streamed_batches_are_those_of_images_in_memory(folder, augment):
 def test_what_is_seen_of_each_image_comes_from_the_seed(folder):
     found = []
     for seed in (1, 1, 2):
-        task = image_task(stream(folder), CPU, 5, "resized-crop")
+        task = task_of(stream(folder), CPU, 5, "resized-crop")
         images, labels = epoch(task, seed)
         task.close()
         found.append(images)
@@ -146,8 +147,8 @@ def test_augmentations_by_their_names(folder):
     assert train(module, held, epochs=1, augment="resized-crop").stopped == "finished"
     with pytest.raises(DataError, match="expected train_images as a whole number from 1 up, found 0"):
         streamed.part(0)
-    mean, deviation = streamed.channel_statistics()
-    want = held.channel_statistics()
+    mean, deviation = streamed.channel_statistics
+    want = held.channel_statistics
     np.testing.assert_allclose((mean, deviation), want)
     file = Path(streamed.source) / streamed.train[0][0]
     file.unlink()

@@ -12,10 +12,9 @@ from syno_lab.models import (
     Placeholder,
     find_convolutions,
     placeholders,
-    replace_modules,
     resnet20,
     resnet_tiny,
-    with_placeholders,
+    with_slots,
 )
 
 
@@ -116,61 +115,11 @@ def test_double_networks_are_run_in_double():
     assert len(find_convolutions(resnet_tiny(10).double(), (3, 8, 8))) == 5
 
 
-def test_a_replaced_convolution_keeps_its_bias():
-    net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU())
-    bare = nn.Conv2d(2, 4, 3, padding=1, bias=False)
-    bare.weight = nn.Parameter(net[0].weight.detach().clone())
-    new = replace_modules(net, {"0": bare})
-    x = torch.randn(2, 2, 5, 5)
-    torch.testing.assert_close(new(x), net(x))
-    # The bias is a parameter of the copy, the new weight is the one that was given, and the original is untouched.
-    assert sum(parameter.numel() for parameter in new.parameters()) == sum(p.numel() for p in net.parameters())
-    assert any(parameter is bare.weight for parameter in new.parameters())
-    assert isinstance(net[0], nn.Conv2d)
-    assert not {id(parameter) for parameter in new.parameters()} & {id(parameter) for parameter in net.parameters()}
-
-
-def test_without_a_bias_the_new_module_stands_alone():
-    net = resnet_tiny(10)
-    new = nn.Identity()
-    result = replace_modules(net, {"stage1.0.conv2": new}, in_place=True)
-    assert result is net
-    assert net.stage1[0].conv2 is new
-
-
-def test_a_module_in_several_places_is_replaced_in_all():
-    shared = nn.Conv2d(2, 2, 3, padding=1, bias=False)
-    net = nn.ModuleDict({"a": nn.Sequential(shared, shared), "b": shared})
-    new = nn.Identity()
-    result = replace_modules(net, {"b": new})
-    assert result["a"][0] is result["a"][1] is result["b"] is new
-    assert net["b"] is shared
-
-
-def test_the_whole_network_can_be_replaced_and_the_mode_is_kept():
-    conv = nn.Conv2d(2, 2, 1).eval()
-    result = replace_modules(conv, {"": nn.Dropout()})
-    assert torch.equal(result(torch.zeros(1, 2, 1, 1)).flatten(), conv.bias)
-    assert not result.training
-    net = nn.Sequential(nn.ReLU()).eval()
-    assert not replace_modules(net, {"0": nn.Dropout()})[0].training
-
-
-def test_wrong_names_change_nothing():
-    net = resnet_tiny(10)
-    before = dict(net.named_modules())
-    with pytest.raises(SpecError, match="expected names of modules of this CifarResNet, found 'stage9', 'x'"):
-        replace_modules(net, {"stage1": nn.Identity(), "stage9": nn.Identity(), "x": nn.Identity()}, in_place=True)
-    with pytest.raises(SpecError, match=r"expected separate modules to replace, found 'stage1\.0' inside 'stage1'"):
-        replace_modules(net, {"stage1": nn.Identity(), "stage1.0": nn.Identity()}, in_place=True)
-    assert dict(net.named_modules()) == before
-
-
 def test_sites_become_slots_that_their_own_convolutions_fill():
     """Filled with bare convolutions of the old weights, the network computes what it did before."""
     net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.ReLU())
     sites = find_convolutions(net, (1, 6, 7))
-    slotted = with_placeholders(net, sites)
+    slotted = with_slots(net, sites)
     slots = placeholders(slotted)
     assert [slot.mapping for _, slot in slots] == [
         {"C_in": 1, "C_out": 4, "H": 6, "W": 7},
@@ -188,7 +137,7 @@ def test_sites_become_slots_that_their_own_convolutions_fill():
 
 
 def test_equal_sites_share_a_mapping():
-    slotted = with_placeholders(net := resnet20(), find_convolutions(net, (3, 32, 32)))
+    slotted = with_slots(net := resnet20(), find_convolutions(net, (3, 32, 32)))
     mappings = [slot.mapping for _, slot in placeholders(slotted)]
     assert len(mappings) == 17
     assert len({tuple(mapping.items()) for mapping in mappings}) == 4

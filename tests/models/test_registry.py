@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from syno_lab.errors import SpecError
-from syno_lab.models import BACKBONES, backbone, densenet, efficientnet, gpt, resnet, resnet_imagenet, resnext, survey
+from syno_lab.models import BACKBONES, backbone, densenet, efficientnet, gpt, resnet, survey
 
 # Parameters and 1e9 multiply-adds as published: torchvision's table of weights for five, He et al. (0.27M parameters;
 # 40.55M multiply-adds by hand) for ResNet-20, kuangliu/pytorch-cifar's model for ResNeXt, openai/gpt-2's for GPT-2.
@@ -124,9 +124,8 @@ def test_what_is_replaced_and_the_sources():
         module = inspect.getmodule(known.builder)
         assert "Source: " in module.__doc__
         assert known.about
-    for module in (densenet, efficientnet, gpt, resnet_imagenet, resnext):
+    for module in (densenet, efficientnet, gpt, resnet):
         assert "eference" in module.__doc__
-    assert "Source: " in resnet.__doc__
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""What several backbones are built with, and images at another resolution than the data's.
+
+Shapes: B images, C channels, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from syno_lab.errors import SpecError
+from syno_lab.inputs import positive, quoted
+
+#: Layers, channels, tokens of a vocabulary: no machine holds a network with more.
+MOST = 1 << 20
+
+
+def check_counts(whose: str, **counts: int) -> None:
+    """Raise SpecError, in the words of ``whose``, for a number that is not a whole one from 1 to `MOST`."""
+    for name, value in counts.items():
+        number = positive(value)
+        if number is None:
+            raise SpecError(f"{whose} needs {name} as a whole number from 1 up, found {quoted(value)}")
+        if number > MOST:
+            raise SpecError(f"{whose} needs {name} of at most {MOST}, found {number}")
+
+
+def draw_weights(net: nn.Module, *kinds: type[nn.Conv2d | nn.Linear], mode: Literal["fan_in", "fan_out"]) -> None:
+    """Draw the weights of all layers of these kinds as He et al. 2015, from torch's global generator."""
+    for module in net.modules():
+        if isinstance(module, kinds):
+            nn.init.kaiming_normal_(module.weight, mode=mode)
+
+
+def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    """A shortcut [B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] (option B of He et al. 2016, section 3.3).
+
+    It is a 1x1 convolution with normalisation where the shape changes, else nothing.
+    """
+    if stride == 1 and in_channels == out_channels:
+        return nn.Identity()
+    return nn.Sequential(
+        nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False), nn.BatchNorm2d(out_channels)
+    )
+
+
+def scale_images(images: Tensor, resolution: int) -> Tensor:
+    """Images [B, C, H, W] of floating point at ``resolution`` x ``resolution``, bilinear; as they are where they fit.
+
+    Pixels are squares (corners are not aligned), and where images shrink, neighbours are averaged first. Raises
+    SpecError for a resolution below 1.
+    """
+    check_counts("an image", resolution=resolution)
+    if tuple(images.shape[-2:]) == (resolution, resolution):
+        return images
+    shrinks = min(images.shape[-2:]) > resolution
+    return functional.interpolate(
+        images, (resolution, resolution), mode="bilinear", align_corners=False, antialias=shrinks
+    )
+
+
+class AtResolution(nn.Module):
+    """``network`` on images scaled to ``resolution``: what is stored, moved and augmented stays small.
+
+    Syno, section 9.1: CIFAR-100 at the size of ImageNet's images.
+    """
+
+    def __init__(self, network: nn.Module, resolution: int) -> None:
+        super().__init__()
+        check_counts("an image", resolution=resolution)
+        self.network = network
+        self.resolution = resolution
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale images [B, C, H, W], then apply the network."""
+        return self.network(scale_images(x, self.resolution))
