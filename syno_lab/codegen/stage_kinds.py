@@ -87,6 +87,11 @@ class Fused(NamedTuple):
     size: int
     terms: tuple[Term, ...]
 
+    @property
+    def axes(self) -> list[Axis]:
+        """An axis of its own for each of them."""
+        return [Axis.plain(term.coordinate, term.size) for term in self.terms]
+
 
 def span(terms: Iterable[Term]) -> int:
     """How many positions lie between the first and the last that ``terms`` reach, both counted."""

@@ -64,11 +64,9 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     if s.stride > 1:
         matrix += f"[..., ::{s.stride}, :]"
     lines.assign(weight, matrix)
-    main = [Axis.plain(t.coordinate, t.size) for t in s.main.terms]
-    if len(main) > 1:
-        lines.emit(f"{weight.name} = {weight.name}.unflatten(-2, {tuple(a.length for a in main)})")
+    lines.open(weight, -2, [term.size for term in s.main.terms])
     whole = Axis.plain(s.window.terms[0].coordinate, length)
-    weight.axes = [*others, *main, whole]
+    weight.axes = [*others, *s.main.axes, whole]
     data.axes[data.axes.index(s.axis)] = whole
 
 
@@ -102,46 +100,40 @@ def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, g
     lines.assign(
         factor, f"{factor.name}.reshape({lines.lengths([before, [Axis(axis.terms, 0, blocks)], [inner, *behind]])})"
     )
-    like = f"dtype={factor.name}.dtype, device={factor.name}.device"
-    band = f"torch.ones({made}, {blocks}, {like}).tril({gone.size - 1 - left}).triu({-left})"
+    band = _band(factor, made, blocks, gone.size - 1 - left, -left)
     lines.assign(factor, f"torch.bmm({band}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
     whole = Axis(axis.terms, 0, made * step)
     lengths = lines.lengths([*([a] for a in before), [whole], *([a] for a in behind)])
     cut = f".narrow({place}, 0, {kept.size})" if made * step > kept.size else ""
-    lines.emit(f"{factor.name} = {factor.name}.reshape({lengths}){cut}")
-    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
-    if len(parts) > 1:
-        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
-    factor.axes = [*before, *parts, *behind]
+    lines.assign(factor, f"{factor.name}.reshape({lengths}){cut}")
+    lines.open(factor, place, [term.size for term in kept.terms])
+    factor.axes = [*before, *kept.axes, *behind]
     lines.grew(factor.elements)
 
 
 def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
     """Sum a sliding window by a matrix with ones where it reads: one product forward and one backward, no padding."""
-    axis, last = factor.axes[place], place == len(factor.axes) - 1
+    axis, before, behind = factor.axes[place], factor.axes[:place], factor.axes[place + 1 :]
     size = kept.step * (kept.size - 1) + 1
     first = axis.left - gone.size + 1  # the diagonals from here to ``left`` are ones; rows are the axis
-    like = f"dtype={factor.name}.dtype, device={factor.name}.device"
-    if last:
-        band = f"torch.ones({axis.length}, {size}, {like}).tril({axis.left}).triu({first})"
-        step = f"[:, ::{kept.step}]" if kept.step > 1 else ""
-        lines.assign(factor, f"{factor.name} @ {band}{step}")
-        result = [[a] for a in factor.axes[:place]]
-    else:
-        band = f"torch.ones({size}, {axis.length}, {like}).tril({-first}).triu({-axis.left})"
-        step = f"[::{kept.step}]" if kept.step > 1 else ""
-        before, behind = factor.axes[:place], factor.axes[place + 1 :]
+    step = f"::{kept.step}" if kept.step > 1 else ""
+    parts = kept.axes
+    if behind:
+        band = _band(factor, size, axis.length, -first, -axis.left) + (f"[{step}]" if step else "")
         text = lines.regroup(factor, [before, [axis], behind])
         if text != factor.name:
             lines.assign(factor, text)
-        lines.assign(factor, f"torch.bmm({band}{step}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
-        result = [[a] for a in before]
-    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
-    everything = [*result, *([a] for a in parts), *([a] for a in factor.axes[place + 1 :])]
-    grouped = [g[0] for g in everything]
-    if not last:
-        lines.emit(f"{factor.name} = {factor.name}.reshape({lines.lengths(everything)})")
-    elif len(parts) > 1:
-        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
-    factor.axes = grouped
+        lines.assign(factor, f"torch.bmm({band}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
+        lines.assign(factor, f"{factor.name}.reshape({lines.lengths([[a] for a in (*before, *parts, *behind)])})")
+    else:
+        band = _band(factor, axis.length, size, axis.left, first) + (f"[:, {step}]" if step else "")
+        lines.assign(factor, f"{factor.name} @ {band}")
+        lines.open(factor, place, [term.size for term in kept.terms])
+    factor.axes = [*before, *parts, *behind]
     lines.grew(factor.elements)
+
+
+def _band(factor: Factor, rows: int, columns: int, upper: int, lower: int) -> str:
+    """A matrix of ones from the diagonal ``lower`` to ``upper``, of the dtype and on the device of ``factor``."""
+    like = f"dtype={factor.name}.dtype, device={factor.name}.device"
+    return f"torch.ones({rows}, {columns}, {like}).tril({upper}).triu({lower})"

@@ -69,7 +69,7 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         arguments.append(f"groups={groups_left}")
     result = [lead, [*alike, *grouped, *free]]
     for place, run in enumerate(spatial, 2):
-        result.append([Axis.plain(t.coordinate, t.size) for t in places[place].main.terms] if place in places else run)
+        result.append(places[place].main.axes if place in places else run)
     lines.assign(data, f"F.conv{len(spatial)}d({', '.join(arguments)}){lines.ungrouped(result)}")
     data.axes = [axis for part in result for axis in part]
     lines.grew(data.elements)
@@ -209,25 +209,18 @@ def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
     rest = place - (at < place)  # where the axis is once the window's position is picked
     rank = len(data.axes) - 1
     size = s.stride * (s.main.size - 1) + 1
-    left = f"{s.axis.left} - {s.dilation} * q" if s.dilation > 1 else f"{s.axis.left} - q"
-    right = (
-        f"{size - s.axis.length - s.axis.left} + {s.dilation} * q"
-        if s.dilation > 1
-        else (
-            f"q - {s.axis.left + s.axis.length - size}"
-            if s.axis.left + s.axis.length >= size
-            else f"q + {size - s.axis.length - s.axis.left}"
-        )
-    )
+    over = s.axis.left + s.axis.length - size
+    left, right = f"{s.axis.left} - q", f"q - {over}" if over >= 0 else f"q + {-over}"
+    if s.dilation > 1:
+        left, right = f"{s.axis.left} - {s.dilation} * q", f"{-over} + {s.dilation} * q"
     amounts = "0, 0, " * (rank - 1 - rest) + f"{left}, {right}"
     one = f"F.pad(z, ({amounts}))"
     if s.stride > 1:
         one += f"[{', '.join([':'] * rest + [f'::{s.stride}'])}]"
     axes = [axis for i, axis in enumerate(data.axes) if i != at]
-    axes[rest : rest + 1] = [Axis.plain(t.coordinate, t.size) for t in s.main.terms]
+    axes[rest : rest + 1] = s.main.axes
     lines.assign(data, f"torch.stack([{one} for q, z in enumerate({data.name}.unbind({at}))], {at})")
-    if len(s.main.terms) > 1:
-        lines.emit(f"{data.name} = {data.name}.unflatten({place}, {tuple(t.size for t in s.main.terms)})")
+    lines.open(data, place, [term.size for term in s.main.terms])
     shift = (len(s.main.terms) - 1) if rest < at else 0
     axes.insert(at + shift, Axis.plain(window.coordinate, window.size))
     data.axes = axes
@@ -278,20 +271,15 @@ def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -
     size = kept.step * (kept.size - 1) + 1
     step = f":{kept.step}" if kept.step > 1 and kept.size > 1 else ""
     before = ":, " * place
-    slices = []
-    for q in range(gone.size):
-        begin = q * gone.step
-        slices.append(f"{factor.name}[{before}{begin}:{begin + size}{step}]")
-    parts = [Axis.plain(t.coordinate, t.size) for t in kept.terms]
+    begins = [q * gone.step for q in range(gone.size)]
+    slices = [f"{factor.name}[{before}{begin}:{begin + size}{step}]" for begin in begins]
     if len(slices) <= 8:
         lines.assign(factor, " + ".join(slices))
     else:
-        step = f":{kept.step}" if step else ""
         one = f"{factor.name}[{before}{gone.step} * q:{gone.step} * q + {size}{step}]"
         lines.assign(factor, f"sum({one} for q in range({gone.size}))")
-    if len(parts) > 1:
-        lines.emit(f"{factor.name} = {factor.name}.unflatten({place}, {tuple(a.length for a in parts)})")
-    factor.axes[place : place + 1] = parts
+    lines.open(factor, place, [term.size for term in kept.terms])
+    factor.axes[place : place + 1] = kept.axes
     lines.copying += len(slices) * factor.elements  # the gradient of each is a copy
 
 
@@ -316,6 +304,6 @@ def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]])
     result = [*groups[:2]] if len(lead) != 2 else [[a] for a in lead]
     for place, axis in zip((rank - 2, rank - 1), spatial, strict=True):
         found = by_place.get(place)
-        result.append([axis] if found is None else [Axis.plain(t.coordinate, t.size) for t in found[1].terms])
+        result.append([axis] if found is None else found[1].axes)
     lines.assign(factor, f"F.avg_pool2d({shaped}, {text}, divisor_override=1){lines.ungrouped(result)}")
     factor.axes = [axis for part in result for axis in part]

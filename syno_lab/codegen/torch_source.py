@@ -372,8 +372,7 @@ class Writer(Lines):
                 if coordinate in factor.coordinates:
                     self.make_real(factor, coordinate)
                     place = factor.axis_of(coordinate)
-                    sizes = tuple(self.size(c) for c in parts)
-                    self.assign(factor, f"{factor.name}.unflatten({place}, {sizes})")
+                    self.open(factor, place, [self.size(c) for c in parts])
                     factor.axes[place : place + 1] = [self.plain(c) for c in parts]
                     factor.merged[coordinate] = parts
             if coordinate in summed:

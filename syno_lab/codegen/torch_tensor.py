@@ -182,6 +182,11 @@ class Lines:
             return ""
         return f".reshape({self.lengths([[axis] for group in groups for axis in group])})"
 
+    def open(self, factor: Factor, place: int, sizes: Sequence[int]) -> None:
+        """Give a tensor several axes in the place of one, where there are several."""
+        if len(sizes) > 1:
+            self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(sizes)})")
+
     # -- pending views made real ---------------------------------------------------------------------------------------
 
     def pad(self, factor: Factor, pads: dict[int, tuple[int, int]]) -> None:
@@ -212,8 +217,7 @@ class Lines:
         if axis.is_split:
             digits = sorted(axis.terms, key=lambda t: (t.size == 1, -t.coefficient))
             made = [Axis.plain(t.coordinate, t.size) for t in digits]
-            if len(made) > 1:
-                self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(a.length for a in made)})")
+            self.open(factor, place, [axis.length for axis in made])
             factor.axes[place : place + 1] = made
             return
         self.pad(factor, {place: (axis.left, axis.right)})
@@ -223,18 +227,15 @@ class Lines:
         for number, term in enumerate(terms[:-1]):
             rest = terms[number + 1 :]
             expression += f".unfold({last}, {span(rest)}, {term.coefficient})"
-            if number == 0:
-                factor.axes[place] = Axis.plain(term.coordinate, term.size)
-            else:
+            if number:
                 appended.append(Axis.plain(term.coordinate, term.size))
             last = len(factor.axes) + len(appended)
         inner = terms[-1]
         if inner.coefficient > 1 and inner.size > 1:
             expression += f"[{', '.join([':'] * last + [f'::{inner.coefficient}'])}]"
-        if len(terms) == 1:
-            factor.axes[place] = Axis.plain(inner.coordinate, inner.size)
-        else:
+        if len(terms) > 1:
             appended.append(Axis.plain(inner.coordinate, inner.size))
+        factor.axes[place] = Axis.plain(terms[0].coordinate, terms[0].size)
         factor.axes += appended
         if expression != factor.name:
             self.assign(factor, expression)
