@@ -27,7 +27,7 @@ from syno_lab.errors import SynoError
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.reports import LabReader
 from syno_lab.reports.progress import read_result
-from syno_lab.reports.rungs import finalists
+from syno_lab.reports.searched import finalists
 from syno_lab.systems import find_system, format_of
 from syno_lab.trial.backbone import full_costs_of
 from syno_lab.trial.compare import compared

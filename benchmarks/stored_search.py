@@ -23,7 +23,7 @@ from common import RESULTS, about, save, typed
 from syno_lab.errors import SynoError
 from syno_lab.reports import LabReader
 from syno_lab.reports.progress import funnel_picture, progress_of, read_result
-from syno_lab.reports.rungs import finalists
+from syno_lab.reports.searched import finalists
 
 #: Fields of a result that are kept as they are.
 KEPT = ("trials", "end", "plan", "funnel", "time", "baseline", "best", "not_compared", "verdict", "front")

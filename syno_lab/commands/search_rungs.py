@@ -40,7 +40,7 @@ class PlanTeller:
 def say_rungs(result: dict[str, Any]) -> None:
     """Print the funnel, where the time went, and the front."""
     from syno_lab.reports.progress import finals_table, funnel_table, progress_of
-    from syno_lab.reports.rungs import finalists
+    from syno_lab.reports.searched import finalists
 
     progress = progress_of(result, result["settings"]["name"])
     assert progress is not None

@@ -19,10 +19,9 @@ from syno_lab.reports.fronts import front_of
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.pictures import front_picture
 from syno_lab.reports.progress import finals_table, funnel_picture, progress_of, read_result
-from syno_lab.reports.rungs import compared, finalists
+from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import Table, table_text
 from syno_lab.reports.why import read_why, why_text
-from syno_lab.store.records import finite
 from syno_lab.systems import find_system
 
 FILE_NAME = "case-study.ipynb"
@@ -48,7 +47,7 @@ class Study:
     @property
     def finals(self) -> dict[str, int]:
         """The numbers of the operators in the finals, by what they are the best of."""
-        return finalists(self.result)
+        return searched(self.result).numbers
 
     def front_svg(self) -> str:
         """Accuracy on the last rung against FLOPs, each over the baseline's where it has one there."""
@@ -96,26 +95,22 @@ def read_study(lab: str | Path, name: str) -> Study:
 def findings(study: Study) -> list[str]:
     """What the finals say, a sentence for each operator."""
     sentences = []
-    comparisons = compared(study.result)
-    best = study.result.get("best") or {}
+    said = searched(study.result)
     for number in dict.fromkeys(study.finals.values()):
         of = [which for which, other in study.finals.items() if other == number]
         told = f"**Trial {number}**, {' and '.join(_NAMES.get(which, printable(which)) for which in of)}"
-        shares = [finite(best[which].get("replaced_ratio")) for which in of if isinstance(best.get(which), dict)]
+        shares = [point.replaced_ratio for which in of if (point := said.best.get(which)) is not None]
         if shares and shares[0] is not None:
             told += f", takes {shares[0]:.3f} of the FLOPs of the layers that it replaces"
-        one = comparisons.get(number)
-        wide = (one.get("over_seeds") or one.get("interval")) if one else None
-        if one is None or not isinstance(wide, dict):
+        one = said.finals.get(number)
+        if one is None or one.by is None:
             sentences.append(f"{told}; it was not compared.")
             continue
-        measure = str(one.get("measure", "accuracy"))
-        scale, unit = (100, "points") if measure == "accuracy" else (1, "nats")
-        difference, low, high = (f"{scale * wide[key]:+.1f}" for key in ("difference", "low", "high"))
+        by, interval = one.texts
         sentences.append(
-            f"{told}. Its {measure} in the finals is {one['operator']:.3f}, that of the network as it is "
-            f"{one['baseline']:.3f}: {difference} {unit} ({wide['confidence']:.0%} interval {low} to {high}, "
-            f"{len(one['seeds'])} seeds), {one.get('verdict')}."
+            f"{told}. Its {one.measure} in the finals is {one.operator or 0:.3f}, that of the network as it is "
+            f"{one.baseline or 0:.3f}: {by} ({one.by.confidence:.0%} interval {interval}, "
+            f"{len(one.seeds)} seeds), {one.verdict}."
         )
     return sentences or ["No operator came to the finals."]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from syno_lab.jobs.context import job_folder
 from syno_lab.jobs.records import JobRecord
 from syno_lab.reports.rows import Source
+from syno_lab.reports.searched import Epoch, Outcome, told
 from syno_lab.store.courses import COURSE_FILE, CURVE_FILE, read_course
-from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE
 
 
@@ -35,6 +37,17 @@ class Course(NamedTuple):
     points: tuple[tuple[float, float], ...]
     losses: tuple[tuple[float, float, float], ...] = ()
     rung: str = ""
+
+
+class _Tuning(msgspec.Struct, frozen=True):
+    """One operator of a tuning: pairs of trial and best milliseconds so far."""
+
+    label: str = ""
+    history: tuple[tuple[float, float | None], ...] = ()
+
+
+class _Tunings(msgspec.Struct, frozen=True):
+    results: tuple[_Tuning, ...] = ()
 
 
 def rung_courses(sources: Iterable[Source], *, newest: int = 20) -> tuple[Course, ...]:
@@ -70,45 +83,29 @@ def read_courses(jobs: Iterable[JobRecord], folder: Path, *, newest: int = 20) -
 def _courses(job: JobRecord, folder: Path) -> list[Course]:
     place, name = job_folder(folder, job.id), job.name or f"job {job.id}"
     if job.kind == "train":
-        rows = (job.result or {}).get("curve") if job.result else read_course(place / CURVE_FILE)
-        points, losses = _epochs(rows)
+        points, losses = _epochs(told(Outcome, job.result or {"curve": read_course(place / CURVE_FILE)}).curve)
         return [Course(job.id, name, job.state, job.kind, points, losses)] if points else []
     if job.result:
-        results = job.result.get("results")
-        lines = [
-            (str(one.get("label", "")), one.get("history"))
-            for one in (results if isinstance(results, list) else [])
-            if isinstance(one, dict)
-        ]
+        lines = told(_Tunings, job.result).results
     else:
         course = read_course(place / COURSE_FILE)
-        lines = [(str(label), line) for label, line in course.items()] if isinstance(course, dict) else []
+        both = course.items() if isinstance(course, dict) else ()
+        lines = tuple(told(_Tuning, {"label": label, "history": history}) for label, history in both)
+    found = [(one.label, tuple((trial, ms) for trial, ms in one.history if ms is not None)) for one in lines]
     return [
         Course(job.id, f"{name}: {label}" if len(lines) > 1 else name, job.state, job.kind, points)
-        for label, line in lines
-        if (points := _pairs(line))
+        for label, points in found
+        if points
     ]
 
 
-def _epochs(rows: Any) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float, float], ...]]:
+def _epochs(
+    rows: Iterable[Epoch],
+) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float, float], ...]]:
     points, losses = [], []
-    for row in rows if isinstance(rows, list) else []:
-        if not isinstance(row, dict):
-            continue
-        values = [finite(row.get(name)) for name in ("epoch", "accuracy", "train_loss", "test_loss")]
-        epoch, accuracy, train_loss, test_loss = values
-        if epoch is not None and accuracy is not None:
-            points.append((epoch, accuracy))
-        if epoch is not None and train_loss is not None and test_loss is not None:
-            losses.append((epoch, train_loss, test_loss))
+    for row in rows:
+        if row.epoch is not None and row.accuracy is not None:
+            points.append((row.epoch, row.accuracy))
+        if row.epoch is not None and row.train_loss is not None and row.test_loss is not None:
+            losses.append((row.epoch, row.train_loss, row.test_loss))
     return tuple(points), tuple(losses)
-
-
-def _pairs(line: Any) -> tuple[tuple[float, float], ...]:
-    pairs = []
-    for pair in line if isinstance(line, list) else []:
-        if isinstance(pair, list) and len(pair) == 2:
-            trial, best = finite(pair[0]), finite(pair[1])
-            if trial is not None and best is not None:
-                pairs.append((trial, best))
-    return tuple(pairs)

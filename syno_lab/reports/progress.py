@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from math import log10
+from math import isfinite, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from syno_lab.inputs import count_of, is_plain_name, printable
+import msgspec
+
+from syno_lab.inputs import count_of, printable
 from syno_lab.reports.pictures import GREY, LOOKS
-from syno_lab.reports.rungs import compared
-from syno_lab.reports.text_tables import Table
-from syno_lab.store.courses import read_course
-from syno_lab.store.records import finite
+from syno_lab.reports.searched import RESULT, STATUS, Final, Funnel, Plan, PlanPart, read_said, searched
+from syno_lab.reports.text_tables import Cell, Table
 from syno_lab.store.rungs import CONFIRM, FINAL
 
 FINALS, MORE_SEEDS = "finals", "more seeds"
@@ -35,15 +35,6 @@ _OTHERS = {
     MORE_SEEDS: "the best of the last rung again",
 }
 _LONGEST = 60
-
-
-class PlanPart(NamedTuple):
-    """A part of the plan: ``trainings`` of ``each_s`` worker seconds each (0 for drawing), ``seconds`` in all."""
-
-    name: str
-    trainings: int
-    each_s: float
-    seconds: float
 
 
 class Stage(NamedTuple):
@@ -94,58 +85,43 @@ class Progress(NamedTuple):
 
 def read_progress(lab: Path, search: str) -> Progress | None:
     """The progress of a search in the lab's folder; None where it is none with a funnel, or has not begun."""
-    if not is_plain_name(search):
-        return None
-    found = read_course(lab / "searches" / search / "status.json")
-    return progress_of(found, search) if isinstance(found, dict) else None
+    found = read_said(lab, search, STATUS)
+    return None if found is None else progress_of(found, search)
 
 
 def read_result(lab: Path, search: str) -> dict[str, Any] | None:
     """The result of a search in the lab's folder; None before its end."""
-    if not is_plain_name(search):
-        return None
-    found = read_course(lab / "searches" / search / "result.json")
-    return found if isinstance(found, dict) else None
+    return read_said(lab, search, RESULT)
 
 
 def progress_of(found: Mapping[str, Any], name: str) -> Progress | None:
     """The progress that a status or a result tells; None without a funnel."""
-    funnel = found.get("funnel")
-    if not isinstance(funnel, dict):
+    said = searched(found)
+    plan = said.plan or Plan()
+    if said.funnel is None:
         return None
-    plan, taken = (_mapping(found, key) for key in ("plan", "time"))
-    given = plan.get("parts")
-    parts = tuple(_part(one) for one in (given if isinstance(given, list) else []) if isinstance(one, dict))
+    parts = tuple(msgspec.structs.replace(part, name=title(part.name)) for part in plan.parts)
     return Progress(
         printable(name, _LONGEST),
-        _name(found.get("phase") or "done"),
-        finite(found.get("search_s")) or finite(taken.get("wall_s")) or 0.0,
-        finite(plan.get("minutes")),
-        max(1, _whole(plan.get("workers"))),
+        _name(said.phase or "done"),
+        said.search_s or said.time.wall_s,
+        plan.minutes,
+        max(1, plan.workers),
         parts,
-        _stages(funnel, parts),
-        _name(found.get("verdict") or ""),
+        _stages(said.funnel, parts),
+        _name(said.verdict),
     )
 
 
-def _part(one: Mapping[str, Any]) -> PlanPart:
-    return PlanPart(
-        title(str(one.get("name"))), _whole(one.get("trainings")), _seconds(one, "each_s"), _seconds(one, "seconds")
-    )
-
-
-def _stages(funnel: Mapping[str, Any], plan: Sequence[PlanPart]) -> tuple[Stage, ...]:
-    draws, rungs = (_mapping(funnel, key) for key in ("draws", "rungs"))
-    has_drawn = [name for name in DRAWS if finite(draws.get(name)) is not None]
-    stages = [Stage(name, _whole(draws[name])) for name in has_drawn]
+def _stages(funnel: Funnel, plan: Sequence[PlanPart]) -> tuple[Stage, ...]:
+    stages = [Stage(name, int(funnel.draws[name])) for name in DRAWS if name in funnel.draws]
     if stages:
-        stages[-1] = stages[-1]._replace(seconds=_seconds(draws, "seconds"))
+        stages[-1] = stages[-1]._replace(seconds=funnel.draws.get("seconds", 0.0))
     order = [part.name for part in plan]  # a mapping that was in the store has lost its order
-    names = sorted(rungs, key=lambda name: order.index(title(name)) if title(name) in order else len(order))
-    for name in names:
-        one = _mapping(rungs, name)
-        begun, trained, failed = (_whole(one.get(key)) for key in ("begun", "trained", "failed"))
-        stages.append(Stage(title(name), trained, failed, max(0, begun - trained - failed), _seconds(one, "seconds")))
+    for name in sorted(funnel.rungs, key=lambda name: order.index(title(name)) if title(name) in order else len(order)):
+        one = funnel.rungs[name]
+        waiting = max(0, one.begun - one.trained - one.failed)
+        stages.append(Stage(title(name), one.trained, one.failed, waiting, one.seconds))
     return tuple(stages)
 
 
@@ -154,21 +130,8 @@ def title(rung: str) -> str:
     return {FINAL: FINALS, CONFIRM: MORE_SEEDS}.get(rung) or _name(rung)
 
 
-def _mapping(found: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = found.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _name(value: object) -> str:
-    return printable(str(value), _LONGEST)
-
-
-def _whole(value: object) -> int:
-    return max(0, int(finite(value) or 0))
-
-
-def _seconds(found: Mapping[str, Any], key: str) -> float:
-    return max(0.0, finite(found.get(key)) or 0.0)
+def _name(text: str) -> str:
+    return printable(text, _LONGEST)
 
 
 # -- as tables and in words --------------------------------------------------------------------------------------------
@@ -176,7 +139,7 @@ def _seconds(found: Mapping[str, Any], key: str) -> float:
 
 def plan_table(plan: Progress) -> Table:
     """The plan: for each part its trainings, worker seconds each and in all, and minutes with all workers busy."""
-    rows: list[list[str | int | float | None]] = [
+    rows: list[list[Cell]] = [
         [
             f"{part.name}: {_OTHERS[part.name]}" if part.name in _OTHERS else part.name,
             part.trainings or None,
@@ -244,71 +207,38 @@ def finals_table(result: Mapping[str, Any]) -> Table:
     Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is that of
     the difference from the baseline, over seeds and images where there are several seeds.
     """
-    last = _last_rung(result)
+    said, progress = searched(result), progress_of(result, "")
+    rungs = [stage.name for stage in progress.stages if stage.is_trained] if progress else []
+    last = next((name for name in reversed(rungs) if name not in (FINALS, MORE_SEEDS)), "the last rung")
     heads = (
         *("operator", "of the replaced FLOPs", "parameters", f"accuracy on {last}, held out", "accuracy of the finals"),
         *("against the baseline", "interval", "seeds", "verdict"),
     )
-    baseline = _mapping(result, "baseline")
-    accuracies = baseline.get("accuracies")
-    seeds = len(accuracies) if isinstance(accuracies, list) else None
-    params = _whole(baseline.get("params"))
-    rows: list[list[str | int | float | None]] = [
-        ["baseline", "1.000", params, None, _three(baseline.get("accuracy")), None, None, seeds, None]
+    base = said.baseline
+    seeds = None if base.accuracies is None else len(base.accuracies)
+    rows: list[list[Cell]] = [
+        ["baseline", "1.000", base.params or 0, None, _three(base.accuracy), None, None, seeds, None]
     ]
-    finals = compared(result)
-    front = result.get("front")
-    points = [one for one in (front if isinstance(front, list) else []) if isinstance(one, dict)]
-    is_joint = "," in str(_mapping(result, "settings").get("system"))
-    for one in sorted(points, key=lambda one: finite(one.get("replaced_ratio")) or 0.0):
-        known = one.get("known")
-        name = f"trial {_whole(one.get('number'))}" + (f" ({_name(known)})" if known else "")
-        if is_joint and not known:  # a known one has its system in its name
-            name += f" ({_name(one.get('system'))})"
-        row = [name, _three(one.get("replaced_ratio")), _whole(one.get("params")), _three(one.get("accuracy"))]
-        rows.append([*row, *_final_cells(finals.get(_whole(one.get("number"))))])
-    return Table(f"The front; the finals decide, on the test images{_untold(result)}", heads, rows)
+    is_joint = "," in said.settings.system
+    for one in sorted(said.front, key=lambda one: one.replaced_ratio or 0.0):
+        name = f"trial {one.number or 0}" + (f" ({_name(one.known)})" if one.known else "")
+        if is_joint and not one.known:  # a known one has its system in its name
+            name += f" ({_name(one.system)})"
+        final = said.finals.get(one.number or 0)
+        rows.append([name, _three(one.replaced_ratio), one.params, _three(one.accuracy), *_final_cells(final)])
+    untold = "".join(
+        f"; {_name(name)} is not compared: {printable(why, 200)}" for name, why in said.not_compared.items()
+    )
+    return Table(f"The front; the finals decide, on the test images{untold}", heads, rows)
 
 
-def _final_cells(one: Mapping[str, Any] | None) -> list[str | int | float | None]:
-    """Accuracy, points against the baseline, interval, seeds and verdict of a comparison; empty without one."""
-    if one is None:
-        return [None] * 5
-    wide = one.get("over_seeds") or one.get("interval")
-    ends = [finite(wide.get(key)) for key in ("difference", "low", "high")] if isinstance(wide, dict) else []
-    if len(ends) < 3 or None in ends:
-        by = interval = None
-    else:
-        difference, low, high = (end for end in ends if end is not None)
-        if one.get("measure", "accuracy") == "accuracy":
-            by, interval = f"{100 * difference:+.1f} points", f"{100 * low:+.1f} to {100 * high:+.1f}"
-        else:  # a loss: less is better
-            by, interval = f"{difference:+.3f} nats", f"{low:+.3f} to {high:+.3f}"
-    seeds = one.get("seeds")
-    return [
-        _three(one.get("operator")),
-        by,
-        interval,
-        len(seeds) if isinstance(seeds, list) else None,
-        _name(one.get("verdict") or ""),
-    ]
+def _final_cells(one: Final | None) -> list[Cell]:
+    """Accuracy, difference from the baseline, interval, seeds and verdict of a comparison; empty without one."""
+    return [None] * 5 if one is None else [_three(one.operator), *one.texts, len(one.seeds), _name(one.verdict)]
 
 
-def _last_rung(result: Mapping[str, Any]) -> str:
-    progress = progress_of(result, "")
-    rungs = [stage.name for stage in progress.stages if stage.is_trained] if progress else []
-    return next((name for name in reversed(rungs) if name not in (FINALS, MORE_SEEDS)), "the last rung")
-
-
-def _untold(result: Mapping[str, Any]) -> str:
-    """The reasons why finals could not be compared."""
-    given = _mapping(result, "not_compared")
-    return "".join(f"; {_name(name)} is not compared: {printable(str(why), 200)}" for name, why in given.items())
-
-
-def _three(value: object) -> str | None:
-    number = finite(value)
-    return None if number is None else f"{number:.3f}"
+def _three(number: float | None) -> str | None:
+    return None if number is None or not isfinite(number) else f"{number:.3f}"
 
 
 # -- as a picture ------------------------------------------------------------------------------------------------------

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError
 from syno_lab.inputs import count_of
 from syno_lab.reports.marks import system_and_mark
-from syno_lab.reports.rungs import OnRung, Trained, compared, names_of_rungs, on_rungs, read_trainings
-from syno_lab.store.courses import read_course
+from syno_lab.reports.rungs import OnRung, Trained, names_of_rungs, on_rungs, read_trainings
+from syno_lab.reports.searched import RESULT, STATUS, Baseline, Outcome, Searched, read_said, searched, told
 from syno_lab.store.latencies import TORCH, is_of_network
 from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE, FINAL
@@ -21,10 +20,6 @@ from syno_lab.systems import find_system, format_of
 if TYPE_CHECKING:
     from syno_lab.jobs import JobRecord
     from syno_lab.store import SearchLog, Store
-
-#: The folder of the searches' files in a lab's folder (:mod:`syno_lab.experiments.watching`).
-_SEARCHES, _STATUS, _RESULT = "searches", "status.json", "result.json"
-_COSTS = ("flops", "params")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +142,18 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     targets = store.database.column(query, (log.name,))
     measured = {target: log.latencies(target) for target in targets}
     trainings = read_trainings(log)
-    files = {} if set(log.name) & set("/\\") else _files(store.path.parent / _SEARCHES / log.name)
+    status, result = (searched(read_said(store.path.parent, log.name, file)) for file in (STATUS, RESULT))
     by_number: dict[int, list[Trained]] = {}
     for one in trainings:
         by_number.setdefault(one.number, []).append(one)
     if trainings:
-        baseline = _baseline_in_rungs(source, by_number.get(BASELINE, ()), files.get(_RESULT, {}), log.created)
+        baseline = _baseline_in_rungs(source, by_number.get(BASELINE, ()), result.baseline, log.created)
     else:
-        baseline = _baseline(source, log, files, jobs)
+        baseline = _baseline(source, log, status, result, jobs)
     rows = [] if baseline is None else [baseline]
-    known, intervals = _known(files), _intervals(files.get(_RESULT, {}))
+    known, intervals = status.known_names | result.known_names, _intervals(result)
     for trial in log.trials():
-        outcome = trial.outcome or {}
-        probe = outcome.get("probe")
+        outcome = told(Outcome, trial.outcome)
         found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
         row = TrialRow(
             f"{source}#{trial.number}",
@@ -173,7 +167,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.accuracy,
             trial.flops,
             trial.params,
-            finite(outcome.get("peak_mib")),
+            outcome.peak_mib,
             {target: latency for target, latency in found if latency is not None},
             trial.wall_s,
             trial.ended or "",
@@ -181,7 +175,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.operator,
             trial.steps,
             trial.lengths,
-            finite(probe.get("score")) if isinstance(probe, dict) else None,
+            outcome.probe.score,
             known=known.get(trial.number, ""),
         )
         rows.append(_in_rungs(row, by_number.get(trial.number, ()), intervals.get(trial.number)) if trainings else row)
@@ -239,14 +233,11 @@ def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float
     )
 
 
-def _baseline_in_rungs(
-    source: str, trainings: Sequence[Trained], result: Mapping[str, Any], created: str
-) -> TrialRow | None:
+def _baseline_in_rungs(source: str, trainings: Sequence[Trained], known: Baseline, created: str) -> TrialRow | None:
     """The network without an operator, once its costs are known; its accuracies on rungs are there too."""
-    known = result.get("baseline")
-    finals: list[Mapping[str, Any]] = [one._asdict() for one in trainings if one.rung == FINAL]
-    finals += [known] if isinstance(known, dict) else []
-    flops, params = (next((n for one in finals if isinstance(n := one.get(name), int)), None) for name in _COSTS)
+    given: list[Trained | Baseline] = [*(one for one in trainings if one.rung == FINAL), known]
+    flops = next((one.flops for one in given if one.flops is not None), None)
+    params = next((one.params for one in given if one.params is not None), None)
     if flops is None or params is None:
         return None
     row = TrialRow(f"{source}#baseline", source, -1, "baseline", "", True, "finished", "", None, flops, params)
@@ -264,33 +255,18 @@ def _memory(trainings: Sequence[Trained]) -> float | None:
     return max((one.memory_mib for one in trainings if one.rung == FINAL and one.memory_mib is not None), default=None)
 
 
-def _known(files: Mapping[str, dict[str, Any]]) -> dict[int, str]:
-    """The names of the known operators with which a search began, by the numbers of their trials."""
-    status, result = (files.get(name, {}) for name in (_STATUS, _RESULT))
-    given = status.get("known")
-    found = dict(given) if isinstance(given, dict) else {}
-    for points in (given, result.get("recorded"), result.get("known")):  # an untrained search has a list of points
-        for one in points if isinstance(points, list) else []:
-            if isinstance(one, dict):
-                found[str(one.get("number"))] = one.get("known")
-    return {int(number): name for number, name in found.items() if number.isdecimal() and isinstance(name, str)}
-
-
-def _intervals(result: Mapping[str, Any]) -> dict[int, tuple[float, float]]:
+def _intervals(result: Searched) -> dict[int, tuple[float, float]]:
     """The accuracies between which the finals leave each finalist, by its number."""
     found = {}
-    for number, one in compared(result).items():
-        wide = one.get("over_seeds") or one.get("interval")
-        edges = [wide.get("low"), wide.get("high")] if isinstance(wide, dict) else []
-        base, *ends = map(finite, (one.get("baseline"), *edges))
-        if base is not None and len(ends) == 2 and None not in ends:
-            low, high = sorted(base + end for end in ends if end is not None)
-            found[number] = (exp(-high), exp(-low)) if one.get("measure") == "loss" else (low, high)
+    for number, one in result.finals.items():
+        if one.baseline is not None and one.by is not None:
+            low, high = sorted((one.baseline + one.by.low, one.baseline + one.by.high))
+            found[number] = (exp(-high), exp(-low)) if one.measure == "loss" else (low, high)
     return found
 
 
 def _baseline(
-    source: str, log: SearchLog, files: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord]
+    source: str, log: SearchLog, status: Searched, result: Searched, jobs: Iterable[JobRecord]
 ) -> TrialRow | None:
     """The network without an operator: the mean over the seeds on which the search trained it, and its tuned latency.
 
@@ -299,22 +275,18 @@ def _baseline(
     """
     start = f"{log.name}: baseline, seed "
     trained = [
-        job.result
+        told(Outcome, job.result)
         for job in jobs
         if job.kind == "train" and job.name.startswith(start) and job.state == "finished" and job.result
     ]
-    known = files.get(_RESULT, {}).get("baseline")
-    known = known if isinstance(known, dict) else {}
-    accuracies = [a for one in trained if (a := finite(one.get("accuracy"))) is not None]
-    accuracy = sum(accuracies) / len(accuracies) if accuracies else finite(known.get("accuracy"))
-    flops = known.get("flops") or next((one.get("flops") for one in trained), None)
-    params = known.get("params") or next((one.get("params") for one in trained), None)
-    if accuracy is None or not isinstance(flops, int) or not isinstance(params, int):
+    known = result.baseline
+    accuracies = [one.accuracy for one in trained if one.accuracy is not None]
+    accuracy = sum(accuracies) / len(accuracies) if accuracies else known.accuracy
+    flops = known.flops or next((one.flops for one in trained), None)
+    params = known.params or next((one.params for one in trained), None)
+    if accuracy is None or flops is None or params is None:
         return None
-    memory = [m for one in trained if (m := finite(one.get("peak_mib"))) is not None]
-    tuning = files.get(_STATUS, {}).get("tuning") or files.get(_RESULT, {}).get("tuning") or {}
-    latency = finite(tuning.get("baseline_ms")) if isinstance(tuning, dict) and "stored_as" in tuning else None
-    latencies = {} if latency is None else {str(tuning["stored_as"]): latency}
+    tuned = status.tuning or result.tuning
     return TrialRow(
         f"{source}#baseline",
         source,
@@ -327,13 +299,8 @@ def _baseline(
         accuracy,
         flops,
         params,
-        max(memory, default=None),
-        latencies,
-        sum(finite(one.get("wall_s")) or 0.0 for one in trained),
+        max((one.peak_mib for one in trained if one.peak_mib is not None), default=None),
+        {} if tuned is None or tuned.baseline_ms is None else {tuned.stored_as: tuned.baseline_ms},
+        sum(one.wall_s for one in trained),
         log.created,
     )
-
-
-def _files(folder: Path) -> dict[str, dict[str, Any]]:
-    found = {name: read_course(folder / name) for name in (_STATUS, _RESULT)}
-    return {name: content for name, content in found.items() if isinstance(content, dict)}

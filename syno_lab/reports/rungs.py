@@ -6,12 +6,12 @@ the full recipe and on the test images, compare with the baseline of a search wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from syno_lab.reports.searched import Epoch, Outcome, told
 from syno_lab.store import SearchLog
-from syno_lab.store.records import finite
 from syno_lab.store.rungs import FINAL, TIMING, RungTraining
 
 TRAINED = "finished"
@@ -31,7 +31,7 @@ class Trained(NamedTuple):
         memory_mib: peak memory.
         flops, params: of the whole network on this rung.
         ended: when (ISO 8601, UTC).
-        curve: as the training wrote it; :mod:`.courses` reads it.
+        curve: its epochs.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Trained(NamedTuple):
     flops: int | None
     params: int | None
     ended: str
-    curve: Any
+    curve: tuple[Epoch, ...]
 
 
 class OnRung(NamedTuple):
@@ -90,46 +90,24 @@ def on_rungs(trainings: Sequence[Trained]) -> tuple[OnRung, ...]:
     return tuple(found)
 
 
-def finalists(result: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of the operators in the finals, by what they are the best of."""
-    given, best = result.get("finalists"), result.get("best")
-    found = {str(name): n for name, n in given.items() if isinstance(n, int)} if isinstance(given, dict) else {}
-    for name, one in best.items() if isinstance(best, dict) else ():
-        if isinstance(one, dict) and isinstance(one.get("number"), int):
-            found.setdefault(str(name), one["number"])
-    return found
-
-
-def compared(result: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """The comparisons of a search's finals, by the numbers of the finalists."""
-    given = result.get("comparisons")
-    comparisons = given if isinstance(given, dict) else {}
-    return {
-        number: comparisons[name]
-        for name, number in finalists(result).items()
-        if isinstance(comparisons.get(name), dict)
-    }
-
-
 def _mean(values: Sequence[float | None], state: str) -> float | None:
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if state == TRAINED and known and len(known) == len(values) else None
 
 
 def _trained(one: RungTraining) -> Trained:
-    given = one.outcome
-    flops, params = (value if isinstance(value := given.get(name), int) else None for name in ("flops", "params"))
+    given = told(Outcome, one.outcome)
     return Trained(
         one.number,
         one.rung,
         one.seed,
         one.state,
-        finite(given.get("accuracy")),
+        given.accuracy,
         one.measure,
-        finite(given.get("wall_s")) or 0.0,
-        finite(given.get("peak_mib")),
-        flops,
-        params,
+        given.wall_s,
+        given.peak_mib,
+        given.flops,
+        given.params,
         one.ended or "",
-        given.get("curve"),
+        given.curve,
     )

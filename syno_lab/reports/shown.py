@@ -24,7 +24,7 @@ from syno_lab.reports.progress import (
     read_result,
 )
 from syno_lab.reports.rows import Source, TrialRow, rungs_among
-from syno_lab.reports.rungs import finalists
+from syno_lab.reports.searched import finalists
 from syno_lab.reports.text_tables import shown_table
 from syno_lab.store.latencies import short_title, target_of
 from syno_lab.store.rungs import FINAL

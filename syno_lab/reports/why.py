@@ -14,11 +14,10 @@ from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.rows import TrialRow
-from syno_lab.reports.rungs import OnRung, finalists
+from syno_lab.reports.rungs import OnRung
+from syno_lab.reports.searched import RESULT, Final, read_said, searched
 from syno_lab.reports.text_tables import Table, cell_text, shown_table, table_text
-from syno_lab.store.courses import read_course
 from syno_lab.store.latencies import latency_title
-from syno_lab.store.records import finite
 from syno_lab.store.rungs import FINAL
 from syno_lab.systems import read_operator, system_of
 
@@ -40,7 +39,7 @@ class Why:
     row: TrialRow
     baseline: TrialRow | None
     operator: Operator
-    comparisons: Mapping[str, Mapping[str, Any]]
+    comparisons: Mapping[str, Final]
     panes: Mapping[str, Mapping[str, Any]]
     known: str | None
 
@@ -68,7 +67,8 @@ def read_why(folder: Path, key: str) -> Why:
         raise StoreError(f"{quoted(key)} is the network as it is: expected a trial with an operator")
     source = next(one for one in reading.sources if one.key == row.source)
     operator = read_operator(row.operator)
-    comparisons = _comparisons(folder / "searches" / source.name / "result.json", row.number)
+    said = searched(read_said(folder, source.name, RESULT))
+    mine = [name for name, number in said.numbers.items() if number == row.number and name in said.comparisons]
     asked = Asked(operator, f"{row.label} of {source.name}")
     panes = {}
     for name in ("kernel", "cost", "near", "graph"):
@@ -77,18 +77,8 @@ def read_why(folder: Path, key: str) -> Why:
                 panes[name] = read_pane(asked, name)
             except SynoError:  # such as a kernel that is too large: the page goes without
                 continue
+    comparisons = {name: said.comparisons[name] for name in mine}
     return Why(row, source.baseline, operator, comparisons, panes, system_of(operator).recognise(operator))
-
-
-def _comparisons(file: Path, number: int) -> dict[str, Mapping[str, Any]]:
-    result = read_course(file)
-    if not isinstance(result, dict):
-        return {}
-    comparisons = result.get("comparisons")
-    if not isinstance(comparisons, dict):
-        return {}
-    mine = [name for name, finalist in finalists(result).items() if finalist == number]
-    return {name: comparisons[name] for name in mine if isinstance(comparisons.get(name), dict)}
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------
@@ -246,11 +236,6 @@ def _passed(one: OnRung, baseline: TrialRow | None) -> list[str]:
     return ["finals" if one.rung == FINAL else one.rung, str(one.seeds), *numbers, one.state]
 
 
-def _final(name: str, one: Mapping[str, Any]) -> list[str]:
-    wide = one.get("over_seeds") or one.get("interval") or {}
-    low, high, by = (finite(wide.get(key)) for key in ("low", "high", "difference"))
-    unit = 100 if one.get("measure", "accuracy") == "accuracy" else 1
-    interval = "" if low is None or high is None else f"{unit * low:+.1f} to {unit * high:+.1f}"
-    difference = "" if by is None else f"{unit * by:+.1f}" + (" points" if unit == 100 else "")
-    sides = [_measure(finite(one.get(side))) for side in ("baseline", "operator")]
-    return [name, *sides, difference, interval, str(len(one.get("seeds") or ())), str(one.get("verdict") or "")]
+def _final(name: str, one: Final) -> list[str]:
+    by, interval = (text or "" for text in one.texts)
+    return [name, _measure(one.baseline), _measure(one.operator), by, interval, str(len(one.seeds)), one.verdict]
