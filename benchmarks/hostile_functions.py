@@ -171,8 +171,8 @@ def _choice(path: Any, name: str) -> Opening:
     from syno_lab.experiments.own_choice import own_reward, with_choice
     from syno_lab.experiments.settings import SearchSettings
     from syno_lab.operators import KNOWN
-    from syno_lab.own_rule import own_rule
-    from syno_lab.systems import session_of
+    from syno_lab.sessions.own_rule import own_rule
+    from syno_lab.sessions.session import session_of
     from syno_lab.trial import TrialRequest
 
     def reward() -> object:

@@ -75,16 +75,15 @@ def _write_texts(folder: Path) -> None:
 
     from syno_lab.ir.spec import Spec
     from syno_lab.operators import KNOWN
+    from syno_lab.sessions.session import Session
     from syno_lab.synthesis.record import record_search, to_text
     from syno_lab.synthesis.sampler import Sampler
-    from syno_lab.synthesis.session import Session
-    from syno_lab.synthesis.session_text import to_json, to_word
 
     for name in OPERATORS:
         (folder / f"{name}.json").write_text(KNOWN[name]().to_json())
-    session = Session(KNOWN["conv2d"](), KNOWN)
-    (folder / "session.json").write_text(to_json(session))
-    (folder / "session.word").write_text(to_word(session))
+    session = Session(KNOWN["conv2d"]())
+    (folder / "session.json").write_text(session.to_json())
+    (folder / "session.word").write_text(session.to_word())
     spec = Spec.parse(**{key: value for key, value in SPEC.items() if key != "seed"})
     drawn = islice(Sampler.from_spec(spec, seed=3).samples(), 6)
     (folder / "record.json").write_text(to_text(record_search(spec, 3, drawn)))
@@ -94,9 +93,10 @@ def _write_texts(folder: Path) -> None:
 def _write_systems(folder: Path) -> None:
     from syno_lab.alpha.known import KNOWN as BLOCKS
     from syno_lab.canvas.known import KNOWN as KERNELS
+    from syno_lab.sessions.session import session_of
     from syno_lab.systems import find_system
 
-    canvas, alpha = find_system("syno-lab-canvas"), find_system("syno-lab-alpha")
+    canvas = find_system("syno-lab-canvas")
     for name in CANVAS_KERNELS:
         operator = canvas.operator_of(KERNELS[name]())
         assert operator is not None
@@ -104,8 +104,8 @@ def _write_systems(folder: Path) -> None:
     for name in NETWORKS:
         (folder / f"alpha-{name}.json").write_text(BLOCKS[name]().to_json())
     for name, session in (
-        ("canvas", canvas.session(KERNELS["involution"]())),
-        ("alpha", alpha.session(BLOCKS["conv_block"]())),
+        ("canvas", session_of(KERNELS["involution"]())),
+        ("alpha", session_of(BLOCKS["conv_block"]())),
     ):
         (folder / f"{name}-session.json").write_text(session.to_json())
         (folder / f"{name}-session.word").write_text(session.to_word())

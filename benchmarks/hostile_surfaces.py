@@ -95,9 +95,8 @@ def sessions(rng: random.Random, place: Place) -> Opening:
     import base64
     import zlib
 
-    from syno_lab.history import PREFIX
-    from syno_lab.operators import KNOWN
-    from syno_lab.synthesis.session_text import read_session
+    from syno_lab.sessions.session import session_of
+    from syno_lab.sessions.text import PREFIX
 
     word = place.bytes("session.word").decode()
     way = rng.randrange(6)
@@ -114,7 +113,7 @@ def sessions(rng: random.Random, place: Place) -> Opening:
     else:
         text = damage.damaged_json(rng, place.json("session.json"), place.marker)
     if rng.random() < 0.9:
-        return lambda: read_session(text, KNOWN)
+        return lambda: session_of(text)
     from syno_widgets.stepper import Stepper
 
     path = place.file(rng, "session.json", text)

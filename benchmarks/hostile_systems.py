@@ -127,11 +127,10 @@ def _inside(whole: Any) -> list[Any]:
 
 def growths(rng: random.Random, place: Place) -> Opening:
     """Sessions of Canvas and αNAS as JSON and in a word, opened, asked for their next steps and gone through."""
-    from syno_lab.history import PREFIX
-    from syno_lab.systems import find_system
+    from syno_lab.sessions.session import session_of
+    from syno_lab.sessions.text import PREFIX
 
     name = rng.choice(("canvas", "alpha"))
-    system = find_system(f"syno-lab-{name}")
     whole = place.json(f"{name}-session.json")
     way = rng.randrange(5)
     if way == 0:
@@ -154,7 +153,7 @@ def growths(rng: random.Random, place: Place) -> Opening:
         text = damage.damaged_json(rng, whole, place.marker)
 
     def go() -> object:
-        session = system.session(text)
+        session = session_of(text)
         for number in range(min(len(session.places), 5)):
             session.go(number)
         return session.to_word(), str(session.status)

@@ -291,16 +291,15 @@ def sessions(steps: int, rng: random.Random) -> dict[str, Any]:
     from syno_lab.canvas.known import KNOWN as KERNELS
     from syno_lab.errors import SynoError
     from syno_lab.operators import KNOWN
-    from syno_lab.systems import find_system
+    from syno_lab.sessions.session import session_of
 
     found = {}
-    for title, form, start in (
-        ("pGraphs", "syno-lab-operator", KNOWN["conv2d"]()),
-        ("Canvas", "syno-lab-canvas", KERNELS["involution"]()),
-        ("αNAS", "syno-lab-alpha", BLOCKS["conv_block"]()),
+    for title, start in (
+        ("pGraphs", KNOWN["conv2d"]()),
+        ("Canvas", KERNELS["involution"]()),
+        ("αNAS", BLOCKS["conv_block"]()),
     ):
-        system = find_system(form)
-        session = system.session(start)
+        session = session_of(start)
         begun, refusals = time.process_time(), set()
         for number in range(steps):
             try:
@@ -312,7 +311,7 @@ def sessions(steps: int, rng: random.Random) -> dict[str, Any]:
         moved_s, begun = time.process_time() - begun, time.process_time()
         try:
             text = session.to_word()
-            again = system.session(text)
+            again = session_of(text)
             if again.to_json() != session.to_json():
                 raise LostError(f"{title}: the session that is read again is another one")
             kept = f"{len(text):,} characters"

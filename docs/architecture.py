@@ -21,7 +21,10 @@ WIDTHS = {"thick": (10, 3.5), "middle": (3, 1.8), "thin": (1, 0.8)}
 #: What the rooms are about, and the colour of their boxes.
 PARTS = {
     "what jobs and results need": ("#e7e7ec", ("processes", "store", "jobs")),
-    "operators": ("#dfe8f5", ("common", "drawing", "ir", "synthesis", "search", "codegen", "operators", "panes")),
+    "operators": (
+        "#dfe8f5",
+        ("common", "drawing", "ir", "synthesis", "search", "sessions", "codegen", "operators", "panes"),
+    ),
     "systems of operators": ("#f9e6b8", ("pgraphs", "nas_pte", "canvas", "alpha")),
     "networks": ("#d3f2d9", ("models", "data", "training", "trial", "tuning")),
     "results, read and produced": ("#ffe0bd", ("reports", "experiments", "testing")),

@@ -11,10 +11,10 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES, add_primitive, own_primitives, remove_primitive
 from syno_lab.ir.spec import Limits, Spec
 from syno_lab.ir.state import State, Step, Weight
+from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import Candidate
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
-from syno_lab.synthesis.session import Session
 
 __all__ = [
     "PRIMITIVES",

@@ -47,10 +47,6 @@ class FormatError(SynoError, ValueError):
     """A file or a string is not what it claims to be: other version, missing fields, junk."""
 
 
-class OtherFormatError(FormatError):
-    """A file says itself that it is of another format than the expected one."""
-
-
 class SearchError(SynoError, ValueError):
     """A search was told something it cannot learn from, or set up with settings that make no sense."""
 

@@ -3,7 +3,7 @@
 Search, models, training, tuning, the store, reports, commands and widgets use only these protocols. A system is a way
 to write and to find operators: Syno's pGraphs are one (:mod:`syno_lab.pgraphs`), NAS-PTE's concatenations another;
 :mod:`syno_lab.systems` lists them. The conformance suite in :mod:`syno_lab.testing` checks a system. How operators are
-built step by step is in :mod:`syno_lab.session_protocol`.
+built step by step is in :mod:`syno_lab.sessions`.
 
 A *binding* gives each variable of an operator a positive size: ``{"C_in": 64, "H": 28}``.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # types alone: this file is used by every room and needs none
     from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
     from syno_lab.models.slot import Place
-    from syno_lab.search.branches import Surroundings
     from syno_lab.search.protocol import State
-    from syno_lab.session_protocol import Session
+    from syno_lab.sessions.construction import Construction
+    from syno_lab.sessions.own_rule import OwnRule
 
 Binding = Mapping[str, int]
 
@@ -175,21 +175,6 @@ class OperatorSpace(Protocol):
         the system has no probe.
         """
         return None
-
-
-@dataclass(frozen=True)
-class OwnRule:
-    """A rule of the user's own in a search or a session (:mod:`syno_lab.own_rule` makes it of a function).
-
-    Attributes:
-        name: what messages call it.
-        reason: in one sentence.
-        match: whether it refuses a step on a state, both as the system has them.
-    """
-
-    name: str
-    reason: str
-    match: Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True)
@@ -424,10 +409,6 @@ class System(Protocol):
         ``graph`` is first; the second is shown beside it at once, so it should be cheap.
         """
 
-    def knows(self, start: Any) -> bool:
-        """Whether steps from this value (a spec, a state, an operator) build operators of this system."""
-        return False
-
     def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
         """The steps of several operators, or of states that a session builds, so that equal ones can be told.
 
@@ -435,25 +416,14 @@ class System(Protocol):
         """
         return [()] * len(values)
 
-    def session(self, start: Any) -> Session:
-        """A session that begins with a value that the system :meth:`knows`, or with the text of a session.
 
-        Raises:
-            SpecError: where operators are not built by steps.
-            FormatError: for a text that holds no session.
-        """
-        raise SpecError(f"{self.title}: its operators are not built by steps; choose one of another system")
+@runtime_checkable
+class Stepwise(Protocol):
+    """A system whose operators are built by steps."""
 
-    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> Surroundings:
-        """The space around a value that the system :meth:`knows`.
+    @property
+    def title(self) -> str:
+        """See :class:`System`."""
 
-        Args:
-            start: the value.
-            pruned: whether the steps that a rule prunes are shown.
-            rules: of the user's own, beside those of the system (:meth:`syno_lab.session_protocol.Session.restrict`).
-
-        Raises:
-            SpecError: where operators are not built by steps; two rules have one name.
-            CodeError: for what is no rule.
-        """
-        raise SpecError(f"{self.title}: its operators are not built by steps; choose one of another system")
+    def construction(self) -> Construction[Any, Any, Any]:
+        """How: all that sessions, steppers and the explorer need of it."""

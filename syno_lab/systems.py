@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab.errors import FormatError, OtherFormatError, SpecError, SynoError
+from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import is_file, likeness, nearest, quoted, shortened
+from syno_lab.protocol import Stepwise
 from syno_lab.versioned import read_small, reason
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site
     from syno_lab.protocol import Operator, PrimitiveCard, System
-    from syno_lab.session_protocol import Session
 
 #: Bytes of an operator's JSON that are read, and of a session's text.
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
@@ -263,39 +263,9 @@ def system_for(start: Any) -> System:
     if is_operator(start):
         return system_of(start)
     for system in all_systems():
-        if system.knows(start):
+        if isinstance(system, Stepwise) and system.construction().knows(start):
             return system
     raise SpecError(f"expected a spec, a state or an operator of a system that is known, found {type(start).__name__}")
-
-
-def session_of(start: Any) -> Session:
-    """A session of building by steps, of whatever system.
-
-    Args:
-        start: an operator, a spec, a state, or the text of a session or of an operator's file.
-
-    Raises:
-        SpecError: no system knows it, or operators of its system are not built by steps.
-        FormatError: a text that holds neither.
-    """
-    if not isinstance(start, str):
-        return system_for(start).session(start)
-    try:
-        system = find_system(format_of(start))
-    except FormatError as error:
-        refusals = [error]
-    else:
-        return system.session(system.read(start))
-    for system in all_systems():
-        try:
-            return system.session(start)
-        except OtherFormatError:
-            continue
-        except FormatError as error:  # what a system says of its own session, rather than that this is no operator
-            refusals.insert(-1, error)
-        except SpecError:  # its operators are not built by steps
-            continue
-    raise refusals[0]
 
 
 @cache

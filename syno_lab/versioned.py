@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from syno_lab.errors import FormatError, OtherFormatError
+from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted, read_text, shortened
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
@@ -54,8 +54,7 @@ def read_versioned(
     try:
         header = msgspec.json.decode(text, type=_Header)
         if header.format != name:
-            other = OtherFormatError if header.format else FormatError
-            raise other(f"{what}: expected format {quoted(name)}, found {quoted(header.format)}")
+            raise FormatError(f"{what}: expected format {quoted(name)}, found {quoted(header.format)}")
         if header.version != version:
             raise FormatError(
                 f"{what}: expected version {version}, found {quoted(header.version)}; use the Syno Lab that wrote it"

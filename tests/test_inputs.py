@@ -32,9 +32,9 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.spec import Spec, Variable
 from syno_lab.models.placeholder import Placeholder
 from syno_lab.nas_pte.operator import nas_pte_1
+from syno_lab.sessions.session import session_of
 from syno_lab.store.courses import read_course
 from syno_lab.synthesis import record
-from syno_lab.synthesis.session_text import read_session
 from syno_lab.tuning.records import list_records
 
 ROOT = Path(errors.__file__).parent
@@ -151,7 +151,7 @@ def test_texts_that_are_nothing_are_refused_in_one_printable_line(text):
         lambda text: Spec.parse("[H]", "[H]", [text]),
         lambda text: Symbols((text,)),
         operators.matmul().from_json,
-        read_session,
+        session_of,
         lambda text: operators.matmul().complete_binding({text: 3}),
     ):
         assert is_one_line(refusal_of(parse, text))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.alpha import drawing as _drawing
 from syno_lab.alpha import files as _files
-from syno_lab.alpha import stepping as _stepping
+from syno_lab.alpha import menu as _menu
 from syno_lab.alpha import wanted as _wanted
 from syno_lab.alpha.blocks import Block as Block
 from syno_lab.alpha.blocks import Network as Network
@@ -76,7 +76,7 @@ _METHODS: dict[type, dict[str, Any]] = {
         "depth": _wanted.depth_of,
         "mixing": _wanted.mixing_of,
     },
-    Draft: {"explain_distance": _stepping.explain_distance},
+    Draft: {"explain_distance": _menu.explain_distance},
     Network: {"to_json": _files.network_to_json, "from_json": staticmethod(_files.network_from_json)},
 }
 for _class, _methods in _METHODS.items():

@@ -182,7 +182,7 @@ def said(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
-def plain(distance: float) -> int | float | str:
+def plain(distance: float) -> Any:
     """A distance as it is shown: a whole number without a point, infinity in words."""
     if isinf(distance):
         return "out of reach"

@@ -1,34 +1,24 @@
-"""Sessions of αNAS as JSON (:mod:`syno_lab.history`): steps, and what is wanted of the chains.
+"""The places of αNAS's sessions as records for a file (:mod:`syno_lab.sessions.text`).
 
-A file holds data alone. What is wanted stands as the text of a properties file, an operator that was given as that of
-its own file.
+What is wanted stands as the text of a properties file, an operator that was given as that of its own file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import msgspec
 
-from syno_lab.alpha import files
 from syno_lab.alpha.changes import Change
 from syno_lab.alpha.files import NodeRecord, operation_of, record_of_operation
-from syno_lab.alpha.operator import FORMAT as OPERATOR_FILE
+from syno_lab.alpha.operations import Operation
 from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.alpha.operator import from_json as read_operator
-from syno_lab.alpha.synthesis import Draft
+from syno_lab.alpha.synthesis import Candidate, Draft
 from syno_lab.alpha.wanted import Properties
-from syno_lab.errors import FormatError, SynoError
-from syno_lab.history import MAX_BYTES, MAX_NOTE, replayed, text_of
+from syno_lab.errors import FormatError
 from syno_lab.inputs import positive, quoted
-from syno_lab.versioned import read_versioned
-
-if TYPE_CHECKING:
-    from syno_lab.alpha.session import AlphaSession, Entry
-
-FORMAT = "syno-lab-alpha-session"
-VERSION = 1
+from syno_lab.sessions.construction import Construction, Place, Reader
 
 
 class _Aim(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -47,17 +37,15 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     entry: tuple[int, int] | None = None
 
 
-class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One place of the history: behind ``parent`` by an operation or a change, or a beginning with an aim.
+class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One place: behind ``parent`` by an operation or a change, or a beginning with an aim.
 
     Attributes:
-        parent: the number of the place before; None for the first.
+        parent, note, comment: see :class:`syno_lab.sessions.text.PlaceRecord`.
         operation: that was appended.
         change: of what is wanted.
         aim: of a beginning.
-        note: of a beginning.
         operator: the operator file of an operator that was given and ends here.
-        comment: what the user wrote about it.
     """
 
     parent: int | None = None
@@ -69,84 +57,56 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     comment: str = ""
 
 
-class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A session of version 1: see :class:`syno_lab.synthesis.session_text.SessionRecord`."""
+class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A session, see :class:`syno_lab.sessions.text.SessionRecord`."""
 
     format: str
     version: int
-    places: list[_PlaceRecord]
+    places: list[PlaceRecord]
     place: int = 0
     turns: list[int] = []
     rules: list[str] = []
 
 
-def to_json(session: AlphaSession) -> str:
-    """The whole session, with all branches and the place that is shown."""
-    records = list(map(_record, session.places))
-    found = _Session(FORMAT, VERSION, records, session.place, session.turns, session.rule_names)
-    return msgspec.json.encode(found).decode()
-
-
-def _record(entry: Entry) -> _PlaceRecord:
-    operator = None if entry.operator is None else entry.operator.to_json()
-    found = _PlaceRecord(entry.parent, operator=operator, comment=entry.comment)
+def record(entry: Place[Draft, Operation | Change]) -> PlaceRecord:
+    """The record of a place but for its parent, its note and its comment."""
+    found = PlaceRecord(operator=None if entry.operator is None else entry.operator.to_json())
     step, state = entry.step, entry.state
     if step is None:
         others = [(list(shape), None if goal is None else list(goal)) for shape, goal in state.others]
-        found.aim, found.note = _Aim(state.properties.to_json(), list(state.input_shape), others), entry.note
+        found.aim = _Aim(state.properties.to_json(), list(state.input_shape), others)
     elif isinstance(step, Change):
-        value: Any = list(step.value) if isinstance(step.value, tuple) else step.value
-        found.change = _Change(step.name, value, step.entry)
+        found.change = _Change(step.name, list(step.value) if isinstance(step.value, tuple) else step.value, step.entry)
     else:
         found.operation = record_of_operation(step)
     return found
 
 
-def read_session(text: str, known: Mapping[str, Callable[[], Any]] | None = None) -> AlphaSession:
-    """The session of a text: of :func:`to_json`, the same in one word, or an operator or graph file that is a chain.
+def reader(
+    construction: Construction[Draft, Operation | Change, Candidate],
+) -> Reader[Draft, Operation | Change]:
+    """See :meth:`.Construction.reader`."""
 
-    Args:
-        text: what was kept or pasted.
-        known: operators that the session loads by name.
+    def read(
+        one: PlaceRecord, before: Sequence[Place[Draft, Operation | Change]], where: str
+    ) -> Place[Draft, Operation | Change]:
+        given = [part for part in (one.operation, one.change, one.aim) if part is not None]
+        if len(given) != 1 or (one.parent is None and one.aim is None):
+            raise FormatError(f"session: {where}: expected one of an operation, a change and an aim, the first an aim")
+        step: Operation | Change | None = None
+        if one.aim is not None:
+            state = _draft(one.aim, where)
+        else:
+            if one.change is not None:
+                value = one.change.value
+                step = Change(one.change.name, tuple(value) if isinstance(value, list) else value, one.change.entry)  # type: ignore[arg-type]  # checked by apply
+            else:
+                assert one.operation is not None
+                step = operation_of(one.operation)
+            state = construction.apply(before[one.parent or 0].state, step)
+        return Place(construction, state, step, operator=_operator(one, state, where))
 
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
-    from syno_lab.alpha.session import AlphaSession
-
-    text = text_of(text)
-    try:
-        for name, read in ((OPERATOR_FILE, read_operator), (files.FORMAT, files.from_json)):
-            if f'"{name}"' in text[:200]:
-                return AlphaSession(read(text), known)
-        record = read_versioned(text, _Session, what="session", name=FORMAT, version=VERSION, most=MAX_BYTES)
-        entries = replayed(record.places, _entry)
-        return AlphaSession.restored(entries, record.turns, record.place, known, record.rules)
-    except FormatError:
-        raise
-    except SynoError as error:
-        raise FormatError(f"session: {error}") from None
-
-
-def _entry(record: _PlaceRecord, before: list[Entry], where: str) -> Entry:
-    from syno_lab.alpha.session import Entry
-
-    given = [one for one in (record.operation, record.change, record.aim) if one is not None]
-    if len(given) != 1 or (record.parent is None and record.aim is None):
-        raise FormatError(f"session: {where}: expected one of an operation, a change and an aim, the first an aim")
-    if record.aim is not None:
-        start = _draft(record.aim, where)
-        return Entry(start, None, record.note[:MAX_NOTE], _operator(record, start, where))
-    state: Draft = before[record.parent or 0].state
-    if record.change is not None:
-        value = record.change.value
-        change = Change(record.change.name, tuple(value) if isinstance(value, list) else value, record.change.entry)  # type: ignore[arg-type]  # checked by apply
-        after = change.apply(state)
-        return Entry(after, change, operator=_operator(record, after, where))
-    assert record.operation is not None
-    operation = operation_of(record.operation)
-    after = state.apply(operation)
-    return Entry(after, operation, operator=_operator(record, after, where))
+    return read
 
 
 def _draft(aim: _Aim, where: str) -> Draft:
@@ -157,7 +117,7 @@ def _draft(aim: _Aim, where: str) -> Draft:
     return Draft(Properties.from_json(aim.properties), tuple(aim.input_shape), others=others)
 
 
-def _operator(record: _PlaceRecord, state: Draft, where: str) -> NetworkOperator | None:
+def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator | None:
     """The operator that was given, if it is the chain that leads here."""
     if record.operator is None:
         return None

@@ -1,262 +1,249 @@
-"""A session of αNAS as the stepper shows it: what is listed, compared and said, as plain data."""
+"""How chains of αNAS are synthesised step by step, for the sessions of all systems (:mod:`syno_lab.sessions`).
+
+A step appends an operation, or changes what is wanted (:mod:`.changes`); both are undone alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from math import isinf
-from typing import Any
+from typing import Any, ClassVar
 
-from syno_lab.alpha import drawing
-from syno_lab.alpha.changes import plain, possible, said, wanted, wanted_mixing
-from syno_lab.alpha.pairings import axis_names
-from syno_lab.alpha.properties import PROPERTIES
-from syno_lab.alpha.synthesis import Candidate, Draft, hopeless_words
-from syno_lab.common.pairing import WORDS
-from syno_lab.common.wants import RANK
-from syno_lab.errors import SynoError
-from syno_lab.inputs import count_of
+from syno_lab.alpha import drawing, files, menu, session_files
+from syno_lab.alpha.changes import Change, change_of, plain
+from syno_lab.alpha.edits import Variant
+from syno_lab.alpha.graph import Graph
+from syno_lab.alpha.known import KNOWN
+from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
+from syno_lab.alpha.synthesis import Answer, Candidate, Draft, greedy, progressive
+from syno_lab.alpha.wanted import Properties
+from syno_lab.drawing.course import courses_svg
+from syno_lab.effort import Effort, Stop
+from syno_lab.errors import SpecError, SynoError
+from syno_lab.inputs import quoted
+from syno_lab.sessions.construction import (
+    PATIENCE_S,
+    Aiming,
+    Beginning,
+    Construction,
+    Labels,
+    Place,
+    Reader,
+    Records,
+)
+from syno_lab.sessions.own_rule import OwnRule, refusing
+from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Used, Why
 
-#: Candidates of one operation that are shown, taken ones and those left out each.
-SHOWN = 40
-NAMES = tuple(row.name for row in PROPERTIES)
-#: Why a candidate is left out: the name of the reason, and the section of the paper.
-LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4"), "refused": ("", "")}
+#: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
+ATTEMPTS = 30
+Taken = Operation | Change
+PlaceOf = Place[Draft, Taken]
 
 
-# -- where it is -------------------------------------------------------------------------------------------------------
+class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Taken]):
+    """A session begins with a draft; or with a graph, a variant or an operator that is a chain.
 
-
-def status(draft: Draft) -> str:
-    """How far a draft is, in one or two sentences."""
-    count = count_of(len(draft.chain), "operation")
-    if not draft.is_complete:
-        far = ", ".join(f"{name} {plain(distance)}" for name, distance in draft.distances.items())
-        hopeless = f" From here {hopeless_words(draft)}; undo some steps." if isinf(draft.distance) else ""
-        return f"After {count}: distance {plain(draft.distance)} ({far}).{hopeless}"
-    graph = draft.graph()
-    costs = f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
-    return f"Complete after {count}: all that is wanted is satisfied. {costs}."
-
-
-def strip(draft: Draft) -> list[dict[str, Any]]:
-    """The distance of each property and their sum, as a share of that of the chain without operations.
-
-    Returns:
-        For each its ``name``, ``text``, ``share`` and ``over``, which is False.
+    It begins with the last operation of a chain then, with the chain's own properties wanted.
     """
-    start = Draft(draft.properties, draft.input_shape, others=draft.others)
-    rows = [(name, draft.distances[name], start.distances[name]) for name in NAMES]
-    return [_strip(*row) for row in (*rows, ("sum", draft.distance, start.distance))]
 
+    labels = Labels(
+        groups="What is missing",
+        reached="all satisfied",
+        suggest="The operation that brings the chain nearest (greedy)",
+        finish="Append the nearest operation each time until all is satisfied (greedy), and play that",
+        random="Append operations drawn by the paper's rule, the nearer the likelier, and play that",
+        reset="Begin again with the input and the same properties wanted; Undo brings back what was",
+        more="of the same operation",
+        none="Nothing can be appended here.",
+        way="looking for the nearest operations",
+        random_way="drawing operations",
+        strip="Distances",
+        offered="offered",
+        refused="left out",
+        progress="Undo the operations that made no progress",
+        graph="chain of operations",
+    )
 
-def _strip(name: str, distance: float, start: float) -> dict[str, Any]:
-    most = distance if isinf(start) else max(start, distance)
-    share = 1.0 if isinf(distance) else distance / most if most else 0.0
-    text = "out of reach" if isinf(distance) else f"distance {plain(distance)}"
-    return {"name": name, "text": f"{text}, {plain(start)} at the input", "share": share, "over": False}
-
-
-def explain(draft: Draft) -> dict[str, Any]:
-    """What is missing, in sentences, and what is wanted beside what is there.
-
-    Returns:
-        ``number`` (None: nothing leads to what is wanted), ``words``, ``groups``, which is empty, and ``aims``, see
-        :meth:`syno_lab.protocol.Session.explain`.
-    """
-    words = [
-        f"{name}: {_missing(draft, name)}: distance {plain(distance)}."
-        for name, distance in draft.distances.items()
-        if distance
-    ]
-    return {
-        "number": None if isinf(draft.distance) else plain(draft.distance),
-        "words": words or ["Nothing is missing: all that is wanted is satisfied."],
-        "groups": "",
-        "aims": [_values(draft), _matrices(draft)],
+    known: ClassVar[Mapping[str, Callable[[], Any]]] = {
+        name: make
+        for name, make in KNOWN.items()
+        if make().graph.is_chain  # only chains are stepped through
     }
 
+    # -- states and steps --------------------------------------------------------------------------------------------
 
-def explain_distance(draft: Draft) -> str:
-    """What is missing, a line for each property; and, if nothing leads to what is wanted, which part of it."""
-    words = list(explain(draft)["words"])
-    if isinf(draft.distance):
-        words.append(f"From here {hopeless_words(draft)}.")
-    return "\n".join(words)
+    def knows(self, start: Any) -> bool:
+        """A draft, a graph, or a variant."""
+        return isinstance(start, Draft | Graph | Variant)
 
+    def begin(self, start: Draft | Graph | Variant | NetworkOperator) -> Beginning[Draft, Taken]:
+        """From the input of the chain. Raises SpecError for a graph with branches."""
+        if isinstance(start, Draft):
+            return Beginning(self.first(start), start.chain)
+        operator = _operator_of(start)
+        graph = operator.graph
+        steps = tuple([node.operation for node in graph.nodes])
+        return Beginning(Draft(Properties.of(graph), graph.inputs[0]), steps, operator)
 
-def _missing(draft: Draft, name: str) -> str:
-    if name != "mixing":
-        return f"{said(wanted(draft, name))} is wanted, found {said(draft.values[name])}"
-    aim, lacks = wanted_mixing(draft), _lacks(draft)
-    if len(lacks) == len(aim.rows) * len(aim.columns):
-        return f"{len(aim.rows)} x {len(aim.columns)} axes are wanted, found another number"
-    entries = (f"{aim.columns[axis]}->{aim.rows[out]}>={aim.marks[out][axis]}" for out, axis in lacks)
-    return f"these entries are too small, wanted are {', '.join(entries)}"
+    def first(self, state: Draft) -> Draft:
+        """The input, with the same properties wanted."""
+        return Draft(state.properties, state.input_shape, others=state.others)
 
+    def step(self, state: Draft, given: Any) -> Taken:
+        """An operation, that of a candidate, or a change."""
+        found = given.operation if isinstance(given, Candidate) else given
+        if not isinstance(found, Operation | Change):
+            raise SpecError(f"expected an operation, a candidate or a change, found {quoted(given)}")
+        return found
 
-def _lacks(draft: Draft) -> list[list[int]]:
-    """The entries of the wanted matrix that are more than those of the draft; all where the axes differ."""
-    if wanted(draft, "mixing") is None:
-        return []
-    aim, now = wanted_mixing(draft).marks, draft.values["mixing"].marks
-    fits = (len(aim), len(aim[0])) == (len(now), len(now[0]))
-    return [
-        [out, axis]
-        for out, row in enumerate(aim)
-        for axis, mark in enumerate(row)
-        if not fits or RANK[mark] > RANK[now[out][axis]]
-    ]
+    def apply(self, state: Draft, step: Taken) -> Draft:
+        """The chain with one operation more, or with other properties wanted."""
+        return step.apply(state) if isinstance(step, Change) else state.apply(step)
 
+    def operator(self, state: Draft) -> NetworkOperator:
+        """The chain by itself, where it satisfies what is wanted."""
+        if not state.is_complete:
+            raise SynoError(f"no operator yet: {menu.status(state)}")
+        return NetworkOperator.of_graph(state.graph())
 
-def _values(draft: Draft) -> dict[str, Any]:
-    """The shapes and the depths, as two tables of one column."""
-    names = [name for name in NAMES if name != "mixing"]
-    return {
-        "title": "Wanted shape and depth",
-        "corner": "property",
-        "rows": names,
-        "columns": ["value"],
-        "wanted": [[said(wanted(draft, name))] for name in names],
-        "now": {
-            "title": "Shape and depth of the chain",
-            "rows": names,
-            "columns": ["value"],
-            "marks": [[said(draft.values[name])] for name in names],
-        },
-        "lacks": [[number, 0] for number, name in enumerate(names) if draft.distances[name]],
-        "words": {},
-        "choices": [[_choices(draft, name)] for name in names],
-    }
+    def distance(self, state: Draft, effort: Effort | None = None) -> float | None:
+        """The sum of those of the properties."""
+        return None if isinf(state.distance) else float(plain(state.distance))
 
+    def candidates(
+        self, state: Draft, rules: Sequence[OwnRule], should_stop: Stop | None = None
+    ) -> Sequence[Candidate]:
+        """All operations with their verdicts (:meth:`.Draft.candidates`), those that are represented among them."""
 
-def _matrices(draft: Draft) -> dict[str, Any]:
-    aim, now = wanted_mixing(draft), draft.values["mixing"]
-    columns, rows = axis_names(len(draft.input_shape)), axis_names(len(draft.shape))
-    return {
-        "title": "Wanted mixing",
-        "corner": "out \\ in",
-        "rows": list(aim.rows),
-        "columns": list(aim.columns),
-        "wanted": [list(row) for row in aim.marks],
-        "now": {
-            "title": "Mixing of the chain",
-            "rows": list(rows),
-            "columns": list(columns),
-            "marks": [list(row) for row in now.marks],
-        },
-        "lacks": _lacks(draft),
-        "words": dict(WORDS),
-        "choices": [
-            [_choices(draft, "mixing", (out, axis)) for axis in range(len(aim.columns))] for out in range(len(aim.rows))
-        ],
-    }
+        def judged(one: Candidate) -> Candidate:
+            rule = refusing(rules, state, one.operation) if one.verdict not in menu.LEFT_OUT else None
+            return one if rule is None else replace(one, verdict="refused", reason=rule.reason, rule=rule.name)
 
+        return list(map(judged, state.candidates(represented=True)))
 
-def _choices(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": one.change.key,
-            "text": said(one.change.value),
-            "note": f"{'another' if one.kind == 'other' else one.kind}, {one.effect}",
-            "feasible": one.is_feasible,
+    def way(
+        self, state: Draft, rules: Sequence[OwnRule], seconds: float | None, should_stop: Stop | None
+    ) -> tuple[Taken, ...]:
+        """See :func:`.greedy`; equal states get equal suggestions."""
+        return _steps(state, greedy(state, random.Random(0), refuses=_refusing(rules)))  # noqa: S311 - no secrets
+
+    def random_way(
+        self,
+        state: Draft,
+        rng: random.Random,
+        rules: Sequence[OwnRule],
+        seconds: float | None = PATIENCE_S,
+        should_stop: Stop | None = None,
+    ) -> tuple[Taken, ...]:
+        """The rule of section 5 (:func:`.progressive`), drawn again where it gives up."""
+        effort, refuses = Effort(should_stop=should_stop), _refusing(rules)
+        shortest = _steps(state, greedy(state, rng, refuses=refuses))
+        length = max(state.properties.length or 0, len(state.chain) + len(shortest))
+        for _ in range(ATTEMPTS):
+            effort.look("drawing operations")
+            answer = progressive(state, rng, length, refuses)
+            if answer.draft is not None:
+                return _steps(state, answer)
+        return shortest
+
+    def aimed(self, state: Draft, choice: str) -> Change:
+        """See :func:`syno_lab.alpha.changes.change_of`."""
+        return change_of(state, choice)
+
+    def is_aim(self, step: Taken) -> bool:
+        """A change."""
+        return isinstance(step, Change)
+
+    # -- as text -----------------------------------------------------------------------------------------------------
+
+    format = "syno-lab-alpha-session"
+    record = session_files.SessionRecord
+    readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {FORMAT: from_json, files.FORMAT: files.from_json}
+
+    def records(self, places: Sequence[PlaceOf]) -> Records:
+        """See :func:`.session_files.record`."""
+        return Records([], list(map(session_files.record, places)))
+
+    def reader(self, record: session_files.SessionRecord) -> Reader[Draft, Taken]:
+        """See :func:`.session_files.reader`."""
+        return session_files.reader(self)
+
+    # -- as a page shows it ------------------------------------------------------------------------------------------
+
+    def picture(self, place: PlaceOf) -> Picture:
+        """The chain, its last operation marked, with the distances of the properties after each."""
+        draft = place.state
+        graph, last = draft.graph(), len(draft.chain) - 1
+        part, notes = self.first(draft), {}
+        for number, operation in enumerate((*draft.chain, None)):
+            notes[number] = [", ".join(f"{name} {plain(far)}" for name, far in part.distances.items())]
+            if operation is not None:
+                part = part.apply(operation)
+        svg, ends = drawing.svg(graph, highlight=[last] if draft.chain else [], notes=notes), menu.ends(draft)
+        parts = drawing.parts(graph, notes).items()
+        return Picture(svg, drawing.describe(graph), {name: Node(*said, name in ends) for name, said in parts})
+
+    def describe(self, state: Draft, step: Taken) -> str:
+        """The operation, or what is wanted then."""
+        return step.words(state) if isinstance(step, Change) else str(step)
+
+    def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
+        """See :func:`.menu.status`; nothing of it takes long."""
+        return menu.status(place.state)
+
+    def strip(self, state: Draft) -> Sequence[Used]:
+        """See :func:`.menu.strip`."""
+        return menu.strip(state)
+
+    def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
+        """A line for each property."""
+        lines = {
+            name: [None if isinf(far := place.state.distances[name]) else far for place in places]
+            for name in menu.NAMES
         }
-        for one in possible(draft, name, entry)
-    ]
+        return courses_svg(lines, here, first)
+
+    def explain(self, state: Draft, should_stop: Stop | None = None) -> Explanation:
+        """See :func:`.menu.explain`."""
+        return menu.explain(state)
+
+    def menu(
+        self, state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
+    ) -> Sequence[Group]:
+        """See :func:`.menu.menu`."""
+        return menu.menu(state, found, chosen, whole)
+
+    def why(self, state: Draft, candidate: Candidate) -> Why:
+        """See :func:`.menu.why`."""
+        return menu.why(candidate)
 
 
-# -- next steps --------------------------------------------------------------------------------------------------------
+def _refusing(rules: Sequence[OwnRule]) -> Callable[[Draft, Operation], bool]:
+    return lambda state, step: refusing(rules, state, step) is not None
 
 
-def menu(draft: Draft, found: Sequence[Candidate], chosen: str, whole: Collection[str]) -> list[dict[str, Any]]:
-    """The candidates by operation, the nearest first.
-
-    Args:
-        draft: where they may be taken.
-        found: all of them; an item's ``index`` is its place here.
-        chosen: the id of a part of the picture: only what goes on from it is listed, which is all or nothing.
-        whole: operations of which all are listed; of others :data:`SHOWN`.
-
-    Returns:
-        Records as those of :class:`syno_lab.codegen.drawing_menu.Group`; an item has ``notes`` too: its verdict, and
-        by how much it changes each distance.
-    """
-    if chosen and chosen not in ends(draft):
-        return []
-    mine: dict[str, list[int]] = {}
-    for index, one in enumerate(found):
-        mine.setdefault(one.operation.name, []).append(index)
-    return [_group(draft, found, name, indices, name in whole) for name, indices in mine.items()]
+def _operator_of(start: Graph | Variant | NetworkOperator) -> NetworkOperator:
+    if isinstance(start, Graph):
+        start = NetworkOperator.of_graph(start)
+    operator = NetworkOperator(start) if isinstance(start, Variant) else start
+    if not operator.graph.is_chain:
+        raise SpecError(
+            "αNAS: expected a chain of operations to step through, found a graph with branches; begin with "
+            "Draft(Properties.of(graph), shape) to synthesise a chain in its place"
+        )
+    return operator
 
 
-def ends(draft: Draft) -> tuple[str, ...]:
-    """The ids of the parts of the picture that a step goes on from."""
-    last = len(draft.chain) - 1
-    return ("out0", f"n{last}" if draft.chain else "t0")
+def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
+    """What an answer appends to a draft. Raises SynoError for none, and for a draft that satisfies all already."""
+    if answer.draft is None:
+        raise SynoError(f"no operations lead to what is wanted from here: {answer.reason}; undo some steps")
+    if state.is_complete:
+        raise SynoError("nothing to append: all that is wanted is satisfied already")
+    return answer.draft.chain[len(state.chain) :]
 
 
-def _group(draft: Draft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> dict[str, Any]:
-    offered = [index for index in mine if found[index].verdict not in LEFT_OUT]
-    left_out = [index for index in mine if found[index].verdict in LEFT_OUT]
-    most = None if is_whole else SHOWN
-    row = found[mine[0]].operation.row
-    sign, _, colour = drawing.LOOKS[drawing.kind_of(found[mine[0]].operation, draft.shape)]
-    kind = {True: "linear", False: "not linear", None: "does not count for the depth"}[row.linear]
-    return {
-        "primitive": name,
-        "title": name,
-        "sign": sign,
-        "colour": colour,
-        "signature": f"{name}({', '.join(row.choices)})",
-        "meaning": kind,
-        "canonical": [_item(draft, index, found[index]) for index in offered[:most]],
-        "pruned": [_item(draft, index, found[index]) for index in left_out[:most]],
-        "more_canonical": len(offered[most:]) if most else 0,
-        "more_pruned": len(left_out[most:]) if most else 0,
-        "unjudged": 0,
-    }
-
-
-def _item(draft: Draft, index: int, one: Candidate) -> dict[str, Any]:
-    is_left_out = one.verdict in LEFT_OUT
-    said = f"{one.verdict}: {one.reason}" if is_left_out else one.verdict
-    return {
-        "index": index,
-        "text": str(one.operation),
-        "distance": None if isinf(one.distance) else plain(one.distance),
-        "reaches": not isinf(one.distance),
-        "reason": one.reason if is_left_out else "",
-        "rule": one.rule or LEFT_OUT[one.verdict][0] if is_left_out else "",
-        "operands": list(ends(draft)),
-        "given": [],
-        "notes": [said, ", ".join(_change(draft, one, name) for name in NAMES)],
-    }
-
-
-def _change(draft: Draft, one: Candidate, name: str) -> str:
-    """By how much a candidate changes a distance: ``Δ shape -1``."""
-    before, after = draft.distances[name], one.distances[name]
-    if isinf(before) or isinf(after):
-        return f"{name} {plain(after)}"
-    return f"Δ {name} {after - before:+g}" if after != before else f"Δ {name} 0"
-
-
-def why(candidate: Candidate) -> dict[str, Any]:
-    """Why a candidate is left out, as a record of :class:`syno_lab.codegen.drawing_menu.Why` without formulas.
-
-    Raises:
-        SynoError: for one that is not.
-    """
-    if candidate.verdict not in LEFT_OUT:
-        raise SynoError("expected an operation that is left out; this one may be taken")
-    rule, section = LEFT_OUT[candidate.verdict]
-    return {
-        "text": str(candidate.operation),
-        "rule": candidate.rule or rule,
-        "kind": "your own rule" if candidate.rule else "exact",
-        "section": section,
-        "reason": f"{candidate.reason[:1].upper()}{candidate.reason[1:].rstrip('.')}.",
-        "before": "",
-        "after": "",
-        "latex": "",
-        "svg": "",
-    }
+CONSTRUCTION = ChainConstruction()

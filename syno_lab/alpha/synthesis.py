@@ -282,7 +282,7 @@ class Draft:
     if TYPE_CHECKING:  # bound in syno_lab.alpha: the words are above drafts
 
         def explain_distance(self) -> str:
-            """See :func:`syno_lab.alpha.stepping.explain_distance`."""
+            """See :func:`syno_lab.alpha.menu.explain_distance`."""
 
     def exchanged(self, rng: random.Random, operators: Sequence[Operation] = ()) -> Draft:
         """The second pass of section 4.5: each operation by chance any that it represents; the properties stay.

@@ -11,15 +11,13 @@ from syno_lab.alpha.edits import Variant
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
-from syno_lab.alpha.synthesis import Draft
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System, TracedStep
 
 if TYPE_CHECKING:
-    from syno_lab.alpha.session import AlphaSession
+    from syno_lab.alpha.stepping import ChainConstruction
     from syno_lab.models.sites import Site, Strides
-    from syno_lab.search.branches import Surroundings
 
 
 class Alpha(System):
@@ -94,28 +92,17 @@ class Alpha(System):
         """A batch of two."""
         return {"N": 2}
 
-    def knows(self, start: Any) -> bool:
-        """A draft, a graph, or a variant."""
-        return isinstance(start, Draft | Graph | Variant)
-
     def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
         """See :func:`syno_lab.alpha.traces.traces`."""
         from syno_lab.alpha.traces import traces
 
         return traces(values)
 
-    def session(self, start: Any) -> AlphaSession:
-        """See :class:`syno_lab.alpha.session.AlphaSession`; a text is read by :func:`.read_session`."""
-        from syno_lab.alpha.session import AlphaSession
-        from syno_lab.alpha.session_files import read_session
+    def construction(self) -> ChainConstruction:
+        """See :class:`syno_lab.alpha.stepping.ChainConstruction`."""
+        from syno_lab.alpha.stepping import CONSTRUCTION
 
-        # Only chains are stepped through.
-        known = {name: make for name, make in KNOWN.items() if make().graph.is_chain}
-        return read_session(start, known) if isinstance(start, str) else AlphaSession(start, known)
-
-    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> Surroundings:
-        """The explorer shows no space of αNAS. Raises SpecError."""
-        raise SpecError("αNAS has no space that the explorer shows; step through a chain by Stepper(Draft(…))")
+        return CONSTRUCTION
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.alpha.panes`."""

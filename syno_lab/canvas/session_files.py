@@ -1,35 +1,28 @@
-"""Sessions of Canvas as JSON (:mod:`syno_lab.history`): steps, and what the kernels are grown for.
+"""The places of Canvas's sessions as records for a file (:mod:`syno_lab.sessions.text`).
 
-A file holds data alone. Tensors are numbered as in :mod:`syno_lab.canvas.kernel`. An operator that was given is kept
-as the text of its kernel file.
+Tensors are numbered as in :mod:`syno_lab.canvas.kernel`. An operator that was given is kept as the text of its kernel
+file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import msgspec
 
 from syno_lab.canvas import files
 from syno_lab.canvas.aim import Aim, AimedDraft, Taken
-from syno_lab.canvas.fitted import FORMAT as KERNEL_FILE
-from syno_lab.canvas.fitted import Fitted
+from syno_lab.canvas.growth import Candidate
 from syno_lab.canvas.kernel import Draft, Substitution
-from syno_lab.canvas.places import Budget, Place
+from syno_lab.canvas.places import Budget
+from syno_lab.canvas.places import Place as Convolution
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive
 from syno_lab.canvas.rules import RULES, rules_without
 from syno_lab.canvas.sizes import MOST_VARIABLES, parse
-from syno_lab.errors import FormatError, SpecError, SynoError
-from syno_lab.history import MAX_BYTES, MAX_NOTE, replayed, text_of
+from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import quoted
-from syno_lab.versioned import read_versioned
+from syno_lab.sessions.construction import Construction, Place, Reader, Records
 
-if TYPE_CHECKING:
-    from syno_lab.canvas.session import CanvasSession, Entry
-
-FORMAT = "syno-lab-canvas-session"
-VERSION = 1
 #: Primitives that a room may allow: those of a draft are fewer.
 _MOST = 1 << 10
 
@@ -78,16 +71,14 @@ class _Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     substitution: tuple[int, str] | None = None
 
 
-class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One place of the history: behind ``parent`` by ``step``, or a beginning with the aim of this number.
+class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One place: behind ``parent`` by ``step``, or a beginning with the aim of this number.
 
     Attributes:
-        parent: the number of the place before; None for the first.
+        parent, note, comment: see :class:`syno_lab.sessions.text.PlaceRecord`.
         step: what led to it; None for a beginning.
         aim: of a beginning.
-        note: of a beginning.
         operator: the kernel file of an operator that was given and ends here.
-        comment: what the user wrote about it.
     """
 
     parent: int | None = None
@@ -98,13 +89,13 @@ class _PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     comment: str = ""
 
 
-class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A session of version 1: see :class:`syno_lab.synthesis.session_text.SessionRecord`."""
+class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A session, see :class:`syno_lab.sessions.text.SessionRecord`, with the ``aims`` of the beginnings."""
 
     format: str
     version: int
     aims: list[_Aim]
-    places: list[_PlaceRecord]
+    places: list[PlaceRecord]
     place: int = 0
     turns: list[int] = []
     rules: list[str] = []
@@ -113,21 +104,16 @@ class _Session(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def to_json(session: CanvasSession) -> str:
-    """The whole session, with all branches and the place that is shown."""
-    aims = list(dict.fromkeys(entry.state.aim for entry in session.places if entry.step is None))
-    records = []
-    for entry in session.places:
+def records(places: Sequence[Place[AimedDraft, Taken]]) -> Records:
+    """See :meth:`.Construction.records`."""
+    aims = list(dict.fromkeys(entry.state.aim for entry in places if entry.step is None))
+    found = []
+    for entry in places:
+        step = None if entry.step is None else _step_record(entry.step)
+        aim = aims.index(entry.state.aim) if step is None else None
         operator = None if entry.operator is None else entry.operator.to_json()
-        record = _PlaceRecord(entry.parent, operator=operator, comment=entry.comment)
-        if entry.step is None:
-            record.aim, record.note = aims.index(entry.state.aim), entry.note
-        else:
-            record.step = _step_record(entry.step)
-        records.append(record)
-    place, turns, rules = session.place, session.turns, session.rule_names
-    found = _Session(FORMAT, VERSION, list(map(_aim_record, aims)), records, place, turns, rules)
-    return msgspec.json.encode(found).decode()
+        found.append(PlaceRecord(step=step, aim=aim, operator=operator))
+    return Records([list(map(_aim_record, aims))], found)
 
 
 def _step_record(step: Taken) -> _Step:
@@ -162,34 +148,35 @@ def _aim_record(aim: Aim) -> _Aim:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read_session(text: str, known: Mapping[str, Callable[[], Any]] | None = None) -> CanvasSession:
-    """The session of a text: of :func:`to_json`, the same in one word, or a kernel file, which is one line of steps.
+def reader(
+    record: SessionRecord, construction: Construction[AimedDraft, Taken, Candidate]
+) -> Reader[AimedDraft, Taken]:
+    """See :meth:`.Construction.reader`."""
+    aims = [_aim(one) for one in record.aims]
 
-    Args:
-        text: what was kept or pasted.
-        known: operators that the session loads by name.
+    def read(one: PlaceRecord, before: Sequence[Place[AimedDraft, Taken]], where: str) -> Place[AimedDraft, Taken]:
+        step: Taken | None = None
+        if one.step is None:
+            if one.aim is None or not 0 <= one.aim < len(aims):
+                raise FormatError(f"session: {where}: expected a step, or an aim from 0 to {len(aims) - 1}")
+            state = AimedDraft(Draft(), aims[one.aim])
+        else:
+            if one.parent is None or one.aim is not None:
+                raise FormatError(f"session: {where}: expected a step behind a place, or an aim, found both")
+            given, last = one.step, before[one.parent].state
+            primitive = Primitive(given.primitive, given.parameter)
+            step = last.step(Taken(primitive, tuple(given.inputs), _substitution(given, where)))
+            state = last.apply(step)
+        operator = None if one.operator is None else files.from_json(one.operator)
+        if operator is not None and operator.kernel.nodes != state.draft.nodes:
+            raise FormatError(f"session: {where}: expected an operator of the primitives before it, found another one")
+        return Place(construction, state, step, operator=operator)
 
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
-    from syno_lab.canvas.session import CanvasSession
-
-    text = text_of(text)
-    if f'"{KERNEL_FILE}"' in text[:200]:
-        return CanvasSession(files.from_json(text), known)
-    record = read_versioned(text, _Session, what="session", name=FORMAT, version=VERSION, most=MAX_BYTES)
-    try:
-        aims = [_aim(one) for one in record.aims]
-        entries = replayed(record.places, lambda one, before, where: _entry(one, before, aims, where))
-        return CanvasSession.restored(entries, record.turns, record.place, known, record.rules)
-    except FormatError:
-        raise
-    except SynoError as error:
-        raise FormatError(f"session: {error}") from None
+    return read
 
 
 def _aim(record: _Aim) -> Aim:
-    places = tuple([Place(**msgspec.structs.asdict(place)) for place in record.places])
+    places = tuple([Convolution(**msgspec.structs.asdict(place)) for place in record.places])
     if not places:
         raise SpecError("aim: expected at least one place, found none")
     room = record.room
@@ -221,31 +208,6 @@ def _aim(record: _Aim) -> Aim:
         normalise=record.normalise,
         is_example=record.is_example,
     )
-
-
-def _entry(record: _PlaceRecord, before: list[Entry], aims: list[Aim], where: str) -> Entry:
-    from syno_lab.canvas.session import Entry
-
-    if record.step is None:
-        if record.aim is None or not 0 <= record.aim < len(aims):
-            raise FormatError(f"session: {where}: expected a step, or an aim from 0 to {len(aims) - 1}")
-        step, state = None, AimedDraft(Draft(), aims[record.aim])
-    else:
-        if record.parent is None or record.aim is not None:
-            raise FormatError(f"session: {where}: expected a step behind a place, or an aim, found both")
-        given = record.step
-        step = Taken(Primitive(given.primitive, given.parameter), tuple(given.inputs), _substitution(given, where))
-        state = before[record.parent].state
-        step, state = state.step(step), state.apply(step)
-    operator = None if record.operator is None else files.from_json(record.operator)
-    if operator is not None and not is_of(operator, state):
-        raise FormatError(f"session: {where}: expected an operator of the primitives before it, found another one")
-    return Entry(state, step, record.note[:MAX_NOTE] if step is None else "", operator)
-
-
-def is_of(operator: Fitted, state: AimedDraft) -> bool:
-    """Whether an operator is the kernel that a state has grown to."""
-    return operator.kernel.nodes == state.draft.nodes
 
 
 def _substitution(step: _Step, where: str) -> Substitution | None:

@@ -1,314 +1,272 @@
-"""A session of Canvas as the stepper shows it: what is listed, counted and said, as plain data."""
+"""How kernels are grown step by step, for the sessions and steppers of all systems (:mod:`syno_lab.sessions`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
 
-from syno_lab.canvas.aim import AimedDraft, Taken
-from syno_lab.canvas.drawing import colour_of, sign_of
-from syno_lab.canvas.filling import Solution
-from syno_lab.canvas.fitted import Fitted
-from syno_lab.canvas.growth import SUBSTITUTION, Candidate, Limit, OwnLimit, candidates_of
-from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
-from syno_lab.canvas.rules import Rule
-from syno_lab.errors import PrimitiveError, SynoError
-from syno_lab.inputs import count_of, quoted
+from syno_lab.canvas import drawing, files, growth, menu, session_files
+from syno_lab.canvas.aim import Aim, AimedDraft, Taken
+from syno_lab.canvas.fitted import FORMAT, Fitted
+from syno_lab.canvas.growth import SUBSTITUTION, Candidate, OwnLimit
+from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.sampler import Sampler
+from syno_lab.canvas.system import CANVAS
+from syno_lab.canvas.ways import random_way, shortest_way
+from syno_lab.effort import Effort, Stop
+from syno_lab.errors import SynoError
+from syno_lab.inputs import count_of
+from syno_lab.search.branches import Branch
+from syno_lab.sessions.construction import (
+    PATIENCE_S,
+    Beginning,
+    ByHand,
+    Construction,
+    Explorable,
+    HandLabels,
+    Labels,
+    Place,
+    Reader,
+    Records,
+)
+from syno_lab.sessions.own_rule import OwnRule, refusing
+from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Tick, Used, Why
 
-#: Candidates of one primitive that are shown, taken ones and refused ones each; and those whose distance is looked at.
-SHOWN, JUDGED = 40, 200
+PlaceOf = Place[AimedDraft, Taken]
 
 
-# -- where it is -------------------------------------------------------------------------------------------------------
+class KernelConstruction(
+    Construction[AimedDraft, Taken, Candidate],
+    ByHand[AimedDraft, Taken, Candidate],
+    Explorable[AimedDraft, Taken, Candidate],
+):
+    """From the input down: a session begins with a draft, with its aim or without, a kernel, or a sampler's aim."""
+
+    labels = Labels(
+        distance="Primitives still needed",
+        groups="Why: what is counted",
+        far="at least # more",
+        reached="complete if it fits",
+        random="Play random steps to an operator, drawn as the sampler draws",
+        reset="Begin again with the input; Undo brings back what was",
+        more="needing more primitives",
+        none="Nothing can be added.",
+        graph="micro-DAG",
+    )
+    hand = HandLabels(
+        title="BY HAND",
+        text="Tick one tensor, or both sides of a broadcast, and choose what is done with them",
+        columns=("tensor", "LHS", "RHS"),
+        nothing="Nothing is ticked.",
+        work="looking at the ticked tensors",
+    )
+
+    known = CANVAS.known()
+
+    # -- states and steps --------------------------------------------------------------------------------------------
+
+    def knows(self, start: Any) -> bool:
+        """A draft, a kernel, a sampler, or the state of a session."""
+        return isinstance(start, Draft | Kernel | Sampler | AimedDraft)
+
+    def begin(self, start: Draft | Kernel | Fitted | Sampler | AimedDraft) -> Beginning[AimedDraft, Taken]:
+        """From the input; of a sampler for its places and within its budget."""
+        nodes: Sequence[Any] = ()
+        if isinstance(start, Sampler):
+            room, fewest = start.widest, max(1, start.primitives[0])
+            aim = Aim(start.places, start.budget, start.groups, room, fewest, start.normalise, is_example=False)
+        elif isinstance(start, AimedDraft):
+            aim, nodes = start.aim, start.draft.nodes
+        else:
+            aim, nodes = Aim.of(start), start.kernel.nodes if isinstance(start, Fitted) else start.nodes
+        steps = [Taken(primitive, inputs) for primitive, inputs in nodes]
+        return Beginning(AimedDraft(Draft(), aim), steps, start if isinstance(start, Fitted) else None)
+
+    def first(self, state: AimedDraft) -> AimedDraft:
+        """The input, with the same aim."""
+        return AimedDraft(Draft(), state.aim)
+
+    def step(self, state: AimedDraft, given: Any) -> Taken:
+        """See :meth:`.AimedDraft.step`."""
+        return given if isinstance(given, Taken) else state.step(given)
+
+    def apply(self, state: AimedDraft, step: Taken) -> AimedDraft:
+        """See :meth:`.AimedDraft.apply`."""
+        return state.apply(step)
+
+    def operator(self, state: AimedDraft) -> Fitted:
+        """Fitted to the places of the aim."""
+        return state.operator()
+
+    def distance(self, state: AimedDraft, effort: Effort | None = None) -> int | None:
+        """How many more primitives a kernel needs at least."""
+        return state.needed
+
+    def candidates(
+        self, state: AimedDraft, rules: Sequence[OwnRule], should_stop: Stop | None = None
+    ) -> Sequence[Candidate]:
+        """Every primitive on every tensor and every broadcast of two (:func:`syno_lab.canvas.growth.candidates`)."""
+        effort = Effort(should_stop=should_stop)
+        look = lambda: effort.tick("listing the next primitives")  # noqa: E731 - a name for what is asked often
+        return [judged(state, one, rules) for one in growth.candidates(state.draft, state.aim.room, look=look)]
+
+    def way(
+        self, state: AimedDraft, rules: Sequence[OwnRule], seconds: float | None, should_stop: Stop | None
+    ) -> tuple[Taken, ...]:
+        """See :func:`syno_lab.canvas.ways.shortest_way`."""
+        refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
+        return shortest_way(state, seconds=seconds, should_stop=should_stop, refuses=refuses)
+
+    def random_way(
+        self,
+        state: AimedDraft,
+        rng: random.Random,
+        rules: Sequence[OwnRule],
+        seconds: float | None = PATIENCE_S,
+        should_stop: Stop | None = None,
+    ) -> tuple[Taken, ...]:
+        """See :func:`syno_lab.canvas.ways.random_way`."""
+        refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
+        return random_way(state, rng, seconds=seconds, should_stop=should_stop, refuses=refuses)
+
+    def loaded(self, operator: Any, first: AimedDraft, shown: AimedDraft) -> Any:
+        """An operator that was fitted to no place goes on with the places and the budget of the session."""
+        if isinstance(operator, Fitted) and not operator.places and not shown.aim.is_example:
+            return AimedDraft(Draft(operator.kernel.nodes), shown.aim)
+        return operator
+
+    def name(self, operator: Fitted, known: Mapping[str, Callable[[], Any]]) -> str | None:
+        """Of the kernel that its own is isomorphic to."""
+        key, normalise = operator.kernel.key, operator.kernel.normalise
+        return next((name for name, make in known.items() if _key_of(make, normalise) == key), None)
+
+    # -- as text -----------------------------------------------------------------------------------------------------
+
+    format = "syno-lab-canvas-session"
+    record = session_files.SessionRecord
+    readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {FORMAT: files.from_json}
+
+    def records(self, places: Sequence[PlaceOf]) -> Records:
+        """See :func:`.session_files.records`."""
+        return session_files.records(places)
+
+    def reader(self, record: session_files.SessionRecord) -> Reader[AimedDraft, Taken]:
+        """See :func:`.session_files.reader`."""
+        return session_files.reader(record, self)
+
+    # -- as a page shows it ------------------------------------------------------------------------------------------
+
+    def picture(self, place: PlaceOf) -> Picture:
+        """The last tensor is marked: of a draft with its leaves, of an operator with its output."""
+        draft = place.state.draft
+        marked = [len(draft.nodes)] if draft.nodes else []
+        if place.is_complete:
+            operator = place.built
+            svg, said = drawing.svg(operator, highlight=marked), drawing.words(operator)
+            description = drawing.describe(operator.kernel)
+        else:
+            svg, said = drawing.draft_svg(draft, highlight=marked), drawing.draft_words(draft)
+            description = drawing.describe_draft(draft)
+        lit = drawing.lights(draft, said)
+        nodes = {name: Node(words, lit[name], name.startswith("t")) for name, words in said.items()}
+        return Picture(svg, description, nodes)
+
+    def describe(self, state: AimedDraft, step: Taken) -> str:
+        """The primitive on its tensors."""
+        return str(step)
+
+    def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
+        """See :func:`.menu.status`; nothing of it takes long."""
+        return menu.status(place.state, name, place.built if place.is_complete else None)
+
+    def strip(self, state: AimedDraft) -> Sequence[Used]:
+        """See :func:`.menu.strip`."""
+        return menu.strip(state)
+
+    def explain(self, state: AimedDraft, should_stop: Stop | None = None) -> Explanation:
+        """See :func:`.menu.explain`."""
+        return menu.explain(state)
+
+    def menu(
+        self, state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
+    ) -> Sequence[Group]:
+        """See :func:`.menu.menu`; of a chosen tensor those that use it."""
+        return menu.menu(state, found, chosen, whole)
+
+    def why(self, state: AimedDraft, candidate: Candidate) -> Why:
+        """See :func:`.menu.why`."""
+        if candidate.verdict is None:
+            raise SynoError("expected a refused step; this one may be taken, and nothing has anything against it")
+        return menu.why(candidate, candidate.verdict)
+
+    # -- tensors that are ticked -------------------------------------------------------------------------------------
+
+    def ticks(self, state: AimedDraft) -> Sequence[Tick]:
+        """See :func:`.menu.ticks`."""
+        return menu.ticks(state)
+
+    def ticked(self, state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str = "") -> Taken:
+        """The step of ticked tensors: LHS and RHS; of several the one that is called ``choice``."""
+        return menu.ticked(state, share, give, choice)
+
+    def preview(
+        self,
+        state: AimedDraft,
+        found: Sequence[Candidate],
+        share: Sequence[str],
+        give: Sequence[str],
+        rules: Sequence[OwnRule],
+        should_stop: Stop | None,
+    ) -> Preview:
+        """See :func:`.menu.preview`."""
+        return menu.preview(state, share, give, lambda one: judged(state, one, rules))
+
+    # -- the space around a state ------------------------------------------------------------------------------------
+
+    def standing(self, state: AimedDraft) -> Branch:
+        """Its distance is the primitives that it needs."""
+        return _branch(f"after {count_of(len(state.draft.nodes), 'primitive')}", state)
+
+    def following(
+        self, state: AimedDraft, rules: Sequence[OwnRule], pruned: bool, effort: Effort
+    ) -> Sequence[tuple[int, Candidate]]:
+        """A size that makes another tensor illegal leads nowhere: there is no draft behind it."""
+        look = lambda: effort.tick("looking at the space")  # noqa: E731 - a name for what is asked often
+        found = growth.candidates(state.draft, state.aim.room, look=look)
+        listed = [(index, judged(state, one, rules)) for index, one in enumerate(found)]
+        taken = [each for each in listed if each[1].may_be_taken]
+        refused = [each for each in listed if not each[1].may_be_taken and each[1].verdict is not SUBSTITUTION]
+        return [*taken, *refused] if pruned else taken
+
+    def leading(self, state: AimedDraft) -> Callable[[Candidate], Branch]:
+        """A kernel, a dead end, or a draft that may go on."""
+        return lambda one: (
+            _branch(str(one), state.apply(one))
+            if one.verdict is None
+            else Branch("", str(one), "pruned", reason=str(one.verdict))
+        )
 
 
-def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
-    """How far a draft is, in one or two sentences.
-
-    Args:
-        state: of the draft.
-        name: of the known kernel that it is.
-        operator: that it is, if it is one.
-    """
-    count = count_of(len(state.draft.nodes), "primitive")
-    if operator is not None:
-        this = f"this is {name}" if name else "an operator that has no name here"
-        filled = ""
-        if operator.places:
-            flops, params = operator.spent
-            filled = f" Filled, it has {_short(flops)} FLOPs and {_short(params)} parameters at all places."
-        return f"Complete after {count}: {this}.{filled}"
-    branches = f" {count_of(len(state.draft.leaves), 'branch', 'branches')}."
+def _branch(text: str, state: AimedDraft) -> Branch:
+    if state.is_complete:
+        return Branch("", text, "operator", distance=0)
     if state.needed is None:
-        why = state.too_much or "the primitives left are not enough"
-        return f"After {count}: no operator can come of this, as {why}.{branches}"
-    needs = f"at least {state.needed} more needed" if state.needed else state.why_incomplete or ""
-    return f"After {count}: {needs}, {state.left} left.{branches}"
+        why = state.too_much or "there is no room for the primitives that it needs"
+        return Branch("", text, "dead end", reason=why)
+    return Branch("", text, distance=state.needed)
 
 
-def strip(state: AimedDraft) -> list[dict[str, Any]]:
-    """What is used of what there is: primitives, branches, and the costs of the base solution at all places.
-
-    Returns:
-        For each its ``name``, ``text``, ``share`` (None: nothing to compare with) and ``over``, whether it is too much.
-        Costs are compared with the budget, and with the convolutions' own where there is none.
-    """
-    room, aim = state.aim.room, state.aim
-    done, width, base = len(state.draft.nodes), state.growing.width, state.base
-    merges = f", {count_of(width - 1, 'branch', 'branches')} to merge" if width > 1 else ""
-    found = [_strip("primitives", f"{done} of at most {room.primitives}{merges}", done / max(1, room.primitives))]
-    if isinstance(base, str):
-        return [*found, {"name": "costs", "text": f"unknown: {base}", "share": None, "over": False}]
-    where = "an example place" if aim.is_example else count_of(sum(place.layers for place in aim.places), "layer")
-    own = (sum(place.flops for place in aim.places), sum(place.params for place in aim.places))
-    limits = (aim.budget.max_flops, aim.budget.max_params)
-    for name, used, most, convolution in zip(("FLOPs", "parameters"), base.spent, limits, own, strict=True):
-        of, whose = (convolution, "the convolution's") if most is None else (most, "the budget of")
-        text = f"{_short(used)}, {100 * used / of:.2g} % of {whose} {_short(of)} in {where}"
-        found.append(_strip(name, text, used / of, has_limit=most is not None))
-    return found
+def judged(state: AimedDraft, one: Candidate, rules: Sequence[OwnRule]) -> Candidate:
+    """A candidate with the verdict of the user's rules, where nothing else refuses it."""
+    rule = refusing(rules, state, Taken(*one[:3])) if one.may_be_taken else None
+    return one if rule is None else one._replace(verdict=OwnLimit(rule.name, rule.reason))
 
 
-def _strip(name: str, text: str, share: float, has_limit: bool = True) -> dict[str, Any]:
-    return {"name": name, "text": text, "share": share, "over": has_limit and share > 1}
+@lru_cache(maxsize=1 << 8)
+def _key_of(make: Callable[[], Fitted], normalise: bool) -> str:
+    return Kernel(make().kernel.nodes, normalise).key
 
 
-def explain(state: AimedDraft) -> dict[str, Any]:
-    """Why so many primitives are needed at least, in sentences; a lower bound, as they are counted and not tried.
-
-    Returns:
-        ``number`` (None: no operator can come of it), ``words``, and ``groups``, which is empty.
-    """
-    needs = state.growing.needs()
-    words = []
-    if needs.merges:
-        leaves = ", ".join(f"t{number}" for number in state.draft.leaves)
-        words.append(f"{count_of(needs.merges, 'broadcast')} to merge the branches {leaves}, or to get the image back.")
-    if needs.fcs:
-        words.append(f"{count_of(needs.fcs, 'FC')}, as a kernel must have {state.aim.room.fcs[0]} at least.")
-    if needs.mixing:
-        words.append("1 primitive that reads along H, W or both, as a kernel must read neighbours along both.")
-    if needs.others:
-        words.append(f"{count_of(needs.others, 'primitive')} of those that a kernel must have.")
-    if needs.image > needs.fcs + needs.mixing:
-        words.append("1 primitive that makes a tensor of C·H·W elements.")
-    if state.short > needs.number:
-        words.append(f"{count_of(state.short, 'primitive')} to have the fewest, {state.aim.fewest}.")
-    number = state.needed
-    if number is None:
-        words.append(f"No operator can come of it: {state.too_much or 'there is no room for so many'}.")
-    else:
-        words.append(f"At least {count_of(number, 'primitive')} more; {state.left} may be added.")
-    base = state.base
-    if isinstance(base, Solution):
-        words += _solutions(state, base)
-    return {"number": number, "words": words, "groups": ""}
-
-
-def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
-    names = [f"x{number}" for number in state.draft.variables]
-    for place, numbers in zip(base.places, base.numbers, strict=True):
-        if numbers and len(numbers) == len(names):
-            solved = ", ".join(f"{name} = {number}" for name, number in zip(names, numbers, strict=True))
-            yield f"Base solution at {place}: {solved}."
-
-
-# -- next steps --------------------------------------------------------------------------------------------------------
-
-
-def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str, whole: Collection[str]) -> list[dict[str, Any]]:
-    """The candidates by primitive, those that need fewest primitives afterwards first.
-
-    Args:
-        state: where they may be taken.
-        found: all of them; an item's ``index`` is its place here.
-        chosen: the id of a tensor: only what uses it is listed.
-        whole: primitives of which all are listed; of others :data:`SHOWN`.
-
-    Returns:
-        Records as those of :class:`syno_lab.codegen.drawing_menu.Group`; an item has ``notes`` too: the tensors that it
-        makes or changes, with their shapes before and after.
-    """
-    only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None
-    mine: dict[str, list[int]] = {}
-    for index, one in enumerate(found):
-        if only is None or only in one.inputs:
-            mine.setdefault(one.primitive.name, []).append(index)
-    return [_group(state, found, name, mine[name], name in whole) for name in PRIMITIVES if name in mine]
-
-
-def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> dict[str, Any]:
-    taken = [index for index in mine if found[index].may_be_taken]
-    refused = [index for index in mine if not found[index].may_be_taken]
-    judged = taken if is_whole else taken[:JUDGED]
-    far = {index: _far(state, found[index]) for index in judged}
-    nearest = sorted(judged, key=lambda index: (far[index] is None, far[index] or 0, index))
-    most = None if is_whole else SHOWN
-    kind = PRIMITIVES[name]
-    canonical = [_item(state, index, found[index], far[index]) for index in nearest[:most]]
-    pruned = [_item(state, index, found[index], _far(state, found[index])) for index in refused[:most]]
-    return {
-        "primitive": name,
-        "title": name,
-        "sign": sign_of(name),
-        "colour": colour_of(name),
-        "signature": kind.signature,
-        "meaning": kind.meaning,
-        "canonical": canonical,
-        "pruned": pruned,
-        "more_canonical": len(taken) - len(canonical),
-        "more_pruned": len(refused) - len(pruned),
-        "unjudged": 0,
-    }
-
-
-def _far(state: AimedDraft, one: Candidate) -> int | None:
-    try:
-        return state.apply(one).needed
-    except PrimitiveError:
-        return None
-
-
-def _item(state: AimedDraft, index: int, one: Candidate, far: int | None) -> dict[str, Any]:
-    return {
-        "index": index,
-        "text": str(one),
-        "distance": far,
-        "reaches": far is not None,
-        "reason": "" if one.verdict is None else str(one.verdict),
-        "rule": "" if one.verdict is None else one.verdict.name,
-        "operands": [f"t{number}" for number in dict.fromkeys(one.inputs)],
-        "given": [],
-        "notes": notes(state, one),
-    }
-
-
-def notes(state: AimedDraft, one: Candidate) -> list[str]:
-    """The new tensor with its shape, and before it each tensor that a substitution changes: before and after."""
-    draft = state.draft
-    made = f"t{len(draft.shapes)}: {one.shape}"
-    if one.substitution is None:
-        return [made]
-    try:
-        after = draft.apply(one)
-    except PrimitiveError:
-        return []
-    changed = [
-        f"t{number}: {before} → {shape}"
-        for number, (before, shape) in enumerate(zip(draft.shapes, after.shapes, strict=False))
-        if before is not shape
-    ]
-    return [*changed, f"t{len(draft.shapes)}: {after.shapes[-1]}"]
-
-
-def why(candidate: Candidate, verdict: Rule | Limit) -> dict[str, Any]:
-    """Why a candidate is refused, as a record of :class:`syno_lab.codegen.drawing_menu.Why` without formulas."""
-    is_rule = isinstance(verdict, Rule)
-    source = verdict.source if isinstance(verdict, Rule) else ""
-    return {
-        "text": str(candidate),
-        "rule": verdict.name,
-        "kind": _kind(verdict),
-        "section": source.partition("section ")[2] if is_rule else "",
-        "reason": f"{verdict.sentence[:1].upper()}{verdict.sentence[1:].rstrip('.')}.",
-        "before": "",
-        "after": "",
-        "latex": "",
-        "svg": "",
-    }
-
-
-def _kind(verdict: Rule | Limit) -> str:
-    if isinstance(verdict, Rule):
-        return "exact" if verdict.exact else "approximate"
-    return "your own rule" if isinstance(verdict, OwnLimit) else "limit"
-
-
-# -- tensors that are ticked -------------------------------------------------------------------------------------------
-
-
-def ticks(state: AimedDraft) -> list[dict[str, Any]]:
-    """The tensors, by their ids in the picture, with what makes them and their shape."""
-    draft = state.draft
-    made = ["input", *map(str, draft.nodes)]
-    return [
-        {"id": f"t{number}", "text": f"t{number} = {made[number]}", "size": str(shape)}
-        for number, shape in enumerate(draft.shapes)
-    ]
-
-
-def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> list[Candidate]:
-    """What can be done with one ticked tensor, on whichever side, or with the LHS and the RHS of a broadcast.
-
-    Raises:
-        SynoError: for an unknown tensor, or more than one on a side.
-    """
-    ids = {f"t{number}": number for number in range(len(state.draft.shapes))}
-    for name in (*share, *give):
-        if name not in ids:
-            raise SynoError(f"no tensor {quoted(name)} in this draft")
-    if len(share) > 1 or len(give) > 1:
-        side, many = ("LHS", share) if len(share) > 1 else ("RHS", give)
-        raise SynoError(f"expected one tensor at most on each side, found {', '.join(many)} for {side}")
-    inputs = tuple([ids[name] for name in (*share, *give)])
-    names = [name for name in PRIMITIVES if (name in BROADCASTS) == (len(inputs) == 2)]
-    include = state.aim.room.include
-    return [one for name in names if inputs and name in include for one in candidates_of(state.growing, name, inputs)]
-
-
-def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str) -> Taken:
-    """The step of ticked tensors that is called ``choice``. Raises SynoError where there is none."""
-    found = _on_ticked(state, share, give)
-    step = next((one for one in found if str(one) == choice), None)
-    if step is None:
-        expected = ", ".join(map(str, found[:6])) or "other tensors, as nothing can be done with these"
-        raise SynoError(f"expected one of {expected}{', …' if len(found) > 6 else ''}; found {quoted(choice)}")
-    return Taken(*step[:3])
-
-
-def preview(
-    state: AimedDraft, share: Sequence[str], give: Sequence[str], judged: Callable[[Candidate], Candidate]
-) -> dict[str, Any]:
-    """What can be done with the ticked tensors; ``judged`` gives a candidate the verdict of the user's rules.
-
-    Returns:
-        The facts of :meth:`syno_lab.session_protocol.Session.preview`, and ``choices``: the steps, each with its
-        ``name``, ``text``, ``legal``, ``canonical``, ``distance``, the ``reason`` that refuses it, and ``notes``
-        (:func:`notes`).
-    """
-    if not share and not give:
-        return {}
-    try:
-        found = [judged(one) for one in _on_ticked(state, share, give)]
-    except SynoError as refused:
-        return {"legal": False, "canonical": False, "distance": None, "text": str(refused), "choices": []}
-    choices = [
-        {
-            "name": str(one),
-            "text": str(one),
-            "legal": one.verdict is not SUBSTITUTION,
-            "canonical": one.may_be_taken,
-            "distance": _far(state, one),
-            "reason": "" if one.verdict is None else str(one.verdict),
-            "notes": notes(state, one),
-        }
-        for one in found
-    ]
-    choices.sort(key=lambda one: not one["canonical"])
-    taken = [one["distance"] for one in choices if one["canonical"] and one["distance"] is not None]
-    shapes = " onto ".join(str(state.draft.shapes[int(name[1:])]) for name in (*share, *give))
-    return {
-        "legal": any(one["legal"] for one in choices),
-        "canonical": any(one["canonical"] for one in choices),
-        "distance": min(taken, default=None),
-        "text": f"{count_of(len(choices), 'step')} with {shapes}" if choices else f"Nothing can be done with {shapes}.",
-        "choices": choices,
-    }
-
-
-def _short(number: int) -> str:
-    """A number in three digits: ``1.23 M``."""
-    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
-        if number >= 10**power:
-            return f"{number / 10**power:.3g} {letter}"
-    return str(number)
+CONSTRUCTION = KernelConstruction()

@@ -18,8 +18,7 @@ from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
 
 if TYPE_CHECKING:
-    from syno_lab.canvas.around import DraftsAround
-    from syno_lab.canvas.session import CanvasSession
+    from syno_lab.canvas.stepping import KernelConstruction
     from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
 
@@ -149,41 +148,17 @@ class Canvas(System):
 
         return PANES
 
-    def knows(self, start: Any) -> bool:
-        """A draft, a kernel, an operator, a sampler, or the state of a session."""
-        from syno_lab.canvas.aim import AimedDraft
-        from syno_lab.canvas.sampler import Sampler
-
-        return isinstance(start, Draft | Kernel | Fitted | Sampler | AimedDraft)
-
     def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
         """See :func:`syno_lab.canvas.traces.traces`."""
         from syno_lab.canvas.traces import traces
 
         return traces(values)
 
-    def session(self, start: Any) -> CanvasSession:
-        """See :class:`syno_lab.canvas.session.CanvasSession`; a text is read by :func:`.read_session`.
+    def construction(self) -> KernelConstruction:
+        """See :class:`syno_lab.canvas.stepping.KernelConstruction`."""
+        from syno_lab.canvas.stepping import CONSTRUCTION
 
-        From a sampler it begins with the input, for the sampler's places and within its budget.
-        """
-        from syno_lab.canvas.aim import Aim, AimedDraft
-        from syno_lab.canvas.sampler import Sampler
-        from syno_lab.canvas.session import CanvasSession
-        from syno_lab.canvas.session_files import read_session
-
-        if isinstance(start, Sampler):
-            drawn = start
-            fewest = max(1, drawn.primitives[0])
-            aim = Aim(drawn.places, drawn.budget, drawn.groups, drawn.widest, fewest, drawn.normalise, is_example=False)
-            start = AimedDraft(Draft(), aim)
-        return read_session(start, self.known()) if isinstance(start, str) else CanvasSession(start, self.known())
-
-    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> DraftsAround:
-        """See :class:`syno_lab.canvas.around.DraftsAround`."""
-        from syno_lab.canvas.around import DraftsAround
-
-        return DraftsAround(self.session(start).state, self.known(), pruned=pruned, rules=rules)
+        return CONSTRUCTION
 
 
 def example(name: str) -> Draft:

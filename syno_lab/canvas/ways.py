@@ -13,7 +13,7 @@ from syno_lab.canvas.matching import matches
 from syno_lab.canvas.primitives import BROADCASTS
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import OverTimeError, PrimitiveError, SynoError, TooLargeError
-from syno_lab.history import PATIENCE_S
+from syno_lab.sessions.construction import PATIENCE_S
 
 _WHAT = "looking for a way to an operator"
 #: Of the time for a shortest way this share is for the proof; the rest is for one that is drawn.

@@ -16,8 +16,7 @@ import msgspec
 from syno_lab.blame import blamed
 from syno_lab.errors import CodeError
 from syno_lab.inputs import quoted
-from syno_lab.own_rule import RuleFunction, rule_of
-from syno_lab.protocol import OwnRule
+from syno_lab.sessions.own_rule import OwnRule, RuleFunction, rule_of
 from syno_lab.trial.own import with_primitives
 from syno_lab.user_code import UserCode, user_code
 

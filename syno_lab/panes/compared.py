@@ -16,7 +16,8 @@ from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.panes import MOST_NAME, Asked, panes_of, read_pane
 from syno_lab.panes.aligned import AlignedRow, align, trace_all
 from syno_lab.protocol import Operator
-from syno_lab.session_protocol import Session
+from syno_lab.sessions.session import Session, session_of
+from syno_lab.sessions.shown import plain
 from syno_lab.systems import find_system, operator_named, operator_of, system_for, system_of
 
 #: How many operators are put side by side.
@@ -64,8 +65,7 @@ def _subject(value: Any, name: str) -> Subject:
     value = operator_named(value)
     operator = operator_of(value)
     if operator is None:
-        system = system_for(value)
-        session = system.session(value)
+        system, session = system_for(value), session_of(value)
         if not session.is_complete:
             return Subject(str(name or "unfinished")[:MOST_NAME], system.format, None, session)
         operator = session.operator
@@ -142,7 +142,7 @@ def _picture(subject: Subject) -> dict[str, Any]:
     if subject.operator is None:
         assert subject.session is not None
         picture = subject.session.picture()
-        nodes = {name: {"lines": [], "marks": [], **node} for name, node in picture.nodes.items()}
+        nodes = {name: {"lines": [], "marks": [], **node} for name, node in plain(picture.nodes).items()}
         return {"svg": picture.svg, "description": picture.description, "links": nodes}
     data = read_pane(Asked(subject.operator, subject.name), "graph")
     return {name: data[name] for name in ("svg", "description", "links")}

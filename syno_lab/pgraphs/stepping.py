@@ -1,187 +1,284 @@
-"""A session of pGraphs as the stepper shows it: drawn, listed and explained.
-
-It is a :class:`syno_lab.session_protocol.Session`.
-"""
+"""How pGraphs are built step by step, for the sessions and steppers of all systems (:mod:`syno_lab.sessions`)."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
-from typing import Any
+from dataclasses import replace
+from itertools import islice
+from typing import Any, ClassVar
 
-import msgspec
+from msgspec import UNSET
 
-from syno_lab.codegen import drawing, drawing_menu
+from syno_lab.codegen import drawing
 from syno_lab.codegen.drawing_distance import explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
-from syno_lab.codegen.drawing_session import session_status
+from syno_lab.codegen.mixing import wish_verdict
 from syno_lab.codegen.text import expressions
+from syno_lab.common.probe import beside_convolution
+from syno_lab.common.wants import wants_text
 from syno_lab.drawing.course import course_svg
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import SpecError, SynoError
-from syno_lab.history_tree import Tree
+from syno_lab.errors import EffortError, SpecError, SynoError
 from syno_lab.inputs import count_of
+from syno_lab.ir import files
 from syno_lab.ir.operator import Operator
+from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.own_rule import told
+from syno_lab.operators import KNOWN
+from syno_lab.pgraphs import menu, session_files
 from syno_lab.pgraphs.panes.reach import mixing_data
-from syno_lab.session_protocol import Labels, Picture
+from syno_lab.pgraphs.probe import probe
+from syno_lab.search.branches import Branch, Kind
+from syno_lab.sessions.construction import (
+    PATIENCE_S,
+    Beginning,
+    ByHand,
+    Construction,
+    Detour,
+    Detours,
+    Explorable,
+    HandLabels,
+    Labels,
+    Place,
+    Reader,
+    Records,
+)
+from syno_lab.sessions.own_rule import OwnRule
+from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Tick, Why, Wish
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
-from syno_lab.synthesis.instead import Instead, instead
-from syno_lab.synthesis.property_distance import explain_property_distance
-from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import read_session, to_json, to_word
-from syno_lab.synthesis.ways import random_way
+from syno_lab.synthesis.instead import instead
+from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
+from syno_lab.synthesis.recognise import recognise
+from syno_lab.synthesis.rules import OWN, RULES, Rule
+from syno_lab.synthesis.ways import random_way, shortest_way
+
+#: Ways to match the input that a status counts.
+_MAX_WAYS = 24
+PlaceOf = Place[State, Step]
 
 
-class PGraphSession(Session):
-    """See :class:`syno_lab.synthesis.session.Session`; and the data of a stepper's page."""
+class PGraphConstruction(
+    Construction[State, Step, Candidate],
+    ByHand[State, Step, Candidate],
+    Detours[State, Step, Candidate],
+    Explorable[State, Step, Candidate],
+):
+    """From the output up: a session begins with a spec, a partial pGraph, or an operator."""
 
     labels = Labels(
         distance="Shape distance",
         groups="Why: the reshape groups",
-        far="distance #",
-        reached="complete",
         suggest="The next step of a shortest way to the input",
         finish="Play a shortest way to the input",
         random="Play random canonical steps to an operator",
         reset="Begin again with the output; Undo brings back what was",
         more="farther from the input",
         none="No next step within the budgets.",
-        hand_group="SHARE",
-        hand_title="CONTRACTION (SHARE)",
-        hand="By hand: tick what the new weight shares with the data, and what is given to it",
-        hand_columns=("coordinate", "share", "give"),
-        hand_button="Contract with a new weight",
-        hand_nothing="Nothing is ticked.",
-        hand_work="looking at the contraction",
         way="looking for a shortest way to the input",
         random_way="looking for random steps to the input",
+        graph="pGraph",
     )
+    hand = HandLabels(
+        group="SHARE",
+        title="CONTRACTION (SHARE)",
+        text="By hand: tick what the new weight shares with the data, and what is given to it",
+        columns=("coordinate", "share", "give"),
+        button="Contract with a new weight",
+        nothing="Nothing is ticked.",
+        work="looking at the contraction",
+    )
+    rules = RULES
+    row = Rule
+    known: ClassVar[Mapping[str, Callable[[], Any]]] = KNOWN
+
+    # -- states and steps --------------------------------------------------------------------------------------------
+
+    def knows(self, start: Any) -> bool:
+        """A spec or a partial pGraph."""
+        return isinstance(start, Spec | State)
+
+    def begin(self, start: Spec | State | Operator) -> Beginning[State, Step]:
+        """From the output of the spec."""
+        if isinstance(start, Spec):
+            return Beginning(State.root(start))
+        return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
+
+    def first(self, state: State) -> State:
+        """The output alone."""
+        return State.root(state.spec)
+
+    def step(self, state: State, given: Any) -> Step:
+        """The step of a candidate."""
+        found: Step = getattr(given, "step", given)
+        return found
+
+    def apply(self, state: State, step: Step) -> State:
+        """See :meth:`.State.apply`."""
+        return state.apply(step)
+
+    def operator(self, state: State) -> Operator:
+        """The first match with the input."""
+        return state.operator()
+
+    def distance(self, state: State, effort: Effort | None = None) -> int | None:
+        """The shape distance."""
+        return distance(state, effort=effort)
+
+    def candidates(self, state: State, rules: Sequence[Rule], should_stop: Stop | None = None) -> Sequence[Candidate]:
+        """See :func:`syno_lab.synthesis.candidates.candidates`."""
+        return candidates(state, tuple(rules), should_stop=should_stop)
+
+    def way(
+        self, state: State, rules: Sequence[Rule], seconds: float | None, should_stop: Stop | None
+    ) -> tuple[Step, ...]:
+        """See :func:`syno_lab.synthesis.ways.shortest_way`."""
+        return shortest_way(state, tuple(rules), seconds=seconds, should_stop=should_stop).steps
+
+    def random_way(
+        self,
+        state: State,
+        rng: random.Random,
+        rules: Sequence[Rule],
+        seconds: float | None = PATIENCE_S,
+        should_stop: Stop | None = None,
+    ) -> tuple[Step, ...]:
+        """See :func:`syno_lab.synthesis.ways.random_way`."""
+        return random_way(state, rng, tuple(rules), seconds=seconds, should_stop=should_stop).steps
+
+    def rule(self, own: OwnRule) -> Rule:
+        """A restriction of choice."""
+        return Rule(own.name, "", "", own.reason, OWN, "space", own.match)
+
+    def loaded(self, operator: Operator, first: State, shown: State) -> Operator:
+        """Without wishes of its own it has those that the session began with, if it has their axes."""
+        spec = first.spec
+        if operator.spec.wants or not spec.wants:
+            return operator
+        try:
+            own = operator.spec.with_wants(wants_text(spec.wants, spec.input_shape, spec.output_shape))
+        except SpecError:
+            return operator
+        return replace(operator, state=replace(operator.state, spec=own))
+
+    def name(self, operator: Operator, known: Mapping[str, Callable[[], Any]]) -> str | None:
+        """Up to the names of variables."""
+        return recognise(operator, known)
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
-    def to_json(self) -> str:
-        """See :func:`syno_lab.synthesis.session_text.to_json`."""
-        return to_json(self)
+    format = "syno-lab-session"
+    record = session_files.SessionRecord
+    readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {files.FORMAT: files.from_json}
 
-    def to_word(self) -> str:
-        """See :func:`syno_lab.synthesis.session_text.to_word`."""
-        return to_word(self)
+    def records(self, places: Sequence[PlaceOf]) -> Records:
+        """See :func:`.session_files.records`."""
+        return session_files.records(places)
 
-    def read(self, text: str) -> PGraphSession:
-        """See :func:`syno_lab.synthesis.session_text.read_session`."""
-        return read_session(text, self.known, PGraphSession)
+    def reader(self, record: session_files.SessionRecord) -> Reader[State, Step]:
+        """See :func:`.session_files.reader`."""
+        return session_files.reader(record, self)
 
-    # -- the place that is shown -------------------------------------------------------------------------------------
+    # -- as a page shows it ------------------------------------------------------------------------------------------
 
-    def picture(self) -> Picture:
-        """The pGraph with its last step marked; a node that a step can use is a coordinate of the data."""
-        state = self.state
-        shown: State | Operator = self.operator if self.is_complete else state
+    def picture(self, place: PlaceOf) -> Picture:
+        """A node that a step can use is a coordinate of the data."""
+        state = place.state
+        shown: State | Operator = place.built if place.is_complete else state
         latest = [len(state.steps) - 1] if state.steps else []
         svg = drawing.svg(shown, highlight=latest, is_steady=True)
         free = {name for name, c in drawing.coordinate_ids(shown).items() if c in state.data and c not in state.fixed}
-        nodes = {
-            name: {"words": link.words, "light": list(link.light), "top": name in free}
-            for name, link in links(shown, svg).items()
-        }
+        nodes = {name: Node(link.words, list(link.light), name in free) for name, link in links(shown, svg).items()}
         return Picture(svg, drawing.describe(shown), nodes)
 
-    def status(self, seconds: float | None = None) -> str:
-        """See :func:`syno_lab.codegen.drawing_session.session_status`."""
-        return told(session_status(self, None if seconds is None else Effort(seconds)), self.absent)
+    def describe(self, state: State, step: Step) -> str:
+        """See :func:`.describe_step`."""
+        return drawing.describe_step(state, step)
 
-    def course(self, most: int) -> str:
-        """See :func:`syno_lab.drawing.course.course_svg`."""
-        shown, here, first = self.around_here(most)
-        wished = [entry.wished() for entry in shown] if any(entry.state.spec.wants for entry in shown) else None
-        return course_svg([entry.distance for entry in shown], here, first, wished)
+    def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
+        """The shape distance is left out where the effort does not suffice."""
+        state = place.state
+        count = count_of(len(state.steps), "step")
+        if place.is_complete:
+            ways = sum(1 for _ in islice(state.matches(), _MAX_WAYS + 1))
+            this = f"this is {name}" if name else "an operator that has no name here"
+            number = f"{ways}" if ways <= _MAX_WAYS else f"more than {_MAX_WAYS}"
+            many = f"; one of {number} ways to match the input is shown" if ways > 1 else ""
+            verdict = wish_verdict(state.operator())
+            return f"Complete after {count}: {this}{many}.{f' It {verdict}.' if verdict else ''}"
+        left = f"{menu.steps_left(state)} left in the budget."
+        try:
+            far = place.measured(effort)
+        except EffortError:
+            return f"After {count}: the shape distance is not known yet, {left}"
+        if far is None:
+            return f"After {count}: the input is out of reach within the budgets."
+        wished = ""
+        if state.spec.wants:
+            try:
+                wish = _wished(place, effort)
+            except EffortError:
+                wish = far
+            if wish is None:
+                return f"After {count}: shape distance {far}, what is wished is out of reach."
+            wished = f" property distance {wish},"
+        return f"After {count}: shape distance {far},{wished} {left}"
 
-    @cached_property
-    def _tree(self) -> Tree:
-        return Tree(lambda entry: drawing.describe_step(entry.state, entry.step))
-
-    def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
-        """See :class:`syno_lab.history.Tree`."""
-        return self._tree.rows(self, Effort(should_stop=should_stop))
-
-    def strip(self, state: State) -> list[dict[str, Any]]:
-        """Nothing: the status says what is left of the budget."""
-        return []
-
-    # -- next steps --------------------------------------------------------------------------------------------------
-
-    def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Candidate]:
-        """See :func:`syno_lab.synthesis.candidates.candidates`."""
-        return candidates(state, self.rules, should_stop=should_stop)
+    def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
+        """With the property distances where something is wished."""
+        wished = [_wished(place) for place in places] if any(place.state.spec.wants for place in places) else None
+        return course_svg([place.distance for place in places], here, first, wished)
 
     def menu(
         self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
-    ) -> list[dict[str, Any]]:
-        """See :func:`syno_lab.codegen.drawing_menu.menu`; of a chosen coordinate the steps that use it."""
+    ) -> Sequence[Group]:
+        """See :func:`.menu.menu`; of a chosen coordinate the steps that use it."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
-        only = None if coordinate is None else drawing_menu.touching(found, coordinate)
-        return [msgspec.to_builtins(group) for group in drawing_menu.menu(state, found, only=only, whole=whole)]
+        only = None if coordinate is None else menu.touching(found, coordinate)
+        return menu.menu(state, found, only=only, whole=whole)
 
-    def why(self, state: State, candidate: Candidate) -> dict[str, Any]:
-        """See :func:`syno_lab.codegen.drawing_menu.why`."""
-        found: dict[str, Any] = msgspec.to_builtins(drawing_menu.why(state, candidate))
-        way = instead(self._path(state), candidate.verdict, self.rules)
-        return {**found, "instead": "" if way is None else _words(way)}
+    def why(self, state: State, candidate: Candidate) -> Why:
+        """See :func:`.menu.why`."""
+        return menu.why(state, candidate)
 
-    def take_instead(self, candidate: Candidate) -> State:
-        """The canonical steps in place of a pruned one, as a branch behind the place where they begin."""
-        way = instead(self._path(self.state), candidate.verdict, self.rules)
+    def instead(self, path: Sequence[State], candidate: Candidate, rules: Sequence[Rule]) -> Detour[Step] | None:
+        """See :func:`syno_lab.synthesis.instead.instead`."""
+        way = instead(path, candidate.verdict, tuple(rules))
         if way is None:
-            return super().take_instead(candidate)
-        self.jump(self.position - way.back)
-        return self.lay(way.steps)
+            return None
+        names = expressions(way.state)
+        undone = [f"undo {count_of(way.back, 'step')}"] if way.back else []
+        words = [*undone, *(drawing.describe_step(way.state, step, names) for step in way.steps)]
+        return Detour(way.back, way.steps, "; ".join(words) or "no step")
 
-    def _path(self, state: State) -> list[State]:
-        """The states of the steps that lead to the shown place; of another state itself alone."""
-        entry = self.entry
-        if entry.state is not state:
-            return [state]
-        path = [state]
-        while entry.step is not None and entry.parent is not None:
-            entry = self.places[entry.parent]
-            path.append(entry.state)
-        return path[::-1]
-
-    def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
-        """The shape distance, in sentences, with the reshape groups as SVG; where something is wished, ``wish`` too.
-
-        Of a complete state also ``mixing``, :func:`.mixing_data`: the matrix against the wishes of the spec.
-        """
+    def explain(self, state: State, should_stop: Stop | None = None) -> Explanation:
+        """The shape distance with the reshape groups; of a complete state also the matrix against the wishes."""
         found = explain_distance(state, should_stop=should_stop)
-        groups = groups_svg(found) if found.groups else ""
-        data: dict[str, Any] = {"number": found.steps, "words": explanation_words(found), "groups": groups}
         wished = explain_property_distance(state, should_stop=should_stop)
-        if wished.served:
-            data["wish"] = {"number": wished.steps, "words": wished.words()}
+        mixing: Any = UNSET
         if state.spec.wants and state.is_complete:
             with suppress(SpecError):  # too large to look at: the status says it
-                data["mixing"] = mixing_data(state.operator())
-        return data
-
-    def random_steps(self, state: State, rng: random.Random, *, should_stop: Stop | None = None) -> tuple[Step, ...]:
-        """See :func:`syno_lab.synthesis.ways.random_way`."""
-        return random_way(state, rng, self.rules, should_stop=should_stop).steps
+                mixing = mixing_data(state.operator())
+        return Explanation(
+            found.steps,
+            explanation_words(found),
+            groups_svg(found) if found.groups else "",
+            Wish(wished.steps, wished.words()) if wished.served else UNSET,
+            mixing,
+        )
 
     # -- a contraction put together by hand --------------------------------------------------------------------------
 
-    def ticks(self, state: State) -> list[dict[str, Any]]:
-        """See :func:`syno_lab.codegen.drawing_menu.ticks`."""
-        return drawing_menu.ticks(state)
+    def ticks(self, state: State) -> Sequence[Tick]:
+        """See :func:`.menu.ticks`."""
+        return menu.ticks(state)
 
     def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Step:
-        """See :func:`syno_lab.codegen.drawing_menu.contraction`. Raises SynoError for a name that is none."""
+        """See :func:`.menu.contraction`. Raises SynoError for a name that is none."""
         try:
-            return drawing_menu.contraction(state, share, give)
+            return menu.contraction(state, share, give)
         except KeyError as missing:
             raise SynoError(f"no coordinate {missing} in this pGraph") from None
 
@@ -191,32 +288,94 @@ class PGraphSession(Session):
         found: Sequence[Candidate],
         share: Sequence[str],
         give: Sequence[str],
-        *,
-        should_stop: Stop | None = None,
-    ) -> dict[str, Any]:
+        rules: Sequence[Rule],
+        should_stop: Stop | None,
+    ) -> Preview:
         """Whether the CONTRACTION is legal and canonical, and the distance it leads to."""
-        if not share and not give:
-            return {}
         step = self.ticked(state, share, give)
         try:
             after = state.apply(step)
         except SynoError as refused:
-            return {"legal": False, "canonical": False, "distance": None, "text": str(refused)}
+            return Preview(legal=False, canonical=False, distance=None, text=str(refused))
         listed = found.of_contraction(step.operands, step.given) if isinstance(found, Candidates) else None
         if listed is None:
             far, text = distance(after, should_stop=should_stop), "legal, but outside the space of this spec's budgets"
-            return {"legal": True, "canonical": False, "distance": far, "text": text}
+            return Preview(legal=True, canonical=False, distance=far, text=text)
         verdict = listed.verdict
-        return {
-            "legal": True,
-            "canonical": verdict.canonical,
-            "distance": listed.distance,
-            "text": verdict.reason or "canonical",
-        }
+        return Preview(
+            legal=True, canonical=verdict.canonical, distance=listed.distance, text=verdict.reason or "canonical"
+        )
+
+    # -- the space around a state ------------------------------------------------------------------------------------
+
+    def standing(self, state: State) -> Branch:
+        """With the shape distance."""
+        kind, reason = _kind(state)
+        words = f"after {count_of(len(state.steps), 'step')}"
+        return Branch("", words, kind, distance=distance(state), reason=reason)
+
+    def following(
+        self, state: State, rules: Sequence[Rule], pruned: bool, effort: Effort
+    ) -> Sequence[tuple[int, Candidate]]:
+        """Those nearest to the input first."""
+        return _Counted(candidates(state, tuple(rules), effort=effort))
+
+    def leading(self, state: State) -> Callable[[Candidate], Branch]:
+        """An operator has the score of its probe beside a convolution."""
+        names = expressions(state)
+        left = state.spec.limits.max_primitives - len(state.steps) - 1
+
+        def branch(one: Candidate) -> Branch:
+            found = Branch("", drawing.describe_step(state, one.step, names), distance=one.distance)
+            if not one.verdict.canonical:
+                return replace(found, kind="pruned", reason=one.verdict.reason or "")
+            if one.distance is None:
+                return replace(found, kind="dead end", reason="the input is out of reach")
+            if one.distance > left:
+                return replace(found, kind="dead end", reason=f"{count_of(left, 'step')} left are too few")
+            if one.distance or one.verdict.state is None:
+                return found
+            after = one.verdict.state.apply(one.step)
+            kind, reason = _kind(after)
+            score = _score(after.operator()) if kind == "operator" else None
+            return replace(found, kind=kind, reason=reason, probe=score)
+
+        return branch
 
 
-def _words(way: Instead) -> str:
-    """What :meth:`PGraphSession.take_instead` does."""
-    names = expressions(way.state)
-    undone = [f"undo {count_of(way.back, 'step')}"] if way.back else []
-    return "; ".join([*undone, *(drawing.describe_step(way.state, step, names) for step in way.steps)]) or "no step"
+class _Counted(Sequence[tuple[int, Candidate]]):
+    """Candidates with their places, made when they are asked for: there may be tens of thousands."""
+
+    def __init__(self, found: Sequence[Candidate]) -> None:
+        self._found = found
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, index: Any) -> Any:
+        return index, self._found[index]
+
+
+def _kind(state: State) -> tuple[Kind, str]:
+    """Whether a state is an operator, and if it is complete and none of the space, why."""
+    if not state.is_complete:
+        return "open", ""
+    operator = state.operator()
+    return ("operator", "") if operator.meets() else ("open", f"complete, but it {wish_verdict(operator)}")
+
+
+def _score(operator: Operator) -> float | None:
+    """The score of the probe beside a convolution; None where its kernel is too large."""
+    try:
+        found = probe(operator)
+    except SynoError:
+        return None
+    return found.score(beside_convolution(found)[1])
+
+
+def _wished(place: PlaceOf, effort: Effort | None = None) -> float | None:
+    """The property distance there, kept; as :meth:`.Place.measured`."""
+    return place.kept("wished", lambda: property_distance(place.state, effort))
+
+
+CONSTRUCTION = PGraphConstruction()

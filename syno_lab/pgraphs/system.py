@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.errors import SpecError
 from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
-from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.protocol import (
     Binding,
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from syno_lab.common.pairing import Pairing
     from syno_lab.ir.primitives.base import Card
     from syno_lab.models.sites import Site, Strides
-    from syno_lab.pgraphs.around import Around
-    from syno_lab.pgraphs.stepping import PGraphSession
+    from syno_lab.pgraphs.stepping import PGraphConstruction
 
 _SIDES = ("input", "output")
 
@@ -147,30 +145,17 @@ class PGraphs(System):
 
         return PANES
 
-    def knows(self, start: Any) -> bool:
-        """A spec, a partial pGraph or an operator."""
-        return isinstance(start, Spec | State | Operator)
-
     def traces(self, values: Sequence[Operator | State]) -> Sequence[Sequence[TracedStep]]:
         """See :func:`syno_lab.pgraphs.traces.traces`."""
         from syno_lab.pgraphs.traces import traces
 
         return traces(values)
 
-    def session(self, start: Any) -> PGraphSession:
-        """See :class:`syno_lab.pgraphs.stepping.PGraphSession`; a text is read by :func:`.read_session`."""
-        from syno_lab.operators import KNOWN
-        from syno_lab.pgraphs.stepping import PGraphSession
-        from syno_lab.synthesis.session_text import read_session
+    def construction(self) -> PGraphConstruction:
+        """See :class:`syno_lab.pgraphs.stepping.PGraphConstruction`."""
+        from syno_lab.pgraphs.stepping import CONSTRUCTION
 
-        return read_session(start, KNOWN, PGraphSession) if isinstance(start, str) else PGraphSession(start, KNOWN)
-
-    def around(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> Around:
-        """See :class:`syno_lab.pgraphs.around.Around`."""
-        from syno_lab.pgraphs.around import Around
-
-        state = State.root(start) if isinstance(start, Spec) else start.state if isinstance(start, Operator) else start
-        return Around(state, pruned=pruned, rules=rules)
+        return CONSTRUCTION
 
 
 def _card(name: str, card: Card) -> PrimitiveCard:

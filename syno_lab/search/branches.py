@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from syno_lab.effort import Effort
 from syno_lab.inputs import count_of
 
 Kind = Literal["open", "operator", "dead end", "pruned", "done"]
@@ -86,30 +85,3 @@ class Branching(Protocol):
 
     def weight(self, key: str) -> float:
         """How wide it is beside its siblings."""
-
-
-class Surroundings(Branching, Protocol):
-    """The space around a state, looked at one place at a time; a place is a state, by its key."""
-
-    @property
-    def steps(self) -> int:
-        """How many steps lead to the state."""
-
-    def session(self, key: str = ...) -> Any:
-        """A :class:`syno_lab.session_protocol.Session` that begins with the state at a place, by default the first.
-
-        Raises:
-            KeyError: for a place that is not there.
-        """
-
-    def waiting(self, depth: int, key: str = ...) -> str | None:
-        """The place within ``depth`` levels below one that is to be looked at next; None where there is none."""
-
-    def look(self, key: str, effort: Effort | None = None) -> Any:
-        """What follows a place, for :meth:`put`; nothing changes. Raises EffortError where the effort is too little."""
-
-    def put(self, key: str, found: Any) -> None:
-        """Keep what :meth:`look` found."""
-
-    def summary(self) -> str:
-        """What there is, in one line."""

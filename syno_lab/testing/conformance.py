@@ -40,6 +40,7 @@ from syno_lab.models.sites import Site
 from syno_lab.protocol import FLOAT32_BYTES, Binding, Operator, OperatorSpace, SpaceRequest, System
 from syno_lab.search import RandomSearch
 from syno_lab.search.protocol import State
+from syno_lab.sessions.session import session_of
 from syno_lab.systems import builder_of, builders, find_system, is_operator, read_operator, system_of
 from syno_lab.testing.numbers import arrays_of, by_source, by_tvm, filled_module, slope
 
@@ -296,7 +297,7 @@ class SystemConformance:
         assert next(iter(panes)) == "graph"
         assert all(callable(pane.read) for pane in panes.values())
         try:
-            session = system.session(case.operator)
+            session = session_of(case.operator)
         except SpecError as error:
             _is_one_line(error)
         else:

@@ -13,7 +13,7 @@ from syno_widgets import Stepper
 
 from syno_lab.ir.state import Step
 from syno_lab.operators import conv2d
-from syno_lab.systems import session_of
+from syno_lab.sessions.session import session_of
 from tests.browser.conftest import GROUNDS
 from tests.browser.test_stepper import drawn
 

@@ -14,8 +14,7 @@ from syno_widgets import Stepper
 
 from syno_lab.codegen import drawing
 from syno_lab.operators import KNOWN, conv2d
-from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import to_word
+from syno_lab.sessions.session import Session
 from tests.browser.conftest import GROUNDS, Lab
 
 pytestmark = pytest.mark.browser
@@ -205,7 +204,7 @@ def test_help_and_sessions(page: Page, lab: Lab) -> None:
     press(stepper, "Open")
     expect(stepper.get_by_role("alert")).to_contain_text("operator file: expected JSON")
     expect(stepper.locator(".syno-place")).to_have_count(places)
-    text.fill(to_word(Session(conv2d())))
+    text.fill(Session(conv2d()).to_word())
     press(stepper, "Open")
     expect(status).to_have_text("Complete after 6 steps: this is conv2d.")
     expect(stepper.locator(".syno-place")).to_have_count(places + 7)
@@ -457,7 +456,7 @@ def test_every_place_of_a_long_history_can_be_reached(open_alone: Callable[..., 
         session.load("conv2d")
     session.go(100)
     file = tmp_path / "stepper.html"
-    Stepper.of(to_word(session)).to_html(file)
+    Stepper.of(session.to_word()).to_html(file)
     page = open_alone(file, "light")
     history = page.locator(".syno-history")
     places = history.locator(".syno-place")

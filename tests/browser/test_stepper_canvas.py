@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from syno_widgets import Stepper
 
 from syno_lab.canvas import known
-from syno_lab.canvas.session import CanvasSession
+from syno_lab.sessions.session import Session
 from tests.browser.conftest import GROUNDS, Lab
 from tests.browser.test_stepper import drawn, open_notebook, opened, press, run_cell, settled, take, wait_for_kernel
 
@@ -105,7 +105,7 @@ def test_squeeze_and_excitation_by_clicks_and_a_broadcast_by_its_size(page: Page
 
 @pytest.mark.parametrize("scheme", list(GROUNDS))
 def test_the_page_that_stands_alone(open_alone: Callable[..., Page], tmp_path: Path, scheme: str) -> None:
-    session: Any = CanvasSession(known.squeeze_excite())
+    session: Any = Session(known.squeeze_excite())
     session.undo()
     stepper = Stepper.showing(session)
     stepper.to_html(tmp_path / "page.html")

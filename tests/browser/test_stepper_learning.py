@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from syno_lab.operators import conv2d
-from syno_lab.systems import session_of
+from syno_lab.sessions.session import session_of
 from tests.browser.conftest import Lab
 from tests.browser.test_stepper import at, go, open_notebook, open_stepper, opened, press, run_cell, settled, take
 from tests.browser.test_stepper import wait_for_kernel as idle

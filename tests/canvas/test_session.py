@@ -22,14 +22,15 @@ from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import Primitive
 from syno_lab.canvas.rules import RULES, Rule
 from syno_lab.canvas.sampler import Sampler
-from syno_lab.canvas.session import CanvasSession
 from syno_lab.canvas.sizes import parse
 from syno_lab.canvas.system import CANVAS
 from syno_lab.canvas.ways import random_way, shortest_way
 from syno_lab.errors import FormatError, PrimitiveError, SpecError, SynoError
-from syno_lab.history import word_of
 from syno_lab.operators import conv2d
-from syno_lab.systems import session_of, system_for
+from syno_lab.sessions.around import Around
+from syno_lab.sessions.session import Session, session_of
+from syno_lab.sessions.text import word_of
+from syno_lab.systems import system_for
 
 PLACES = (Place(16, 16, 8, 8, layers=2), Place(16, 32, 4, 4, stride=2), Place(32, 32, 4, 4))
 EXCITED = ("fold_avg H", "fold_avg W", "fc x0", "relu", "fc C", "sigmoid")
@@ -44,14 +45,14 @@ def step(name: str, *inputs: int, by: tuple[int, str] | None = None) -> Taken:
     return Taken(Primitive(name, parameter), inputs, None if by is None else Substitution(by[0], parse(by[1])))
 
 
-def excited(session: CanvasSession) -> CanvasSession:
+def excited(session: Session) -> Session:
     """Squeeze-and-excitation but for its last step."""
     for text in EXCITED:
         session.apply(text)
     return session
 
 
-def wandered(rng: random.Random, session: CanvasSession, moves: int = 14) -> CanvasSession:
+def wandered(rng: random.Random, session: Session, moves: int = 14) -> Session:
     """A history of steps, refused ones too, of loads, resets and moves to and fro."""
     for _ in range(moves):
         what = rng.randrange(6)
@@ -78,7 +79,7 @@ def _applies(state: AimedDraft, one: Any) -> bool:
     return True
 
 
-def facts(session: CanvasSession) -> list[Any]:
+def facts(session: Session) -> list[Any]:
     return [
         (one.number, one.parent, one.step, one.note, one.state.draft, one.state.aim, one.operator)
         for one in session.places
@@ -93,14 +94,14 @@ def facts(session: CanvasSession) -> list[Any]:
 def test_a_session_begins_with_whatever_canvas_knows(start: Any) -> None:
     assert system_for(start) is CANVAS
     session = session_of(start)
-    assert isinstance(session, CanvasSession)
+    assert session.construction is CANVAS.construction()
     kernel = start.kernel if isinstance(start, Fitted) else start
     assert session.state.draft.nodes == (() if isinstance(start, Sampler) else kernel.nodes)
     assert session.is_complete == (not isinstance(start, Draft | Sampler))
     again = session_of(session.state)
     assert again.state.aim == session.state.aim
-    with pytest.raises(SpecError, match="expected a Draft, a Kernel or a Fitted to start from, found 3"):
-        CanvasSession(3)
+    with pytest.raises(SpecError, match="expected a spec, a state or an operator of a system that is known, found int"):
+        Session(3)
 
 
 def test_undo_redo_and_text_keep_everything(rng: random.Random) -> None:
@@ -112,7 +113,7 @@ def test_undo_redo_and_text_keep_everything(rng: random.Random) -> None:
         session = wandered(rng, session_of(start))  # type: ignore[arg-type]
         for text in (session.to_json(), session.to_word()):
             again = session_of(text)
-            assert isinstance(again, CanvasSession)
+            assert again.construction is CANVAS.construction()
             assert facts(again) == facts(session)
             assert again.to_json() == session.to_json()
         before = facts(session)[: len(session.places)]
@@ -439,7 +440,7 @@ def test_the_space_around_a_draft_is_its_candidates(rng: random.Random) -> None:
     """Every candidate once, with its kind; behind each place the draft that the candidate gives."""
     state = AimedDraft(Draft(), Aim(room=SMALL["neighbours"][0]))
     for pruned in (True, False):
-        around = CANVAS.around(state, pruned=pruned)
+        around = Around(state, pruned=pruned)
         while around.waiting(2) is not None:
             key = around.waiting(2)
             assert key is not None
@@ -512,10 +513,10 @@ def test_pictures_have_an_id_for_each_part(rng: random.Random) -> None:
         ids = {g.get("id") for g in root.iter("{http://www.w3.org/2000/svg}g") if g.get("class") != "graph"}
         assert ids == set(picture.nodes)
         for name, node in picture.nodes.items():
-            assert name in node["light"]
-            assert set(node["light"]) <= ids
+            assert name in node.light
+            assert set(node.light) <= ids
         tensors = {f"t{number}" for number in range(len(session.state.draft.shapes))}
-        assert {name for name, node in picture.nodes.items() if node["top"]} == tensors
+        assert {name for name, node in picture.nodes.items() if node.top} == tensors
         assert f"{len(session.state.draft.nodes)} primitive" in picture.description
 
 

@@ -11,18 +11,15 @@ import pytest
 from syno_lab.codegen import drawing
 from syno_lab.codegen.drawing_distance import explanation_words, groups_svg
 from syno_lab.codegen.drawing_links import links
-from syno_lab.codegen.drawing_menu import why
-from syno_lab.codegen.drawing_session import session_status
 from syno_lab.drawing.course import course_svg
 from syno_lab.errors import PrimitiveError
-from syno_lab.history import Entry
-from syno_lab.history_tree import Tree
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import KNOWN, conv2d
+from syno_lab.pgraphs.menu import why
+from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.distance import Explanation, explain_distance
-from syno_lab.synthesis.session import Session
 from tests.strategies import random_operator
 
 PAPER = Spec.parse("[C_in, H, W]", "[C_in, s^-1*H, s*W, k]", ["C_in", "H", "W"], ["s=2", "k=3"])
@@ -97,18 +94,13 @@ def test_a_part_of_the_course_says_where_it_begins() -> None:
     assert titles[1:] == ["place 40: distance 2", "place 41: distance 1"]
 
 
-def said(entry: Entry) -> str:
-    return drawing.describe_step(entry.state, entry.step)
-
-
 def test_the_tree_has_every_place_once_and_branches_before_the_way_on() -> None:
     session = Session(conv2d(), KNOWN)
     for place in (2, 4):
         session.go(place)
         session.reset()
         session.apply(conv2d().steps[0])
-    tree = Tree(said)
-    rows = tree.rows(session)
+    rows = session.rows()
     assert sorted(row["place"] for row in rows) == list(range(len(session.places)))
     assert [(row["place"], row["level"]) for row in rows] == [
         (0, 0),
@@ -125,12 +117,12 @@ def test_the_tree_has_every_place_once_and_branches_before_the_way_on() -> None:
     ]
     assert [row["place"] for row in rows if row["branch"]] == [7, 9]
     assert [row["place"] for row in rows if row["complete"]] == [6]
-    assert tree.rows(session) == rows
+    assert session.rows() == rows
     assert rows[1]["text"] == "REDUCE C_in"
     long = Session(conv2d())
     for _ in range(1500):
         long.reset()
-    assert len(Tree(said).rows(long)) == 1507, "however deep"
+    assert len(long.rows()) == 1507, "however deep"
 
 
 def test_a_canonical_step_has_no_why() -> None:
@@ -142,8 +134,8 @@ def test_a_canonical_step_has_no_why() -> None:
 
 def test_where_a_session_is_in_words() -> None:
     session = Session(conv2d(), KNOWN)
-    assert session_status(session) == "Complete after 6 steps: this is conv2d."
+    assert session.status() == "Complete after 6 steps: this is conv2d."
     session.go(5)
-    assert session_status(session) == "After 5 steps: shape distance 1, 3 left in the budget."
+    assert session.status() == "After 5 steps: shape distance 1, 3 left in the budget."
     unreachable = Session(Spec.parse("[C, H]", "[H]", ["C: 0", "H"]))
-    assert session_status(unreachable) == "After 0 steps: the input is out of reach within the budgets."
+    assert unreachable.status() == "After 0 steps: the input is out of reach within the budgets."

@@ -122,7 +122,7 @@ def pictures(much: Amount) -> Iterator[Entry]:
 def _shown(session: Any) -> Iterator[str]:
     state, picture = session.state, session.picture()
     yield from picture.svg.splitlines()
-    yield from map(plain, (picture.description, picture.nodes, session.status(), session.strip(state)))
+    yield from map(plain, (picture.description, inside.plain(picture.nodes), session.status(), session.strip(state)))
     yield from map(plain, (session.explain(state), session.course(9), session.ticks(state), *session.rows()))
     found = session.candidates(state)
     menu = session.menu(state, found, whole=("SHARE", "fc"))

@@ -22,11 +22,13 @@ from syno_lab.experiments import Driver, Space
 from syno_lab.experiments import in_rungs as rungs
 from syno_lab.experiments.watching import Board
 from syno_lab.panes import Asked, read_pane
+from syno_lab.sessions.session import session_of as session_of
+from syno_lab.sessions.shown import plain as plain
 from syno_lab.store import Store
 from syno_lab.trial import TrialRequest, costs_of
 
 Refused = SynoError
-all_systems, session_of = systems.all_systems, systems.session_of
+all_systems = systems.all_systems
 system_of, known = systems.system_of, systems.operator_named
 SHAPE = (2, 8, 8, 16)
 CHAIN = ("conv", {"features": sl.alpha.Rel(2)}), ("relu", {}), ("average_pool", {"window": 2, "stride": 2})

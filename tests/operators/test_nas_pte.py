@@ -23,6 +23,7 @@ from syno_lab.nas_pte.parts import PARTS, Part
 from syno_lab.nas_pte.reference import parts_fingerprint
 from syno_lab.nas_pte.system import NAS_PTE as NAS_PTE_SYSTEM
 from syno_lab.pgraphs.system import PGRAPHS
+from syno_lab.sessions.session import session_of
 
 BINDING = {"N": 2, "C_in": 24, "C_out": 32, "H": 5, "W": 4}
 
@@ -193,7 +194,7 @@ def test_bindings_of_places() -> None:
     ):
         NAS_PTE_SYSTEM.binding_for(nas_pte_3(), named, (1, 8, 4, 3), (1, 12, 4, 3))
     with pytest.raises(SpecError, match="NAS-PTE: its operators are not built by steps; choose one of another system"):
-        NAS_PTE_SYSTEM.session(nas_pte_1())
+        session_of(nas_pte_1())
 
 
 def test_traits_are_alike_for_what_does_alike() -> None:

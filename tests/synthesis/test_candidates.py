@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from syno_lab.codegen import drawing_menu
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.pgraphs import menu
 from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.distance import distance
@@ -153,16 +153,16 @@ def test_a_menu_judges_the_nearest_and_all_when_it_is_asked_to() -> None:
     state = wide_state()
     found = candidates(state)
     number = {primitive: sum(map(len, ranges)) for primitive, ranges in found.places().items()}
-    assert number["SHARE"] > 3 * drawing_menu.JUDGED
-    for group in drawing_menu.menu(state, found):
+    assert number["SHARE"] > 3 * menu.JUDGED
+    for group in menu.menu(state, found):
         judged = len(group.canonical) + len(group.pruned) + group.more_canonical + group.more_pruned
-        assert judged == min(number[group.primitive], drawing_menu.JUDGED)
+        assert judged == min(number[group.primitive], menu.JUDGED)
         assert judged + group.unjudged == number[group.primitive]
-    (whole,) = (g for g in drawing_menu.menu(state, found, whole=["SHARE"]) if g.primitive == "SHARE")
+    (whole,) = (g for g in menu.menu(state, found, whole=["SHARE"]) if g.primitive == "SHARE")
     assert len(whole.canonical) + len(whole.pruned) == number["SHARE"]
     assert whole.more_canonical == whole.more_pruned == whole.unjudged == 0
     assert {item.index for item in whole.canonical} == {
         place for place, c in enumerate(found) if c.primitive == "SHARE" and c.verdict.canonical
     }
-    listed = drawing_menu.menu(state, list(found))
-    assert listed == drawing_menu.menu(state, found)
+    listed = menu.menu(state, list(found))
+    assert listed == menu.menu(state, found)

@@ -13,7 +13,7 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.pgraphs.stepping import PGraphSession
+from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.instead import instead
 from syno_lab.synthesis.rules import rejecting_rule
@@ -59,7 +59,7 @@ def test_both_ways_compute_the_same() -> None:
 
 
 def test_the_session_takes_it_as_a_branch() -> None:
-    session = PGraphSession(SPEC)
+    session = Session(SPEC)
     h = session.state.output[1]
     session.apply(Step("MERGE", (h,), SPEC.symbols.size("s")))
     high, low = session.state.data[-2:]

@@ -18,7 +18,7 @@ import torch
 import syno_lab as sl
 from syno_lab.errors import FormatError, PrimitiveError
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.synthesis.session_text import read_session, to_json
+from syno_lab.sessions.session import session_of
 from syno_lab.trial import TrialRequest
 from syno_lab.trial.own import bring, with_primitives
 
@@ -117,15 +117,15 @@ def test_files_have_its_digest_and_no_code(cell: dict[str, Any]) -> None:
     session = sl.Session(operator.spec)
     for step in operator.steps:
         session.apply(step)
-    kept = to_json(session)
-    assert read_session(kept).state == operator.state
+    kept = session.to_json()
+    assert session_of(kept).state == operator.state
     sl.remove_primitive("FLIP")
     with pytest.raises(
         FormatError, match=r"step 3: expected a primitive 'FLIP' of one's own with the digest .* found none"
     ):
         sl.Operator.from_json(text)
     with pytest.raises(FormatError, match=r"session: place 4: expected a primitive 'FLIP' of one's own"):
-        read_session(kept)
+        session_of(kept)
     sl.add_primitive("FLIP", cell["backwards"])
     with pytest.raises(FormatError, match="expected a primitive 'FLIP' of one's own with the digest '0000'"):
         sl.Operator.from_json(text.replace(cell["flip"].meaning, "0000"))

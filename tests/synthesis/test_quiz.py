@@ -9,11 +9,11 @@ import pytest
 
 import syno_lab as sl
 from syno_lab.errors import SynoError
-from syno_lab.history import MAX_COMMENT
 from syno_lab.ir.state import Step
 from syno_lab.operators import conv2d
-from syno_lab.quiz import Quiz, guessed, shown
-from syno_lab.systems import session_of
+from syno_lab.sessions.history import MAX_COMMENT
+from syno_lab.sessions.quiz import Quiz, guessed, shown
+from syno_lab.sessions.session import session_of
 
 
 def test_guesses_are_graded_by_what_they_lead_to() -> None:

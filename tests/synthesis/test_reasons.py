@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 import sympy
 
-from syno_lab.codegen.drawing_menu import menu, why
 from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.fingerprint import fingerprint
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.pgraphs.menu import menu, why
 from syno_lab.synthesis.candidates import Verdict, candidates
 from syno_lab.synthesis.expressions import expression, iterators, name
 from syno_lab.synthesis.matches import TOLERANCE

@@ -10,16 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.errors import PrimitiveError, SpecError, SynoError
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.operators import KNOWN, conv1x1, conv2d, matmul
+from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.recognise import is_same_pgraph, recognise
-from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import read_session, to_json, to_word
 
 SPEC = Spec.parse("[C, H]", "[D, H]", ["C=8", "D=8", "H=8"], ["k=3"], max_primitives=6)
 SMALL = {name: KNOWN[name] for name in ("matmul", "conv1x1", "pixel_shuffle")}
@@ -129,8 +128,8 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def keep_and_open(self) -> None:
         """Written down and read again it is the same session, redo included."""
-        again = read_session(to_word(self.session), SMALL)
-        assert to_json(again) == to_json(self.session)
+        again = self.session.read(self.session.to_word())
+        assert again.to_json() == self.session.to_json()
         assert [entry.number for entry in again.history] == [entry.number for entry in self.session.history]
         self.session = again
 
@@ -178,8 +177,8 @@ def test_starts_from_a_spec_a_state_or_an_operator() -> None:
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(PrimitiveError, match="expected a Spec, a State or an Operator to start from, found str"):
-        Session("conv2d")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="expected a spec, a state or an operator of a system that is known, found str"):
+        Session("conv2d")
 
 
 def test_an_operator_keeps_its_own_match() -> None:
@@ -227,7 +226,7 @@ def test_another_session_is_grafted_on() -> None:
 
 
 def test_there_is_an_end_to_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syno_lab.history.MAX_PLACES", 8)
+    monkeypatch.setattr("syno_lab.sessions.history.MAX_PLACES", 8)
     session = Session(conv2d())
     session.reset()
     with pytest.raises(SynoError, match="a session holds at most 8 places"):
@@ -258,7 +257,7 @@ def test_no_such_operator() -> None:
     with pytest.raises(SynoError, match="unknown operator 'conv9d'; known are conv1x1, matmul, pixel_shuffle"):
         Session(SPEC, SMALL).load("conv9d")
     with pytest.raises(SynoError, match="known are none"):
-        Session(SPEC).load("conv2d")
+        Session(SPEC, {}).load("conv2d")
 
 
 def test_an_incomplete_state_is_no_operator() -> None:

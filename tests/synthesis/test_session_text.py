@@ -11,12 +11,18 @@ from typing import Any
 import pytest
 
 from syno_lab.errors import FormatError
-from syno_lab.history import MAX_BYTES, PREFIX
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.operators import KNOWN, conv2d
-from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import FORMAT, read_session, to_json, to_word
+from syno_lab.pgraphs.stepping import CONSTRUCTION
+from syno_lab.sessions.session import Session
+from syno_lab.sessions.text import MAX_BYTES, PREFIX
+
+FORMAT = CONSTRUCTION.format
+
+
+def read_session(text: str) -> Session:
+    return Session.reading(text, CONSTRUCTION)
 
 
 def packed(text: str) -> str:
@@ -24,13 +30,13 @@ def packed(text: str) -> str:
 
 
 def changed(**fields: Any) -> str:
-    return json.dumps(json.loads(to_json(Session(conv2d()))) | fields)
+    return json.dumps(json.loads(Session(conv2d()).to_json()) | fields)
 
 
 @pytest.mark.parametrize("name", list(KNOWN))
 def test_every_known_operator_goes_there_and_back(name: str) -> None:
     session = Session(KNOWN[name]())
-    again = read_session(to_word(session))
+    again = read_session(session.to_word())
     assert again.operator == session.operator
     assert [entry.step for entry in again.history] == [entry.step for entry in session.history]
 
@@ -45,7 +51,7 @@ def test_the_match_of_a_given_operator_is_kept() -> None:
     moved = build.shift(i)
     for inputs in ((moved, j), (j, moved)):
         operator = Operator(build.state, inputs)
-        assert read_session(to_json(Session(operator))).operator == operator
+        assert read_session(Session(operator).to_json()).operator == operator
 
 
 ROOT = {"parent": None, "spec": 0}
@@ -84,7 +90,7 @@ BAD = {
     "no such turn": (changed(turns=[0]), "turns: expected a place behind another one, found 0"),
     "a malformed spec": (changed(specs=[{"input_shape": "[", "output_shape": "", "primary_specs": []}]), "session: "),
     "a damaged word": (PREFIX + "%%", "the text behind syno-session: is damaged"),
-    "half a word": (to_word(Session(conv2d()))[:80], "the text breaks off|is damaged"),
+    "half a word": (Session(conv2d()).to_word()[:80], "the text breaks off|is damaged"),
     "a word of anything": (packed("[]"), "session: expected JSON"),
     "a bomb": (packed(" " * (MAX_BYTES + 1)), f"expected at most {MAX_BYTES} bytes, found more"),
 }
@@ -99,7 +105,7 @@ def test_bad_texts_are_refused_in_one_line(what: str) -> None:
 
 
 def test_damage_anywhere_is_refused_or_harmless(rng: random.Random) -> None:
-    text = to_json(Session(conv2d()))
+    text = Session(conv2d()).to_json()
     for _ in range(150):
         place = rng.randrange(len(text))
         broken = text[:place] + rng.choice('09x"{}[],-') + text[place + 1 :]

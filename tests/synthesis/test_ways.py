@@ -11,11 +11,11 @@ from syno_lab.errors import SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.operators import conv2d
+from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates, canonical_successors
 from syno_lab.synthesis.random_walks import is_operator
 from syno_lab.synthesis.rules import rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
-from syno_lab.synthesis.session import Session
 from syno_lab.synthesis.ways import random_way, shortest_way
 
 SPECS = {
@@ -112,7 +112,7 @@ def test_finish_and_complete_lay_their_steps_ahead(rng: random.Random) -> None:
         session.redo()
     assert session.is_complete
     session.go(0)
-    session.complete(rng, seconds=None)
+    session.lay(session.random_steps(session.state, rng, seconds=None))
     assert is_operator(session.state)
 
 

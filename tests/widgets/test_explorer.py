@@ -22,11 +22,11 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
-from syno_lab.pgraphs.around import Around
 from syno_lab.reports.icicle import SIGNS
 from syno_lab.reports.trees import tree_file
+from syno_lab.sessions.around import Around
+from syno_lab.sessions.session import session_of
 from syno_lab.synthesis.candidates import candidates
-from syno_lab.systems import system_for
 
 WIDGETS = Path(syno_widgets.__file__).parent
 
@@ -108,7 +108,7 @@ def test_a_state_and_an_operator_can_be_the_start() -> None:
 def test_the_distance_has_the_words_of_its_system(start: Any, measure: str) -> None:
     view = Explorer(start, depth=1)
     assert view.measure == measure
-    assert system_for(start).session(start).labels.distance.lower() == measure
+    assert session_of(start).construction.labels.measure == measure
     assert f"{measure} " in view.boxes[0]["words"]
     view.close()
 

@@ -21,16 +21,16 @@ from syno_widgets.static import static_bundle
 from syno_widgets.view import View
 from traitlets.config import Config
 
-from syno_lab.codegen import drawing, drawing_menu
+from syno_lab.codegen import drawing
 from syno_lab.errors import FormatError, PrimitiveError, SpecError, SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import KNOWN, conv2d
+from syno_lab.pgraphs import menu as pgraph_menu
+from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import Candidate, candidates
 from syno_lab.synthesis.distance import distance
-from syno_lab.synthesis.session import Session
-from syno_lab.synthesis.session_text import to_word
 
 WIDGETS = Path(syno_widgets.__file__).parent
 
@@ -180,11 +180,11 @@ def test_menu_lists_every_candidate_with_its_verdict(stepper: Stepper) -> None:
     found = candidates(stepper.state)
     for group in stepper.menu:
         mine = [c for c in found if c.primitive == group["primitive"]]
-        judged = mine[: drawing_menu.JUDGED]
+        judged = mine[: pgraph_menu.JUDGED]
         assert group["unjudged"] == len(mine) - len(judged)
         assert len(group["canonical"]) + group["more_canonical"] == sum(c.verdict.canonical for c in judged)
         assert len(group["pruned"]) + group["more_pruned"] == sum(not c.verdict.canonical for c in judged)
-        assert len(group["canonical"]) <= drawing_menu.SHOWN
+        assert len(group["canonical"]) <= pgraph_menu.SHOWN
     assert any(group["unjudged"] for group in stepper.menu)
     for group in stepper.menu:
         ask(stepper, "whole", name=group["primitive"])
@@ -265,7 +265,7 @@ def test_of_a_long_history_a_part_is_drawn() -> None:
     session = Session(conv2d(), KNOWN)
     for _ in range(30):
         session.load("conv2d")
-    stepper = Stepper.of(to_word(session))
+    stepper = Stepper.of(session.to_word())
     assert len(stepper.tree) == len(stepper.line) == 217
     assert stepper.distance["course"].count("<ellipse") == 48
     for place in (0, 100, 216):

@@ -17,8 +17,9 @@ from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.ir.state import State
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
-from syno_lab.pgraphs.stepping import PGraphSession
-from syno_lab.systems import VARIABLE, session_of, system_for
+from syno_lab.pgraphs.stepping import CONSTRUCTION
+from syno_lab.sessions.session import Session, session_of
+from syno_lab.systems import VARIABLE, system_for
 
 WIDGETS = Path(syno_widgets.__file__).parent
 #: What only pGraphs have; a widget that imports it says here why.
@@ -60,18 +61,18 @@ print(sorted(name for name in sys.modules if name.startswith(("syno_lab.pgraphs"
         conv2d(),
         conv2d().state,
         conv2d().to_json(),
-        PGraphSession(conv2d()).to_word(),
-        PGraphSession(conv2d()).to_json(),
+        Session(conv2d()).to_word(),
+        Session(conv2d()).to_json(),
     ],
     ids=["operator", "state", "file", "word", "JSON"],
 )
 def test_a_session_begins_with_whatever_its_system_knows(start: Any) -> None:
     session = session_of(start)
-    assert isinstance(session, PGraphSession)
+    assert session.construction is CONSTRUCTION
     assert (session.state, session.operator) == (conv2d().state, conv2d())
     assert session.name == "conv2d", "the known operators are there"
     again = session.read(session.to_word())
-    assert isinstance(again, PGraphSession)
+    assert again.construction is CONSTRUCTION
     assert [(e.number, e.parent, e.step) for e in again.places] == [
         (e.number, e.parent, e.step) for e in session.places
     ]

@@ -78,11 +78,11 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """The search for random steps goes on until it is told to stop; the event says that it is under way."""
     begun = threading.Event()
 
-    def search(state: State, rng: Any, rules: Any, *, should_stop: Callable[[], bool]) -> Way:
+    def search(state: State, rng: Any, rules: Any, *, seconds: float, should_stop: Callable[[], bool]) -> Way:
         begun.set()
         while True:
             end_if(should_stop, "looking for a way")  # one way of a small space may end before it asks
-            random_way(state, rng, rules, should_stop=should_stop)
+            random_way(state, rng, rules, seconds=seconds, should_stop=should_stop)
 
     monkeypatch.setattr("syno_lab.pgraphs.stepping.random_way", search)
     return begun

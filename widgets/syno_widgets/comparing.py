@@ -8,7 +8,7 @@ import traitlets as t
 from ipywidgets import widget_serialization
 
 from syno_lab.errors import SpecError
-from syno_lab.session_protocol import Session
+from syno_lab.sessions.session import Session
 from syno_widgets.compare import Compare
 from syno_widgets.view import View
 

@@ -24,9 +24,10 @@ from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, list
 from syno_lab.reports.replay import Moment, improvements, moment, replayed
 from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
-from syno_lab.search.branches import Branching, Surroundings
-from syno_lab.session_protocol import Session
-from syno_lab.systems import known_operators, operator_named, read_operator, system_for, system_of
+from syno_lab.search.branches import Branching
+from syno_lab.sessions.around import Around
+from syno_lab.sessions.session import Session, session_of
+from syno_lab.systems import known_operators, operator_named, read_operator, system_for
 from syno_widgets.looking import LookingView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -137,7 +138,7 @@ class Explorer(LookingView):
         self._is_ready = False
         self._reader: LabReader | None = None
         self._reading: Reading | None = None
-        self._around: Surroundings | None = None
+        self._around: Around | None = None
         self._tree: SearchTree | None = None
         self._trials: tuple[TrialRow, ...] = ()
         self._moment: Moment | None = None
@@ -353,15 +354,15 @@ class Explorer(LookingView):
         what = self._branching()
         if what is None or not self._known(what, key):
             raise StoreError(f"no place {key!r} here")
-        if what is self._around:
-            return self._around.session(key), ""
+        if isinstance(what, Around):
+            return what.session(key), ""
         assert isinstance(what, SearchTree)
         names = what.names(key)
         trial = trial_below(self._reading.of(self.source) if self._reading is not None else (), names)
         if trial is None:
             raise StoreError("no operator was asked for below this place, so there is no pGraph to show")
         operator = read_operator(trial.operator)
-        session = system_of(operator).session(operator)
+        session = session_of(operator)
         session.restrict(self._rules)
         session.jump(min(what.steps_taken(key), len(session.history) - 1))
         accuracy = "" if trial.accuracy is None else f", accuracy {trial.accuracy:.4g}"
@@ -497,13 +498,13 @@ def _is_lab(start: str | Path) -> bool:
     return not is_file(start) or Path(start).suffix == ".sqlite"
 
 
-def _around(start: object, pruned: bool, rules: Sequence[Any]) -> Surroundings:
+def _around(start: object, pruned: bool, rules: Sequence[Any]) -> Around:
     """The space around a value. Raises SpecError for a value that no system knows."""
     start = operator_named(start)
     try:
-        system = system_for(start)
+        system_for(start)
     except SpecError:
         raise SpecError(
             f"Explorer: expected a spec, a state, an operator, a lab or the folder of one, found {type(start).__name__}"
         ) from None
-    return system.around(start, pruned=pruned, rules=rules)
+    return Around(start, pruned=pruned, rules=rules)

@@ -1,7 +1,7 @@
 """The stepper: build an operator in a notebook, one step at a time.
 
 The browser sees nothing but the traits below and answers with small messages (:mod:`syno_widgets.stepper_request`);
-what they mean is decided here and by the session (:class:`syno_lab.session_protocol.Session`) of the operator's system.
+what they mean is decided here and by the session (:class:`syno_lab.sessions.session.Session`) of the operator's system.
 A step is taken and drawn at once. Ways to the input, texts that are opened and the next steps, of which there can be
 thousands, come from a thread (:mod:`syno_widgets.working`).
 """
@@ -12,7 +12,6 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,11 +19,12 @@ import traitlets as t
 
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
-from syno_lab.player import COURSE, page_of
 from syno_lab.protocol import Operator
-from syno_lab.quiz import Quiz, guessed, shown
-from syno_lab.session_protocol import Session, nearest
-from syno_lab.systems import session_of
+from syno_lab.sessions.construction import nearest
+from syno_lab.sessions.player import COURSE, page_of
+from syno_lab.sessions.quiz import Quiz, guessed, shown
+from syno_lab.sessions.session import Session, session_of
+from syno_lab.sessions.shown import plain
 from syno_widgets.comparing import ComparesPlaces
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -98,10 +98,10 @@ class Stepper(MovesByHand, ComparesPlaces):
     """The nodes of the drawing by id: ``words``, ``light`` (ids lit with it), ``top`` (whether a step uses it)."""
 
     menu = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The next steps: one record of :class:`syno_lab.codegen.drawing_menu.Group` for each primitive."""
+    """The next steps: one record of :class:`syno_lab.sessions.shown.Group` for each primitive."""
 
     nearest = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The best steps of :attr:`menu` across its groups (:func:`syno_lab.session_protocol.nearest`)."""
+    """The best steps of :attr:`menu` across its groups (:func:`syno_lab.sessions.construction.nearest`)."""
 
     ticks = t.List(t.Dict(), read_only=True).tag(sync=True)
     """What can be ticked: the coordinates that a CONTRACTION may share or give, say: ``id``, ``text``, ``size``."""
@@ -109,17 +109,17 @@ class Stepper(MovesByHand, ComparesPlaces):
     preview = t.Dict(read_only=True).tag(sync=True)
     """The facts of the ticked step: ``legal``, ``canonical``, ``distance``, ``text``; empty for none.
 
-    Where several steps can be ticked alike, ``choices`` too (:meth:`syno_lab.session_protocol.Session.preview`).
+    Where several steps can be ticked alike, ``choices`` too (:class:`syno_lab.sessions.shown.Preview`).
     """
 
     why = t.Dict(read_only=True).tag(sync=True)
-    """The reason asked for last: ``index`` and :class:`syno_lab.codegen.drawing_menu.Why`; empty for none."""
+    """The reason asked for last: ``index`` and :class:`syno_lab.sessions.shown.Why`; empty for none."""
 
     unlisted = t.Unicode(read_only=True).tag(sync=True)
     """Why the next steps are missing: they are being listed, or the listing was cancelled; empty if they are listed."""
 
     tree = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """All places, those undone and all branches included (:class:`syno_lab.history.Tree`)."""
+    """All places, those undone and all branches included (:class:`syno_lab.sessions.shown.Row`)."""
 
     line = t.List(t.Int(), read_only=True).tag(sync=True)
     """The numbers of the places that undo and redo run along."""
@@ -129,14 +129,14 @@ class Stepper(MovesByHand, ComparesPlaces):
 
     Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of
     an operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
-    Where what is wanted can be changed, ``aims`` (:meth:`syno_lab.protocol.Session.explain`).
+    Where what is wanted can be changed, ``aims`` (:class:`syno_lab.sessions.shown.Wanted`).
     """
 
     strip = t.List(t.Dict(), read_only=True).tag(sync=True)
     """What is used of what there is, FLOPs of a budget say: ``name``, ``text``, ``share`` or None, and ``over``."""
 
     labels = t.Dict(read_only=True).tag(sync=True)
-    """What things of this system are called: :class:`syno_lab.session_protocol.Labels`."""
+    """What things of this system are called: :attr:`syno_lab.sessions.session.Session.labels`."""
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
@@ -148,13 +148,13 @@ class Stepper(MovesByHand, ComparesPlaces):
     """The operators that can be loaded by name."""
 
     quiz = t.Dict(read_only=True).tag(sync=True)
-    """The quiz that is on: ``said`` (the grade of the last guess) and ``score``; empty: none (:mod:`syno_lab.quiz`)."""
+    """The quiz that is on: ``said`` (the grade of the last guess) and ``score``; empty: none (:mod:`.quiz`)."""
 
     ways_on = t.List(t.Dict(), read_only=True).tag(sync=True)
     """What can be done with an operator that is complete: of each way the ``title`` and the ``code`` to copy."""
 
     player = t.Dict(read_only=True).tag(sync=True)
-    """On a page that stands alone, what is shown at each place (:func:`syno_lab.player.played`); a kernel draws it."""
+    """On a page that stands alone, what is shown at each place (:func:`.played`); a kernel draws it."""
 
     revision = t.Int(0, read_only=True).tag(sync=True)
     """Counts the states shown; a choice made from older lists is refused."""
@@ -210,7 +210,7 @@ class Stepper(MovesByHand, ComparesPlaces):
         self._shower: int | None = None  # the thread that shows the session
         View.__init__(self)
         self.set_trait("known", list(session.known))
-        self.set_trait("labels", asdict(session.labels))
+        self.set_trait("labels", session.labels)
         self._show_picture()
         work = self._list_steps()
         if not work.wait(_FIRST_S):
@@ -310,7 +310,7 @@ class Stepper(MovesByHand, ComparesPlaces):
     def _suggest(self, take: Callable[[], Any]) -> Work:
         session = self.session
         return self._look(
-            session.labels.way,
+            session.construction.labels.way,
             lambda should_stop: session.look_ahead(should_stop=should_stop),
             lambda _: take(),
         )
@@ -327,7 +327,7 @@ class Stepper(MovesByHand, ComparesPlaces):
                 if not should_stop():  # what was cancelled changes nothing that a seed gives
                     self._random = rng
 
-        return self._look(session.labels.random_way, find, lambda steps: session.lay(steps, at_start))
+        return self._look(session.construction.labels.random_way, find, lambda steps: session.lay(steps, at_start))
 
     def _list_steps(self) -> Work:
         work = self._works.begin(_LISTING, self._show_steps, late=lambda: self._unlist(_UNLISTED))
@@ -414,7 +414,7 @@ class Stepper(MovesByHand, ComparesPlaces):
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":
-                what = session.labels.hand_work
+                what = session.labels["hand_work"]
                 return self._works.begin(what, lambda work: self._show_preview(work, request), "preview")
             case "open":
                 return self._open(request.name)
@@ -483,7 +483,7 @@ class Stepper(MovesByHand, ComparesPlaces):
         with self._showing(), self.hold_sync():
             self.set_trait("svg", picture.svg)
             self.set_trait("description", picture.description)
-            self.set_trait("links", {name: dict(node) for name, node in picture.nodes.items()})
+            self.set_trait("links", plain(picture.nodes))
             self.set_trait("line", [entry.number for entry in session.history])
             self.place = session.place
             self.selected = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.protocol import Operator
 
 if TYPE_CHECKING:
-    from syno_lab.session_protocol import Session
+    from syno_lab.sessions.session import Session
     from syno_widgets.working import Work
 
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from syno_lab.protocol import Operator
-from syno_lab.session_protocol import Session
-from syno_lab.systems import opened, session_of
+from syno_lab.sessions.session import Session, session_of
+from syno_lab.systems import opened
 
 #: What can be done with a complete operator; the code is for a cell in which ``stepper`` is the widget.
 WAYS_ON = tuple(

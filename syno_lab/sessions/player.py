@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from syno_lab.session_protocol import Session
+from syno_lab.sessions.session import Session
+from syno_lab.sessions.shown import plain
 
 #: Bytes that the places of one page may take, deflated and in base64, so that a page stays under 2 MB.
 MOST_BYTES = 1_500_000
@@ -82,7 +83,7 @@ def _shown(session: Session, *, is_listed: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "svg": picture.svg,
         "description": picture.description,
-        "links": {name: dict(node) for name, node in picture.nodes.items()},
+        "links": plain(picture.nodes),
         "status": session.status(),
         "strip": session.strip(state),
         "complete": session.is_complete,

@@ -1,16 +1,13 @@
 """The next steps of a state as text, grouped, for the list beside its drawing.
 
-Every record is plain data (texts, numbers, lists, dictionaries), so that a page can show it; coordinates go by the
-names that they have in the drawing (``c3``).
+Coordinates go by the names that they have in the drawing (``c3``).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
 
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
 from syno_lab.codegen.text import expressions
@@ -20,6 +17,7 @@ from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
+from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
 
@@ -28,82 +26,6 @@ SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be m
 JUDGED = 200  # of one primitive, the nearest; of a state together they take some milliseconds
 _WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
-
-
-@dataclass(frozen=True)
-class Item:
-    """One candidate in the list.
-
-    Attributes:
-        index: its place among the candidates.
-        text: the step in words.
-        distance: the shape distance that it leads to; None where the input is then out of reach.
-        reaches: whether the steps left then suffice for that distance.
-        reason: why a rule prunes it, empty for a canonical step; :func:`why` says more.
-        rule: the name of that rule.
-        operands: the names of its coordinates; for a CONTRACTION the shared ones.
-        given: the names of the coordinates given to a weight.
-    """
-
-    index: int
-    text: str
-    distance: int | None
-    reaches: bool
-    reason: str = ""
-    rule: str = ""
-    operands: list[str] = field(default_factory=list)
-    given: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Group:
-    """The candidates of one primitive, the nearest to the input first.
-
-    ``more_canonical`` and ``more_pruned`` count those that are not listed, ``unjudged`` those of which it is not known
-    yet which of both they are.
-    """
-
-    primitive: str
-    title: str
-    sign: str
-    colour: str
-    signature: str
-    meaning: str
-    canonical: list[Item]
-    pruned: list[Item]
-    more_canonical: int
-    more_pruned: int
-    unjudged: int = 0
-
-
-@dataclass(frozen=True)
-class Why:
-    """Why a rule prunes a step.
-
-    Attributes:
-        text: the step in words.
-        rule: the name of the rule.
-        kind: ``exact``, ``approximate`` or ``space``; :data:`.rules.OWN` of a function of the user's own.
-        section: where the paper says so.
-        reason: the rule's sentence, with the share of the elements that differ where the rule is approximate.
-        before: the expression as proposed, over wildcards ``#0``, ``#1``, ...
-        after: the canonical expression for the same function, with what the wildcards stand for.
-        latex: both expressions as LaTeX; empty where the rule has no formula here.
-        svg: the same as a picture; empty likewise.
-        here: both expressions with the coordinates of this state in place of the wildcards, with their sizes; empty
-            likewise.
-    """
-
-    text: str
-    rule: str
-    kind: str
-    section: str
-    reason: str
-    before: str
-    after: str
-    latex: str
-    svg: str
-    here: str = ""
 
 
 def why(state: State, candidate: Candidate) -> Why:
@@ -184,11 +106,11 @@ def menu(
     return groups
 
 
-def ticks(state: State) -> list[dict[str, Any]]:
+def ticks(state: State) -> list[Tick]:
     """The data coordinates that a CONTRACTION may share or give, by name, with expression and size."""
     names, free = expressions(state), set(state.data) - state.fixed
     return [
-        {"id": name, "text": names[coordinate], "size": coordinate.size.pretty}
+        Tick(name, names[coordinate], coordinate.size.pretty)
         for name, coordinate in coordinate_ids(state).items()
         if coordinate in free and coordinate.node.primitive != "STRIDE"
     ]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from syno_lab.blame import blamed
 from syno_lab.errors import CodeError, SpecError
-from syno_lab.history import Entry, History
 from syno_lab.inputs import plural, quoted
-from syno_lab.protocol import OwnRule
 from syno_lab.user_code import UserCode, user_code
 
 #: A rule as a function of a state and a step that is proposed there, or ``file.py:function``.
@@ -19,9 +18,20 @@ RuleFunction = Callable[[Any, Any], bool] | str
 #: Names of absent rules that a status says.
 _MOST_NAMES = 3
 
-_State = TypeVar("_State")
-_Step = TypeVar("_Step")
-_Entry = TypeVar("_Entry", bound=Entry)
+
+@dataclass(frozen=True)
+class OwnRule:
+    """A rule of the user's own in a search or a session (:func:`own_rule` makes it of a function).
+
+    Attributes:
+        name: what messages call it.
+        reason: in one sentence.
+        match: whether it refuses a step on a state, both as the system has them.
+    """
+
+    name: str
+    reason: str
+    match: Callable[[Any, Any], bool]
 
 
 def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
@@ -70,7 +80,7 @@ def told(status: str, absent: Sequence[str]) -> str:
 
     Args:
         status: the rest of it.
-        absent: their names (:attr:`syno_lab.history.History.absent`).
+        absent: their names (:attr:`syno_lab.sessions.session.Session.absent`).
     """
     if not absent:
         return status
@@ -81,33 +91,6 @@ def told(status: str, absent: Sequence[str]) -> str:
         f"{status} This session was built with the {noun} {shown}{more}, which {verb} not here: lists and suggestions "
         "may differ. Give rules by Stepper.of(…, rules=[…])."
     )
-
-
-class RuledHistory(History[_State, _Step, _Entry]):
-    """A history of steps that rules of the user's own may refuse, beside those of its system."""
-
-    own: tuple[OwnRule, ...] = ()
-
-    def restrict(self, rules: Sequence[Any]) -> None:
-        """See :meth:`syno_lab.session_protocol.Session.restrict`."""
-        own = (*self.own, *map(own_rule, rules))
-        check_names(rule.name for rule in own)
-        self.own = own
-        self._miss()
-
-    @property
-    def own_names(self) -> tuple[str, ...]:
-        """The names of the user's rules."""
-        return tuple([rule.name for rule in self.own])
-
-    def copy(self) -> Self:
-        """The same places and rules, to move on by themselves."""
-        found = super().copy()
-        found.own = self.own
-        return found
-
-    def _refuses(self, state: Any, step: Any) -> bool:
-        return refusing(self.own, state, step) is not None
 
 
 def _rule(function: Callable[[Any, Any], bool], name: str, origin: str) -> OwnRule:

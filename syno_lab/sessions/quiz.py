@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from syno_lab.errors import SynoError
-from syno_lab.session_protocol import Session
+from syno_lab.sessions.session import Session
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,13 @@ def guessed(session: Session, quiz: Quiz, guess: Any) -> tuple[Quiz, bool]:
         right = quiz.right if place in quiz.missed else quiz.right | {place}
         return Quiz(asked, right, quiz.missed, "Right."), True
     far, wanted = tried.entry.distance, session.places[ahead].distance
+    words = session.construction.labels.far
     if far is None:
         why = "no operator can be reached behind it"
     elif wanted is not None and far <= wanted:
-        why = (
-            f"it leads as near ({session.labels.far.replace('#', f'{far:g}')}), but is not the step that was taken here"
-        )
+        why = f"it leads as near ({words.replace('#', f'{far:g}')}), but is not the step that was taken here"
     else:
-        why = f"it leads to {session.labels.far.replace('#', f'{far:g}')}"
+        why = f"it leads to {words.replace('#', f'{far:g}')}"
         why += "" if wanted is None else f", the step that was taken here to {wanted:g}"
     return Quiz(asked, quiz.right, quiz.missed | {place}, f"Not this one: {why}. Guess again."), False
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from syno_lab.effort import Effort
+from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
 from syno_lab.search.branches import Branch
+from syno_lab.sessions.construction import Explorable
+from syno_lab.sessions.session import Session
+from syno_lab.systems import system_for
 
 #: States whose next steps are looked at.
 MOST_STATES = 400
@@ -35,43 +38,74 @@ class Found(NamedTuple):
     hidden: int
 
 
-class StepsAround(ABC):
-    """The places that can be reached from a state (:class:`syno_lab.search.branches.Surroundings`).
+class Around:
+    """The places that can be reached from a state (:class:`syno_lab.search.branches.Branching`).
 
     A key is the way from the state, by the indices among the candidates, such as ``3.17``; the state's own is
     ``start``. No state is expanded before :meth:`grow`.
 
     Args:
-        state: the first place.
-        first: the facts of that place, with the key ``start``.
-        steps: how many steps lead to it.
+        start: what a session begins with.
         pruned: whether steps that a rule rejects are places too; these are not expanded.
+        rules: of the user's own, beside those of the system (:meth:`.Session.restrict`).
+
+    Raises:
+        SpecError: no system knows ``start``, or the explorer shows no space of its system; two rules have one name.
+        CodeError: for what is no rule.
     """
 
-    def __init__(self, state: Any, first: Branch, steps: int, *, pruned: bool) -> None:
-        self.state = state
-        self.steps = steps
+    def __init__(self, start: Any, *, pruned: bool = True, rules: Sequence[Any] = ()) -> None:
+        session = Session(start)
+        construction = session.construction
+        if not isinstance(construction, Explorable):
+            raise SpecError(
+                f"{system_for(start).title} has no space that the explorer shows; step through it by Stepper(…)"
+            )
+        self._own = tuple(rules)
+        session.restrict(self._own)
+        self._begun, self._explored = session, construction
         self._has_pruned = pruned
-        self._places = {self.root: _Place(first, state, None, None, state)}
+        self.steps = session.position  # that lead to the state
+        standing = self._named(self.root, construction.standing(session.state))
+        self._places = {self.root: _Place(standing, session.state, None, None, session.state)}
         self.looked_at = 0
 
-    # -- what a system says ------------------------------------------------------------------------------------------
+    def _named(self, key: str, branch: Branch) -> Branch:
+        return replace(branch, key=key, measure=self._begun.construction.labels.measure)
 
-    @abstractmethod
-    def session(self, key: str = "start") -> Any:
-        """A session that begins with the state at a place. Raises KeyError for a place that is not there."""
+    def session(self, key: str = "start") -> Session:
+        """A session that begins with the state at a place, by the same rules.
 
-    @abstractmethod
-    def _after(self, state: Any, step: Any) -> Any:
-        """The state behind a step."""
+        Raises:
+            KeyError: for a place that is not there.
+        """
+        found = Session(self.state_at(key), self._begun.known, self._begun.construction)
+        found.restrict(self._own)
+        return found
 
-    @abstractmethod
     def look(self, key: str, effort: Effort | None = None) -> Found:
         """The next places of a place, for :meth:`put`. It changes nothing, so a thread can do it.
 
         Raises:
             EffortError: when the effort does not suffice.
+            CodeError: a rule of the user's own fails.
         """
+        state, effort = self.state_at(key), effort or Effort()
+        following = self._explored.following(state, self._begun.rules, self._has_pruned, effort)
+        branch = self._explored.leading(state)
+        shown: list[tuple[Branch, Any]] = []
+        judged = 0
+        for index, one in following:
+            if len(shown) == MOST_STEPS:
+                break
+            effort.tick("looking at the space")
+            judged += 1
+            found = branch(one)
+            if self._has_pruned or found.kind != "pruned":
+                shown.append((self._named(self.child_key(key, index), found), one))
+        rank = {"operator": 0, "open": 1, "dead end": 2, "pruned": 3}
+        shown.sort(key=lambda each: (rank[each[0].kind], 99 if each[0].distance is None else each[0].distance))
+        return Found(shown, len(following) - judged)
 
     # -- places ------------------------------------------------------------------------------------------------------
 
@@ -104,7 +138,8 @@ class StepsAround(ABC):
         place = self._places[key]
         if place.after is None:
             assert place.step is not None
-            place.after = self._after(place.state, place.step)
+            construction = self._begun.construction
+            place.after = construction.apply(place.state, construction.step(place.state, place.step))
         return place.after
 
     def child_key(self, key: str, index: int) -> str:
@@ -165,9 +200,3 @@ class StepsAround(ABC):
         leads_on = found.hidden or any(branch.kind in ("open", "operator") for branch, _ in found.shown)
         if not leads_on and place.branch.kind == "open":
             place.branch = replace(place.branch, kind="dead end", reason="no canonical step leads on")
-
-
-def in_order(shown: list[tuple[Branch, Any]]) -> list[tuple[Branch, Any]]:
-    """Operators first, then what leads on, the nearest first; pruned steps last."""
-    rank = {"operator": 0, "open": 1, "dead end": 2, "pruned": 3}
-    return sorted(shown, key=lambda each: (rank[each[0].kind], 99 if each[0].distance is None else each[0].distance))

@@ -1,0 +1,225 @@
+"""A session of αNAS as the stepper shows it: what is listed, compared and said, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import isinf
+
+from syno_lab.alpha import drawing
+from syno_lab.alpha.changes import plain, possible, said, wanted, wanted_mixing
+from syno_lab.alpha.pairings import axis_names
+from syno_lab.alpha.properties import PROPERTIES
+from syno_lab.alpha.synthesis import Candidate, Draft, hopeless_words
+from syno_lab.common.pairing import WORDS
+from syno_lab.common.wants import RANK
+from syno_lab.errors import SynoError
+from syno_lab.inputs import count_of
+from syno_lab.sessions.shown import Choice, Explanation, Group, Item, Now, Used, Wanted, Why
+
+#: Candidates of one operation that are shown, taken ones and those left out each.
+SHOWN = 40
+NAMES = tuple(row.name for row in PROPERTIES)
+#: Why a candidate is left out: the name of the reason, and the section of the paper.
+LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4"), "refused": ("", "")}
+
+
+# -- where it is -------------------------------------------------------------------------------------------------------
+
+
+def status(draft: Draft) -> str:
+    """How far a draft is, in one or two sentences."""
+    count = count_of(len(draft.chain), "operation")
+    if not draft.is_complete:
+        far = ", ".join(f"{name} {plain(distance)}" for name, distance in draft.distances.items())
+        hopeless = f" From here {hopeless_words(draft)}; undo some steps." if isinf(draft.distance) else ""
+        return f"After {count}: distance {plain(draft.distance)} ({far}).{hopeless}"
+    graph = draft.graph()
+    costs = f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
+    return f"Complete after {count}: all that is wanted is satisfied. {costs}."
+
+
+def strip(draft: Draft) -> list[Used]:
+    """The distance of each property and their sum, as a share of that of the chain without operations."""
+    start = Draft(draft.properties, draft.input_shape, others=draft.others)
+    rows = [(name, draft.distances[name], start.distances[name]) for name in NAMES]
+    return [_strip(*row) for row in (*rows, ("sum", draft.distance, start.distance))]
+
+
+def _strip(name: str, distance: float, start: float) -> Used:
+    most = distance if isinf(start) else max(start, distance)
+    share = 1.0 if isinf(distance) else distance / most if most else 0.0
+    text = "out of reach" if isinf(distance) else f"distance {plain(distance)}"
+    return Used(name, f"{text}, {plain(start)} at the input", share)
+
+
+def explain(draft: Draft) -> Explanation:
+    """What is missing, in sentences, and what is wanted beside what is there."""
+    words = [
+        f"{name}: {_missing(draft, name)}: distance {plain(distance)}."
+        for name, distance in draft.distances.items()
+        if distance
+    ]
+    return Explanation(
+        None if isinf(draft.distance) else plain(draft.distance),
+        words or ["Nothing is missing: all that is wanted is satisfied."],
+        aims=[_values(draft), _matrices(draft)],
+    )
+
+
+def explain_distance(draft: Draft) -> str:
+    """What is missing, a line for each property; and, if nothing leads to what is wanted, which part of it."""
+    words = list(explain(draft).words)
+    if isinf(draft.distance):
+        words.append(f"From here {hopeless_words(draft)}.")
+    return "\n".join(words)
+
+
+def _missing(draft: Draft, name: str) -> str:
+    if name != "mixing":
+        return f"{said(wanted(draft, name))} is wanted, found {said(draft.values[name])}"
+    aim, lacks = wanted_mixing(draft), _lacks(draft)
+    if len(lacks) == len(aim.rows) * len(aim.columns):
+        return f"{len(aim.rows)} x {len(aim.columns)} axes are wanted, found another number"
+    entries = (f"{aim.columns[axis]}->{aim.rows[out]}>={aim.marks[out][axis]}" for out, axis in lacks)
+    return f"these entries are too small, wanted are {', '.join(entries)}"
+
+
+def _lacks(draft: Draft) -> list[list[int]]:
+    """The entries of the wanted matrix that are more than those of the draft; all where the axes differ."""
+    if wanted(draft, "mixing") is None:
+        return []
+    aim, now = wanted_mixing(draft).marks, draft.values["mixing"].marks
+    fits = (len(aim), len(aim[0])) == (len(now), len(now[0]))
+    return [
+        [out, axis]
+        for out, row in enumerate(aim)
+        for axis, mark in enumerate(row)
+        if not fits or RANK[mark] > RANK[now[out][axis]]
+    ]
+
+
+def _values(draft: Draft) -> Wanted:
+    """The shapes and the depths, as two tables of one column."""
+    names = [name for name in NAMES if name != "mixing"]
+    return Wanted(
+        "Wanted shape and depth",
+        "property",
+        names,
+        ["value"],
+        [[said(wanted(draft, name))] for name in names],
+        Now("Shape and depth of the chain", names, ["value"], [[said(draft.values[name])] for name in names]),
+        [[number, 0] for number, name in enumerate(names) if draft.distances[name]],
+        {},
+        [[_choices(draft, name)] for name in names],
+    )
+
+
+def _matrices(draft: Draft) -> Wanted:
+    aim, now = wanted_mixing(draft), draft.values["mixing"]
+    columns, rows = axis_names(len(draft.input_shape)), axis_names(len(draft.shape))
+    return Wanted(
+        "Wanted mixing",
+        "out \\ in",
+        aim.rows,
+        aim.columns,
+        aim.marks,
+        Now("Mixing of the chain", rows, columns, now.marks),
+        _lacks(draft),
+        WORDS,
+        [[_choices(draft, "mixing", (out, axis)) for axis in range(len(aim.columns))] for out in range(len(aim.rows))],
+    )
+
+
+def _choices(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> list[Choice]:
+    return [
+        Choice(
+            one.change.key,
+            said(one.change.value),
+            f"{'another' if one.kind == 'other' else one.kind}, {one.effect}",
+            one.is_feasible,
+        )
+        for one in possible(draft, name, entry)
+    ]
+
+
+# -- next steps --------------------------------------------------------------------------------------------------------
+
+
+def menu(draft: Draft, found: Sequence[Candidate], chosen: str, whole: Collection[str]) -> list[Group]:
+    """The candidates by operation, the nearest first.
+
+    Args:
+        draft: where they may be taken.
+        found: all of them; an item's ``index`` is its place here.
+        chosen: the id of a part of the picture: only what goes on from it is listed, which is all or nothing.
+        whole: operations of which all are listed; of others :data:`SHOWN`.
+
+    Returns:
+        The notes of an item are its verdict, and by how much it changes each distance.
+    """
+    if chosen and chosen not in ends(draft):
+        return []
+    mine: dict[str, list[int]] = {}
+    for index, one in enumerate(found):
+        mine.setdefault(one.operation.name, []).append(index)
+    return [_group(draft, found, name, indices, name in whole) for name, indices in mine.items()]
+
+
+def ends(draft: Draft) -> tuple[str, ...]:
+    """The ids of the parts of the picture that a step goes on from."""
+    last = len(draft.chain) - 1
+    return ("out0", f"n{last}" if draft.chain else "t0")
+
+
+def _group(draft: Draft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
+    offered = [index for index in mine if found[index].verdict not in LEFT_OUT]
+    left_out = [index for index in mine if found[index].verdict in LEFT_OUT]
+    most = None if is_whole else SHOWN
+    row = found[mine[0]].operation.row
+    sign, _, colour = drawing.LOOKS[drawing.kind_of(found[mine[0]].operation, draft.shape)]
+    kind = {True: "linear", False: "not linear", None: "does not count for the depth"}[row.linear]
+    return Group(
+        name,
+        name,
+        sign,
+        colour,
+        f"{name}({', '.join(row.choices)})",
+        kind,
+        [_item(draft, index, found[index]) for index in offered[:most]],
+        [_item(draft, index, found[index]) for index in left_out[:most]],
+        len(offered[most:]) if most else 0,
+        len(left_out[most:]) if most else 0,
+    )
+
+
+def _item(draft: Draft, index: int, one: Candidate) -> Item:
+    is_left_out = one.verdict in LEFT_OUT
+    said = f"{one.verdict}: {one.reason}" if is_left_out else one.verdict
+    return Item(
+        index,
+        str(one.operation),
+        None if isinf(one.distance) else plain(one.distance),
+        not isinf(one.distance),
+        one.reason if is_left_out else "",
+        one.rule or LEFT_OUT[one.verdict][0] if is_left_out else "",
+        ends(draft),
+        notes=[said, ", ".join(_change(draft, one, name) for name in NAMES)],
+    )
+
+
+def _change(draft: Draft, one: Candidate, name: str) -> str:
+    """By how much a candidate changes a distance: ``Δ shape -1``."""
+    before, after = draft.distances[name], one.distances[name]
+    if isinf(before) or isinf(after):
+        return f"{name} {plain(after)}"
+    return f"Δ {name} {after - before:+g}" if after != before else f"Δ {name} 0"
+
+
+def why(candidate: Candidate) -> Why:
+    """Why a candidate is left out, without formulas. Raises SynoError for one that is not."""
+    if candidate.verdict not in LEFT_OUT:
+        raise SynoError("expected an operation that is left out; this one may be taken")
+    rule, section = LEFT_OUT[candidate.verdict]
+    kind = "your own rule" if candidate.rule else "exact"
+    reason = f"{candidate.reason[:1].upper()}{candidate.reason[1:].rstrip('.')}."
+    return Why(str(candidate.operation), candidate.rule or rule, kind, section, reason)

@@ -1,0 +1,278 @@
+"""A session of Canvas as the stepper shows it: what is listed, counted and said, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from syno_lab.canvas.aim import AimedDraft, Taken
+from syno_lab.canvas.drawing import colour_of, sign_of
+from syno_lab.canvas.filling import Solution
+from syno_lab.canvas.fitted import Fitted
+from syno_lab.canvas.growth import SUBSTITUTION, Candidate, Limit, OwnLimit, candidates_of
+from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
+from syno_lab.canvas.rules import Rule
+from syno_lab.errors import PrimitiveError, SynoError
+from syno_lab.inputs import count_of, quoted
+from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Ticked, Used, Why
+
+#: Candidates of one primitive that are shown, taken ones and refused ones each; and those whose distance is looked at.
+SHOWN, JUDGED = 40, 200
+
+
+# -- where it is -------------------------------------------------------------------------------------------------------
+
+
+def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
+    """How far a draft is, in one or two sentences.
+
+    Args:
+        state: of the draft.
+        name: of the known kernel that it is.
+        operator: that it is, if it is one.
+    """
+    count = count_of(len(state.draft.nodes), "primitive")
+    if operator is not None:
+        this = f"this is {name}" if name else "an operator that has no name here"
+        filled = ""
+        if operator.places:
+            flops, params = operator.spent
+            filled = f" Filled, it has {_short(flops)} FLOPs and {_short(params)} parameters at all places."
+        return f"Complete after {count}: {this}.{filled}"
+    branches = f" {count_of(len(state.draft.leaves), 'branch', 'branches')}."
+    if state.needed is None:
+        why = state.too_much or "the primitives left are not enough"
+        return f"After {count}: no operator can come of this, as {why}.{branches}"
+    needs = f"at least {state.needed} more needed" if state.needed else state.why_incomplete or ""
+    return f"After {count}: {needs}, {state.left} left.{branches}"
+
+
+def strip(state: AimedDraft) -> list[Used]:
+    """What is used of what there is: primitives, branches, and the costs of the base solution at all places.
+
+    Costs are compared with the budget, and with the convolutions' own where there is none.
+    """
+    room, aim = state.aim.room, state.aim
+    done, width, base = len(state.draft.nodes), state.growing.width, state.base
+    merges = f", {count_of(width - 1, 'branch', 'branches')} to merge" if width > 1 else ""
+    found = [_strip("primitives", f"{done} of at most {room.primitives}{merges}", done / max(1, room.primitives))]
+    if isinstance(base, str):
+        return [*found, Used("costs", f"unknown: {base}", None)]
+    where = "an example place" if aim.is_example else count_of(sum(place.layers for place in aim.places), "layer")
+    own = (sum(place.flops for place in aim.places), sum(place.params for place in aim.places))
+    limits = (aim.budget.max_flops, aim.budget.max_params)
+    for name, used, most, convolution in zip(("FLOPs", "parameters"), base.spent, limits, own, strict=True):
+        of, whose = (convolution, "the convolution's") if most is None else (most, "the budget of")
+        text = f"{_short(used)}, {100 * used / of:.2g} % of {whose} {_short(of)} in {where}"
+        found.append(_strip(name, text, used / of, has_limit=most is not None))
+    return found
+
+
+def _strip(name: str, text: str, share: float, has_limit: bool = True) -> Used:
+    return Used(name, text, share, has_limit and share > 1)
+
+
+def explain(state: AimedDraft) -> Explanation:
+    """Why so many primitives are needed at least, in sentences; a lower bound, as they are counted and not tried."""
+    needs = state.growing.needs()
+    words = []
+    if needs.merges:
+        leaves = ", ".join(f"t{number}" for number in state.draft.leaves)
+        words.append(f"{count_of(needs.merges, 'broadcast')} to merge the branches {leaves}, or to get the image back.")
+    if needs.fcs:
+        words.append(f"{count_of(needs.fcs, 'FC')}, as a kernel must have {state.aim.room.fcs[0]} at least.")
+    if needs.mixing:
+        words.append("1 primitive that reads along H, W or both, as a kernel must read neighbours along both.")
+    if needs.others:
+        words.append(f"{count_of(needs.others, 'primitive')} of those that a kernel must have.")
+    if needs.image > needs.fcs + needs.mixing:
+        words.append("1 primitive that makes a tensor of C·H·W elements.")
+    if state.short > needs.number:
+        words.append(f"{count_of(state.short, 'primitive')} to have the fewest, {state.aim.fewest}.")
+    number = state.needed
+    if number is None:
+        words.append(f"No operator can come of it: {state.too_much or 'there is no room for so many'}.")
+    else:
+        words.append(f"At least {count_of(number, 'primitive')} more; {state.left} may be added.")
+    base = state.base
+    if isinstance(base, Solution):
+        words += _solutions(state, base)
+    return Explanation(number, words)
+
+
+def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
+    names = [f"x{number}" for number in state.draft.variables]
+    for place, numbers in zip(base.places, base.numbers, strict=True):
+        if numbers and len(numbers) == len(names):
+            solved = ", ".join(f"{name} = {number}" for name, number in zip(names, numbers, strict=True))
+            yield f"Base solution at {place}: {solved}."
+
+
+# -- next steps --------------------------------------------------------------------------------------------------------
+
+
+def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str, whole: Collection[str]) -> list[Group]:
+    """The candidates by primitive, those that need fewest primitives afterwards first.
+
+    Args:
+        state: where they may be taken.
+        found: all of them; an item's ``index`` is its place here.
+        chosen: the id of a tensor: only what uses it is listed.
+        whole: primitives of which all are listed; of others :data:`SHOWN`.
+
+    Returns:
+        The notes of an item are the tensors that it makes or changes, with their shapes before and after.
+    """
+    only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None
+    mine: dict[str, list[int]] = {}
+    for index, one in enumerate(found):
+        if only is None or only in one.inputs:
+            mine.setdefault(one.primitive.name, []).append(index)
+    return [_group(state, found, name, mine[name], name in whole) for name in PRIMITIVES if name in mine]
+
+
+def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
+    taken = [index for index in mine if found[index].may_be_taken]
+    refused = [index for index in mine if not found[index].may_be_taken]
+    judged = taken if is_whole else taken[:JUDGED]
+    far = {index: _far(state, found[index]) for index in judged}
+    nearest = sorted(judged, key=lambda index: (far[index] is None, far[index] or 0, index))
+    most = None if is_whole else SHOWN
+    kind = PRIMITIVES[name]
+    canonical = [_item(state, index, found[index], far[index]) for index in nearest[:most]]
+    pruned = [_item(state, index, found[index], _far(state, found[index])) for index in refused[:most]]
+    return Group(
+        name,
+        name,
+        sign_of(name),
+        colour_of(name),
+        kind.signature,
+        kind.meaning,
+        canonical,
+        pruned,
+        len(taken) - len(canonical),
+        len(refused) - len(pruned),
+    )
+
+
+def _far(state: AimedDraft, one: Candidate) -> int | None:
+    try:
+        return state.apply(one).needed
+    except PrimitiveError:
+        return None
+
+
+def _item(state: AimedDraft, index: int, one: Candidate, far: int | None) -> Item:
+    reason, rule = ("", "") if one.verdict is None else (str(one.verdict), one.verdict.name)
+    operands = [f"t{number}" for number in dict.fromkeys(one.inputs)]
+    return Item(index, str(one), far, far is not None, reason, rule, operands, notes=notes(state, one))
+
+
+def notes(state: AimedDraft, one: Candidate) -> list[str]:
+    """The new tensor with its shape, and before it each tensor that a substitution changes: before and after."""
+    draft = state.draft
+    made = f"t{len(draft.shapes)}: {one.shape}"
+    if one.substitution is None:
+        return [made]
+    try:
+        after = draft.apply(one)
+    except PrimitiveError:
+        return []
+    changed = [
+        f"t{number}: {before} → {shape}"
+        for number, (before, shape) in enumerate(zip(draft.shapes, after.shapes, strict=False))
+        if before is not shape
+    ]
+    return [*changed, f"t{len(draft.shapes)}: {after.shapes[-1]}"]
+
+
+def why(candidate: Candidate, verdict: Rule | Limit) -> Why:
+    """Why a candidate is refused, without formulas."""
+    section = verdict.source.partition("section ")[2] if isinstance(verdict, Rule) else ""
+    reason = f"{verdict.sentence[:1].upper()}{verdict.sentence[1:].rstrip('.')}."
+    return Why(str(candidate), verdict.name, _kind(verdict), section, reason)
+
+
+def _kind(verdict: Rule | Limit) -> str:
+    if isinstance(verdict, Rule):
+        return "exact" if verdict.exact else "approximate"
+    return "your own rule" if isinstance(verdict, OwnLimit) else "limit"
+
+
+# -- tensors that are ticked -------------------------------------------------------------------------------------------
+
+
+def ticks(state: AimedDraft) -> list[Tick]:
+    """The tensors, by their ids in the picture, with what makes them and their shape."""
+    draft = state.draft
+    made = ["input", *map(str, draft.nodes)]
+    return [Tick(f"t{number}", f"t{number} = {made[number]}", str(shape)) for number, shape in enumerate(draft.shapes)]
+
+
+def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> list[Candidate]:
+    """What can be done with one ticked tensor, on whichever side, or with the LHS and the RHS of a broadcast.
+
+    Raises:
+        SynoError: for an unknown tensor, or more than one on a side.
+    """
+    ids = {f"t{number}": number for number in range(len(state.draft.shapes))}
+    for name in (*share, *give):
+        if name not in ids:
+            raise SynoError(f"no tensor {quoted(name)} in this draft")
+    if len(share) > 1 or len(give) > 1:
+        side, many = ("LHS", share) if len(share) > 1 else ("RHS", give)
+        raise SynoError(f"expected one tensor at most on each side, found {', '.join(many)} for {side}")
+    inputs = tuple([ids[name] for name in (*share, *give)])
+    names = [name for name in PRIMITIVES if (name in BROADCASTS) == (len(inputs) == 2)]
+    include = state.aim.room.include
+    return [one for name in names if inputs and name in include for one in candidates_of(state.growing, name, inputs)]
+
+
+def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str) -> Taken:
+    """The step of ticked tensors that is called ``choice``. Raises SynoError where there is none."""
+    found = _on_ticked(state, share, give)
+    step = next((one for one in found if str(one) == choice), None)
+    if step is None:
+        expected = ", ".join(map(str, found[:6])) or "other tensors, as nothing can be done with these"
+        raise SynoError(f"expected one of {expected}{', …' if len(found) > 6 else ''}; found {quoted(choice)}")
+    return Taken(*step[:3])
+
+
+def preview(
+    state: AimedDraft, share: Sequence[str], give: Sequence[str], judged: Callable[[Candidate], Candidate]
+) -> Preview:
+    """What can be done with the ticked tensors; ``judged`` gives a candidate the verdict of the user's rules."""
+    try:
+        found = [judged(one) for one in _on_ticked(state, share, give)]
+    except SynoError as refused:
+        return Preview(legal=False, canonical=False, distance=None, text=str(refused), choices=())
+    choices = [
+        Ticked(
+            str(one),
+            str(one),
+            one.verdict is not SUBSTITUTION,
+            one.may_be_taken,
+            _far(state, one),
+            "" if one.verdict is None else str(one.verdict),
+            notes(state, one),
+        )
+        for one in found
+    ]
+    choices.sort(key=lambda one: not one.canonical)
+    taken = [one.distance for one in choices if one.canonical and one.distance is not None]
+    shapes = " onto ".join(str(state.draft.shapes[int(name[1:])]) for name in (*share, *give))
+    text = f"{count_of(len(choices), 'step')} with {shapes}" if choices else f"Nothing can be done with {shapes}."
+    return Preview(
+        any(one.legal for one in choices),
+        any(one.canonical for one in choices),
+        min(taken, default=None),
+        text,
+        choices,
+    )
+
+
+def _short(number: int) -> str:
+    """A number in three digits: ``1.23 M``."""
+    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
+        if number >= 10**power:
+            return f"{number / 10**power:.3g} {letter}"
+    return str(number)
