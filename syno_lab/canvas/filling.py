@@ -56,19 +56,13 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
     names = kernel.free
     ratios = [ratios_of(place, groups) for place in merged]
     index = {int(name[1:]): number for number, name in enumerate(names)}
-    static, free = [], []
-    for size in kernel.conditions:
-        variables = variables_of(size)  # one at most (Theorem 1)
-        if variables:
-            free.append((size, index[variables[0][0]]))
-        else:
-            static.append(size)
+    static, free = conditions_of(kernel)
     for place, known in zip(merged, ratios, strict=True):
         for size in static:
             above, below = known[size]
             if below > 1:
                 return f"{place}: expected a whole number for {size.pretty} with G={groups}, found {above}/{below}"
-    lcms = [_lcms(free, len(names), known) for known in ratios]
+    lcms = [lcms_of(free, len(names), known) for known in ratios]
     costs = _costs_of(kernel)
     solver = _Solver(
         [_terms(costs, index, place, known) for place, known in zip(merged, ratios, strict=True)],
@@ -136,7 +130,19 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
     return tuple([replace(place, layers=number) for place, number in layers.items()])
 
 
-def _lcms(conditions: Sequence[tuple[Size, int]], variables: int, ratios: Ratios) -> list[int]:
+def conditions_of(kernel: Kernel) -> tuple[list[Size], list[tuple[Size, int]]]:
+    """What must be whole: the sizes without a dynamic variable, and the others, with the place of theirs in `free`."""
+    static, free = [], []
+    for size in kernel.conditions:
+        variables = variables_of(size)  # one at most (Theorem 1)
+        if variables:
+            free.append((size, kernel.free.index(f"x{variables[0][0]}")))
+        else:
+            static.append(size)
+    return static, free
+
+
+def lcms_of(conditions: Sequence[tuple[Size, int]], variables: int, ratios: Ratios) -> list[int]:
     """For each dynamic variable what it must be a multiple of, by the sizes that must be whole and have it."""
     found = [1] * variables
     for size, j in conditions:

@@ -102,7 +102,7 @@ class Fitted:
         """
         given = dict(binding or {})
         known = self._first_like(given)
-        defaults = _DEFAULTS if known is None else _outer(known)
+        defaults = _DEFAULTS if known is None else outer_of(known)
         bound: dict[str, int] = {}
         for name in OUTER:
             value = given.get(name, 1 if name == "N" else defaults.get(name))
@@ -138,7 +138,7 @@ class Fitted:
 
     def _first_like(self, given: Binding) -> Place | None:
         for place in self.places:
-            outer = _outer(place)
+            outer = outer_of(place)
             if all(given.get(name, outer[name]) == outer[name] for name in outer):
                 return place
         return None
@@ -162,7 +162,7 @@ class Fitted:
         Raises:
             SpecError: as :meth:`complete_binding`.
         """
-        bound = self.complete_binding(_outer(place))
+        bound = self.complete_binding(outer_of(place))
         return bound | _template(place, bound)
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
@@ -193,7 +193,7 @@ class Fitted:
         """The sums over all places, for one example."""
         flops = params = 0
         for place in self.places:
-            outer = _outer(place)
+            outer = outer_of(place)
             flops += place.layers * self.flops(outer)
             params += place.layers * self.params(outer)
         return Spent(flops, params)
@@ -236,7 +236,7 @@ class Fitted:
     # -- identity -----------------------------------------------------------------------------------------------------
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """A hash of the kernel's key (:mod:`syno_lab.canvas.key`) and of all numbers: 32 hexadecimal digits.
+        """A hash of the kernel's key (:attr:`.Kernel.key`) and of all numbers: 32 hexadecimal digits.
 
         Equal for kernels that are isomorphic; two kernels of different form that compute the same have two.
         """
@@ -311,7 +311,7 @@ def place_in(bound: Binding) -> Place:
     return Place(bound["C_in"], bound["C_out"], bound["H"], bound["W"], bound["KH"], bound["KW"], bound["s"])
 
 
-def _outer(place: Place) -> dict[str, int]:
+def outer_of(place: Place) -> dict[str, int]:
     """The numbers of a place by the names of :data:`OUTER`, but for N."""
     numbers = (place.c_in, place.c_out, place.h, place.w, place.kh, place.kw, place.stride)
     return dict(zip(OUTER[1:], numbers, strict=True))

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from syno_lab.canvas.kernel import Draft, Node, Substitution
+from syno_lab.canvas.kernel import Draft, Node, Substitution, fresh_in
 from syno_lab.canvas.matching import Match, matches
-from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive, conditions_of, try_result
+from syno_lab.canvas.primitives import BROADCASTS, FOLDS, PRIMITIVES, Primitive, conditions_of, try_result
 from syno_lab.canvas.room import LeastCosts as LeastCosts
 from syno_lab.canvas.room import Room as Room
-from syno_lab.canvas.rules import FOLDS, Rule, pruning
+from syno_lab.canvas.rules import Rule, pruning
 from syno_lab.canvas.shape import Shape, solve_for_image
-from syno_lab.canvas.sizes import MOST_VARIABLES, Size, fault_of, substitute, variable
+from syno_lab.canvas.sizes import Size, fault_of, substitute, variable
 
 #: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of
 #: them keep a dynamic variable, but there are few FCs of C channels, which people use most.
@@ -154,8 +154,7 @@ class Growing:
     @property
     def fresh(self) -> int | None:
         """See :attr:`Draft.fresh`."""
-        used = {shape.free for shape in self.shapes}
-        return next((number for number in range(MOST_VARIABLES) if number not in used), None)
+        return fresh_in(self.shapes)
 
     def without_last(self, number: int) -> Growing:
         """Without the last nodes; what they were substituted for stays."""

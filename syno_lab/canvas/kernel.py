@@ -10,12 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from syno_lab.canvas.primitives import Cost, Primitive, conditions_of, flops_of, try_result, weight_of
+from syno_lab.canvas.primitives import (
+    BROADCASTS,
+    COMMUTATIVE,
+    Cost,
+    Primitive,
+    conditions_of,
+    flops_of,
+    parts_of,
+    try_result,
+    weight_of,
+)
 from syno_lab.canvas.shape import INPUT, Shape, solve_for_image
-from syno_lab.canvas.sizes import IMAGE, MOST_VARIABLES, SYMBOLS, Size, fault_of, parse, variables_of
+from syno_lab.canvas.sizes import IMAGE, MOST_VARIABLES, SYMBOLS, Size, fault_of, parse, static_part, variables_of
+from syno_lab.common.canonical import Vertex, least_form
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.protocol import FLOAT32_BYTES
@@ -79,6 +91,12 @@ def _try(node: Node, shapes: tuple[Shape, ...]) -> Shape | str:
         found = ", ".join(map(quoted, node.inputs[:3]))
         return f"expected tensors that come before the node, 0 to {len(shapes) - 1}, found {found}"
     return try_result(node.primitive, tuple([shapes[number] for number in node.inputs]))
+
+
+def fresh_in(shapes: Sequence[Shape]) -> int | None:
+    """The smallest number of a dynamic variable that none of these has; None where all are in use."""
+    used = {shape.free for shape in shapes}
+    return next((number for number in range(MOST_VARIABLES) if number not in used), None)
 
 
 @dataclass(frozen=True)
@@ -188,8 +206,7 @@ class Draft:
     @property
     def fresh(self) -> int | None:
         """The smallest number of a dynamic variable that no tensor has; None where all are in use."""
-        used = self.variables
-        return next((number for number in range(MOST_VARIABLES) if number not in used), None)
+        return fresh_in(self.shapes)
 
     @property
     def is_complete(self) -> bool:
@@ -330,13 +347,8 @@ class Kernel:
     @cached_property
     def weight_places(self) -> dict[int, int]:
         """Where the weight of each FC, by the number of its result, stands among :attr:`weights`."""
-        found: dict[int, int] = {}
-        place = 0
-        for number, node in enumerate(self.nodes, start=1):
-            if node.primitive.name == "fc":
-                found[number] = place
-                place += 3 if number in self.normalised else 1
-        return found
+        fcs = [number for number, node in enumerate(self.nodes, start=1) if node.primitive.name == "fc"]
+        return dict(zip(fcs, [place for place, weight in enumerate(self.weights) if len(weight) == 3], strict=True))
 
     @cached_property
     def flops_costs(self) -> tuple[Cost, ...]:
@@ -400,9 +412,7 @@ class Kernel:
 
     @cached_property
     def key(self) -> str:
-        """32 hexadecimal digits, equal for isomorphic kernels alone: see :mod:`syno_lab.canvas.key`."""
-        from syno_lab.canvas.key import key_of
-
+        """32 hexadecimal digits, equal for isomorphic kernels alone: see :func:`key_of`."""
         return key_of(self.draft, self.normalise)
 
     if TYPE_CHECKING:  # bound in syno_lab.canvas: fitting is above the kernel
@@ -418,3 +428,46 @@ class Kernel:
         for number, node in enumerate(self.nodes, start=1):
             lines.append(f"t{number} = {node}: {self.shapes[number]}")
         return "\n".join(lines)
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def key_of(draft: Draft, normalise: bool = False) -> str:
+    """The canonical key: equal if and only if two micro-DAGs are isomorphic (Canvas, section 6.1).
+
+    Two drafts are isomorphic when one becomes the other by another order of nodes, other numbers of dynamic variables,
+    and an exchange of sides where a broadcast commutes and both have one shape. The paper's hash is approximate: it
+    takes a - b and b - a for the same. This one is a hash of a canonical form, 32 hexadecimal digits, and another for a
+    kernel that normalises.
+    """
+    form = f"{least_form(_vertices(draft))!r}{' normalised' if normalise else ''}"
+    return blake2b(form.encode(), digest_size=16).hexdigest()
+
+
+def _without_number(size: Size) -> str:
+    """The size with its dynamic variable, whichever it is, as x."""
+    return f"{static_part(size)}{'*x' if variables_of(size) else ''}"
+
+
+def _vertices(draft: Draft) -> list[Vertex]:
+    shapes = draft.shapes
+    places = {number: len(shapes) + place for place, number in enumerate(draft.variables)}
+    vertices = [Vertex((0, "input"), ())]
+    for node in draft.nodes:
+        name, parameter = node.primitive
+        inputs, symmetric, said = node.inputs, False, parameter
+        if name == "fc":
+            size = parse(parameter)
+            said = _without_number(size)
+            inputs = (*inputs, *(places[number] for number, _ in variables_of(size)))
+        elif name in BROADCASTS:
+            lhs, rhs = (shapes[number] for number in inputs)
+            parts = parts_of(parameter, lhs, rhs)
+            # The shapes tell the rest: with as many elements on both sides nothing repeats, whatever the slots are.
+            said = "" if parts.repeats.is_one else _without_number(parts.prefix)
+            symmetric = name in COMMUTATIVE and lhs is rhs
+        depth = 1 + max(vertices[number].label[0] for number in node.inputs)
+        vertices.append(Vertex((depth, f"{name} {said}"), inputs, symmetric))
+    vertices += [Vertex((-1, "variable"), ()) for _ in places]
+    return vertices

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from syno_lab.canvas.shape import CHANNELS, SLOTS, SPATIAL, Shape
 from syno_lab.canvas.sizes import ONE, G, Size, fault_of, is_legal, parse, substitute, variables_of
@@ -47,6 +47,7 @@ class Cost(NamedTuple):
 
 FREE = Cost(0, ONE)
 
+Family = Literal["rearrangement", "arithmetic", "blending"]
 Offers = Callable[[Shape], tuple[str, ...]]
 Result = Callable[[str, tuple[Shape, ...]], Shape]
 Flops = Callable[[str, tuple[Shape, ...]], Cost]
@@ -60,30 +61,30 @@ class Kind:
 
     Attributes:
         name: of the primitives.
-        family: ``rearrangement``, ``arithmetic`` or ``blending``, as in Table 1.
-        arity: how many tensors it takes.
-        parameter: what its parameter says; empty where it has none.
-        before, after: shapes as text.
+        family: as in Table 1.
         meaning: the value, in a line.
-        misuses: what is refused.
+        result: the shape of the result; raises PrimitiveError where it does not apply.
         offers: the parameters with which it applies to a tensor of a shape; for an FC the size is chosen by the draft,
             and for a broadcast by shape matching.
-        result: the shape of the result; raises PrimitiveError where it does not apply.
         flops: of one example.
+        parameter: what its parameter says; empty where it has none.
+        before, after: shapes as text.
+        misuses: what is refused.
+        arity: how many tensors it takes.
         weight: the sizes of its weight, ``[groups, outputs of a group, inputs of a group]``; None where it has none.
     """
 
     name: str
-    family: str
-    arity: int
-    parameter: str
-    before: str
-    after: str
+    family: Family
     meaning: str
-    misuses: tuple[str, ...]
-    offers: Offers
     result: Result
-    flops: Flops
+    offers: Offers
+    flops: Flops = lambda parameter, shapes: FREE
+    parameter: str = ""
+    before: str = "[…]"
+    after: str = "the same"
+    misuses: tuple[str, ...] = ()
+    arity: int = 1
     weight: Callable[[str, Shape], Weight] | None = None
 
     def applies(self, parameter: str, shapes: tuple[Shape, ...]) -> bool:
@@ -140,17 +141,9 @@ def _offers_by(result: Result, choices: tuple[str, ...]) -> Offers:
     return offers
 
 
-def _no_flops(parameter: str, shapes: tuple[Shape, ...]) -> Cost:
-    return FREE
-
-
 def _each_element(number: int) -> Flops:
     """So many FLOPs for each element of the last input: of ``a``, or of a broadcast's RHS."""
-
-    def flops(parameter: str, shapes: tuple[Shape, ...]) -> Cost:
-        return Cost(number, shapes[-1].volume)
-
-    return flops
+    return lambda parameter, shapes: Cost(number, shapes[-1].volume)
 
 
 # -- rearrangement -----------------------------------------------------------------------------------------------------
@@ -334,127 +327,121 @@ def _broadcast(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
 # -- the registry ------------------------------------------------------------------------------------------------------
 
 
-def _rows() -> list[Kind]:
-    rearrangement, arithmetic, blending = "rearrangement", "arithmetic", "blending"
-    rows = [
-        Kind(
-            "group",
-            rearrangement,
-            1,
-            "G | each",
-            "[C, …]",
-            "[G, C/G, …], or [C, …] with every channel a group",
-            "a view: channel c becomes (c div (C/G), c mod (C/G))",
-            ("a tensor that is in groups", "a tensor without channels", "channels that G does not divide"),
-            _offers_by(_group, GROUPS),
-            _group,
-            _no_flops,
-        ),
-        Kind(
-            "shift",
-            rearrangement,
-            1,
-            "offsets by axis",
-            "[…, H, W]",
-            "the same",
-            "a roll: out(h) = a((h − o) mod H), o = 1 or −1 for each axis",
-            ("an axis that is not there",),
-            _offers_by(_shift, tuple(SHIFTS)),
-            _shift,
-            _no_flops,
-        ),
-        Kind(
-            "unfold",
-            rearrangement,
-            1,
-            "axes",
-            "[…, H, W]",
-            "[…, KH, …, H, W]",
-            "windows: out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside; K is odd",
-            ("an axis that is not there", "a window that is there"),
-            _offers_by(_unfold, tuple(UNFOLDS)),
-            _unfold,
-            _no_flops,
-        ),
-        Kind(
-            "fc",
-            arithmetic,
-            1,
-            "v",
-            "[G, C, KH, KW, H, W]",
-            "[v, H, W]",
-            "out(g·v/G + o, h, w) = Σ of a · weight over C, KH, KW of group g; weight [G, v/G, C·KH·KW], no bias",
-            ("a number of groups that has a dynamic variable", "channels v that the groups do not divide"),
-            _no_offers,
-            _fc,
-            _fc_flops,
-            _fc_weight,
-        ),
-        Kind(
-            "softmax",
-            arithmetic,
-            1,
-            "adjacent axes",
-            "[…]",
-            "the same",
-            "exp(a), divided by its sum over the axes together",
-            ("an axis that is not there", "axes that are not adjacent"),
-            _softmax_offers,
-            _softmax,
-            _each_element(3),
-        ),
-    ]
-    for name, number, meaning in (
-        ("relu", 1, "max(a, 0)"),
-        ("gelu", 4, "a · (1 + erf(a/√2))/2"),
-        ("sigmoid", 3, "1/(1 + exp(−a))"),
-        ("tanh", 5, "tanh(a)"),
-        ("abs", 1, "|a|"),
-        ("exp", 1, "exp(a)"),
-        ("neg", 1, "−a"),
-        ("sin", 1, "sin(π/2 · a)"),
-    ):
-        flops = _each_element(number)
-        rows.append(Kind(name, arithmetic, 1, "", "[…]", "the same", meaning, (), lambda shape: ("",), _same, flops))
-    for name, meaning in (("fold_avg", "the mean over the axis"), ("fold_max", "the maximum over the axis")):
-        rows.append(
-            Kind(
-                name,
-                arithmetic,
-                1,
-                "axis",
-                "[…, X, …]",
-                "[…, …]",
-                meaning,
-                ("an axis that is not there",),
-                lambda shape: shape.filled,
-                _fold,
-                _each_element(1),
-            )
-        )
-    for name, sign in (("add", "LHS + RHS"), ("sub", "LHS − RHS"), ("mul", "LHS · RHS"), ("min", ""), ("max", "")):
-        meaning = f"{sign or f'{name}(LHS, RHS)'}, LHS viewed as [prefix, 1, L, suffix], RHS as [prefix, M, L, suffix]"
-        rows.append(
-            Kind(
-                name,
-                blending,
-                2,
-                "slots of RHS",
-                "[prefix, L, suffix], [prefix, R, suffix]",
-                "the shape of RHS",
-                meaning,
-                ("no M with M · L = R", "a LHS that begins or ends otherwise than RHS"),
-                _no_offers,
-                _broadcast,
-                _each_element(1),
-            )
-        )
-    return rows
+_NOT_THERE = "an axis that is not there"
+_GROUP = Kind(
+    "group",
+    "rearrangement",
+    "a view: channel c becomes (c div (C/G), c mod (C/G))",
+    _group,
+    _offers_by(_group, GROUPS),
+    parameter="G | each",
+    before="[C, …]",
+    after="[G, C/G, …], or [C, …] with every channel a group",
+    misuses=("a tensor that is in groups", "a tensor without channels", "channels that G does not divide"),
+)
+_SHIFT = Kind(
+    "shift",
+    "rearrangement",
+    "a roll: out(h) = a((h − o) mod H), o = 1 or −1 for each axis",
+    _shift,
+    _offers_by(_shift, tuple(SHIFTS)),
+    parameter="offsets by axis",
+    before="[…, H, W]",
+    misuses=(_NOT_THERE,),
+)
+_UNFOLD = Kind(
+    "unfold",
+    "rearrangement",
+    "windows: out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside; K is odd",
+    _unfold,
+    _offers_by(_unfold, tuple(UNFOLDS)),
+    parameter="axes",
+    before="[…, H, W]",
+    after="[…, KH, …, H, W]",
+    misuses=(_NOT_THERE, "a window that is there"),
+)
+_FC = Kind(
+    "fc",
+    "arithmetic",
+    "out(g·v/G + o, h, w) = Σ of a · weight over C, KH, KW of group g; weight [G, v/G, C·KH·KW], no bias",
+    _fc,
+    _no_offers,
+    _fc_flops,
+    parameter="v",
+    before="[G, C, KH, KW, H, W]",
+    after="[v, H, W]",
+    misuses=("a number of groups that has a dynamic variable", "channels v that the groups do not divide"),
+    weight=_fc_weight,
+)
+_SOFTMAX = Kind(
+    "softmax",
+    "arithmetic",
+    "exp(a), divided by its sum over the axes together",
+    _softmax,
+    _softmax_offers,
+    _each_element(3),
+    parameter="adjacent axes",
+    misuses=(_NOT_THERE, "axes that are not adjacent"),
+)
 
 
-PRIMITIVES: dict[str, Kind] = {kind.name: kind for kind in _rows()}
-ELEMENTWISE = ("relu", "gelu", "sigmoid", "tanh", "abs", "exp", "neg", "sin")
-BROADCASTS = ("add", "sub", "mul", "min", "max")
+def _elementwise(name: str, flops: int, meaning: str) -> Kind:
+    return Kind(name, "arithmetic", meaning, _same, lambda shape: ("",), _each_element(flops))
+
+
+def _folding(name: str, meaning: str) -> Kind:
+    return Kind(
+        name,
+        "arithmetic",
+        f"the {meaning} over the axis",
+        _fold,
+        lambda shape: shape.filled,
+        _each_element(1),
+        parameter="axis",
+        before="[…, X, …]",
+        after="[…, …]",
+        misuses=(_NOT_THERE,),
+    )
+
+
+def _blending(name: str, value: str) -> Kind:
+    return Kind(
+        name,
+        "blending",
+        f"{value}, LHS viewed as [prefix, 1, L, suffix], RHS as [prefix, M, L, suffix]",
+        _broadcast,
+        _no_offers,
+        _each_element(1),
+        parameter="slots of RHS",
+        before="[prefix, L, suffix], [prefix, R, suffix]",
+        after="the shape of RHS",
+        misuses=("no M with M · L = R", "a LHS that begins or ends otherwise than RHS"),
+        arity=2,
+    )
+
+
+_ELEMENTWISE = (
+    _elementwise("relu", 1, "max(a, 0)"),
+    _elementwise("gelu", 4, "a · (1 + erf(a/√2))/2"),
+    _elementwise("sigmoid", 3, "1/(1 + exp(−a))"),
+    _elementwise("tanh", 5, "tanh(a)"),
+    _elementwise("abs", 1, "|a|"),
+    _elementwise("exp", 1, "exp(a)"),
+    _elementwise("neg", 1, "−a"),
+    _elementwise("sin", 1, "sin(π/2 · a)"),
+)
+_BROADCASTS = (
+    _blending("add", "LHS + RHS"),
+    _blending("sub", "LHS − RHS"),
+    _blending("mul", "LHS · RHS"),
+    _blending("min", "min(LHS, RHS)"),
+    _blending("max", "max(LHS, RHS)"),
+)
+_FOLDS = (_folding("fold_avg", "mean"), _folding("fold_max", "maximum"))
+PRIMITIVES: dict[str, Kind] = {
+    kind.name: kind for kind in (_GROUP, _SHIFT, _UNFOLD, _FC, _SOFTMAX, *_ELEMENTWISE, *_FOLDS, *_BROADCASTS)
+}
+ELEMENTWISE, FOLDS, BROADCASTS = (tuple([kind.name for kind in kinds]) for kinds in (_ELEMENTWISE, _FOLDS, _BROADCASTS))
 #: The broadcasts whose sides may change places where both have one shape.
 COMMUTATIVE = ("add", "mul", "min", "max")
 
@@ -472,14 +459,6 @@ def try_result(primitive: Primitive, shapes: tuple[Shape, ...]) -> Shape | str:
     except PrimitiveError as error:
         return f"{kind.name}: {error}"
     return shape if shape.fault is None else f"{primitive}: {shape.fault} of the result {shape}"
-
-
-def result(primitive: Primitive, shapes: tuple[Shape, ...]) -> Shape:
-    """The shape of a result. Raises PrimitiveError, in one line, where the primitive does not apply."""
-    found = try_result(primitive, shapes)
-    if isinstance(found, str):
-        raise PrimitiveError(found)
-    return found
 
 
 @lru_cache(maxsize=1 << 17)

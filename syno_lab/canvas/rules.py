@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isinf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno_lab.canvas.primitives import (
     BROADCASTS,
     COMMUTATIVE,
     ELEMENTWISE,
+    FOLDS,
     SHIFTS,
     Primitive,
     axes_of,
@@ -33,12 +34,33 @@ if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Node
 
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh")
-FOLDS = ("fold_avg", "fold_max")
+_SUMS, _EXTREMES = ("add", "sub"), ("min", "max")
 
 Nodes = Sequence["Node"]
 Shapes = Sequence[Shape]
-#: Whether a rule prunes a node with these inputs: the nodes and shapes of the draft, the node's primitive, its inputs.
-Prunes = Callable[[Nodes, Shapes, Primitive, tuple[int, ...]], bool]
+
+
+class Added(NamedTuple):
+    """A node that would be added to a draft: its nodes and shapes, and the node's primitive and inputs."""
+
+    nodes: Nodes
+    shapes: Shapes
+    primitive: Primitive
+    inputs: tuple[int, ...]
+
+    def made(self, side: int = 0) -> Primitive:
+        """The primitive whose result an input is; for the image one that there is not."""
+        tensor = self.inputs[side]
+        return self.nodes[tensor - 1].primitive if tensor else _IMAGE
+
+    @property
+    def is_of_one_shape(self) -> bool:
+        """Whether both inputs have one shape."""
+        return self.shapes[self.inputs[0]] is self.shapes[self.inputs[1]]
+
+
+_IMAGE = Primitive("image")
+Prunes = Callable[[Added], bool]
 
 
 @dataclass(frozen=True)
@@ -48,297 +70,216 @@ class Rule:
     Attributes:
         name: in a few words.
         sentence: why, for people.
-        source: where it is from.
-        exact: whether no kernel is lost by it.
         primitives: the names of the primitives that it looks at.
         prunes: whether it prunes a node.
+        exact: whether no kernel is lost by it.
+        source: where it is from.
     """
 
     name: str
     sentence: str
-    source: str
-    exact: bool
     primitives: tuple[str, ...]
     prunes: Prunes
+    exact: bool = True
+    source: str = "ours"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.sentence} ({self.source}{'' if self.exact else '; may lose kernels'})"
 
 
-def _made(nodes: Nodes, tensor: int) -> Primitive | None:
-    """The primitive whose result a tensor is; None for the input."""
-    return nodes[tensor - 1].primitive if tensor else None
-
-
 def _follows(*names: str) -> Prunes:
     """Whether the first input is a result of one of these primitives."""
-
-    def prunes(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-        made = _made(nodes, inputs[0])
-        return made is not None and made.name in names
-
-    return prunes
+    return lambda at: at.made().name in names
 
 
-def _is_repeated(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    turned = inputs
-    if primitive.name in COMMUTATIVE and shapes[inputs[0]] is shapes[inputs[1]]:
-        turned = inputs[::-1]
-    return any(node.primitive == primitive and node.inputs in (inputs, turned) for node in nodes)
+def _is_repeated(at: Added) -> bool:
+    turned = at.inputs
+    if at.primitive.name in COMMUTATIVE and at.is_of_one_shape:
+        turned = at.inputs[::-1]
+    return any(node.primitive == at.primitive and node.inputs in (at.inputs, turned) for node in at.nodes)
 
 
-def _follows_itself(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    return _made(nodes, inputs[0]) == primitive
+def _is_of_itself(at: Added) -> bool:
+    return at.inputs[0] == at.inputs[1]
 
 
-def _is_of_itself(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    return inputs[0] == inputs[1]
+def _has_a_negated_side(at: Added) -> bool:
+    left, right = (at.made(side).name == "neg" for side in (0, 1))
+    return right or (left and at.primitive.name == "add" and at.is_of_one_shape)
 
 
-def _is_first(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    return inputs == (0,)
-
-
-def _has_a_negated_side(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    left, right = (made is not None and made.name == "neg" for made in (_made(nodes, side) for side in inputs))
-    return right or (left and primitive.name == "add" and shapes[inputs[0]] is shapes[inputs[1]])
-
-
-def _could_shift_at_once(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+def _could_shift_at_once(at: Added) -> bool:
     """After a shift with which it moves no axis by more than 1."""
-    made = _made(nodes, inputs[0])
-    if made is None or made.name != "shift":
-        return False
-    before = dict(SHIFTS[made.parameter])
-    return all(before.get(axis) != offset for axis, offset in SHIFTS[primitive.parameter])
+    made = at.made()
+    before = dict(SHIFTS.get(made.parameter, ()))
+    return made.name == "shift" and all(before.get(axis) != by for axis, by in SHIFTS[at.primitive.parameter])
 
 
-def _shifts_what_it_folds(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    made = _made(nodes, inputs[0])
-    return made is not None and made.name == "shift" and all(axis == primitive.parameter for axis, _ in SHIFTS[made[1]])
+def _shifts_what_it_folds(at: Added) -> bool:
+    made = at.made()
+    return made.name == "shift" and all(axis == at.primitive.parameter for axis, _ in SHIFTS[made.parameter])
 
 
-def _is_mean_of_softmax(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+def _is_mean_of_softmax(at: Added) -> bool:
     """After means over the other axes of the softmax, if it has others."""
-    tensor, axes = inputs[0], {primitive.parameter}
-    while (made := _made(nodes, tensor)) is not None and made.name == "fold_avg":
-        axes.add(made.parameter)
-        (tensor,) = nodes[tensor - 1].inputs
-    return made is not None and made.name == "softmax" and axes >= set(axes_of(made.parameter))
+    axes = {at.primitive.parameter}
+    while at.made().name == "fold_avg":
+        axes.add(at.made().parameter)
+        at = at._replace(inputs=at.nodes[at.inputs[0] - 1].inputs)
+    return at.made().name == "softmax" and axes >= set(axes_of(at.made().parameter))
 
 
-def _has_one_sign(image: Range) -> Prunes:
+def _has_one_sign(at: Added, image: Range = ANY) -> bool:
     """Whether no element of the input is negative, or none positive, for images in a range."""
-
-    def prunes(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-        low, high = range_of(nodes, inputs[0], image)
-        return low >= 0 or high <= 0
-
-    return prunes
+    low, high = range_of(at.nodes, at.inputs[0], image)
+    return low >= 0 or high <= 0
 
 
-def _one_side(nodes: Nodes, primitive: Primitive, inputs: tuple[int, ...], image: Range) -> tuple[bool, bool]:
+def _one_side(at: Added, image: Range) -> tuple[bool, bool]:
     """Whether the result is the left side, and whether it is the right one, for images in a range."""
-    left = range_of(nodes, inputs[0], image)
+    left = range_of(at.nodes, at.inputs[0], image)
     if left == ANY:
         return False, False
-    right = range_of(nodes, inputs[1], image)
+    right = range_of(at.nodes, at.inputs[1], image)
     is_above, is_below = left.low >= right.high, right.low >= left.high
-    return (is_above, is_below) if primitive.name == "max" else (is_below, is_above)
+    return (is_above, is_below) if at.primitive.name == "max" else (is_below, is_above)
 
 
-def _is_one_side(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+def _is_one_side(at: Added) -> bool:
     """The right side, or a left side that is not repeated."""
-    is_left, is_right = _one_side(nodes, primitive, inputs, ANY)
-    return is_right or (is_left and shapes[inputs[0]] is shapes[inputs[1]])
+    is_left, is_right = _one_side(at, ANY)
+    return is_right or (is_left and at.is_of_one_shape)
 
 
-def _needs_a_sign(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+def _needs_a_sign(at: Added) -> bool:
     """Something changes, or both sides matter, only where the image has negative elements."""
-    if primitive.name in ("min", "max"):
-        return any(_one_side(nodes, primitive, inputs, NOT_NEGATIVE))
-    return _has_one_sign(NOT_NEGATIVE)(nodes, shapes, primitive, inputs)
+    return any(_one_side(at, NOT_NEGATIVE)) if at.primitive.name in _EXTREMES else _has_one_sign(at, NOT_NEGATIVE)
 
 
-def _cancels(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    return left_after_cancelling(nodes, shapes, primitive, inputs) is not None
+def _cancels_to_what_is_there(at: Added) -> bool:
+    left = left_after_cancelling(*at)
+    return left is not None and is_at_hand(at.shapes, left, at.shapes[at.inputs[1]])
 
 
-def _cancels_to_what_is_there(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    left = left_after_cancelling(nodes, shapes, primitive, inputs)
-    return left is not None and is_at_hand(shapes, left, shapes[inputs[1]])
+def _is_unbounded(at: Added) -> bool:
+    low, high = range_of(at.nodes, at.inputs[0])
+    return isinf(high) or (at.primitive.name == "sin" and isinf(low))
 
 
-def _is_unbounded(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    low, high = range_of(nodes, inputs[0])
-    return isinf(high) or (primitive.name == "sin" and isinf(low))
-
-
-def _is_constant_along(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+def _is_constant_along(at: Added) -> bool:
     """A softmax over axes along which one side of the sum before it is constant."""
-    made = _made(nodes, inputs[0])
-    if made is None or made.name not in ("add", "sub"):
+    made = at.made()
+    if made.name not in _SUMS:
         return False
-    left, right = (shapes[number] for number in nodes[inputs[0] - 1].inputs)
+    left, right = (at.shapes[number] for number in at.nodes[at.inputs[0] - 1].inputs)
     start, stop = span_of(made.parameter)
     if not parts_of(made.parameter, left, right).lhs.is_one:
         return False
-    return all(axis in SLOTS[start:stop] for axis in axes_of(primitive.parameter))
+    return all(axis in SLOTS[start:stop] for axis in axes_of(at.primitive.parameter))
 
 
-def _is_out_of_order(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
+def _is_out_of_order(at: Added) -> bool:
     """After a primitive with which it commutes and that is written behind it."""
-    made = _made(nodes, inputs[0])
-    if made is None:
-        return False
-    name, before = primitive.name, made.name
+    (name, parameter), (before, of_it) = at.primitive, at.made()
     if name in ELEMENTWISE:
         return before in ("shift", "group") or (before == "unfold" and name not in ("sigmoid", "exp"))
     if name in FOLDS:
-        return name == before and SLOTS.index(primitive.parameter) < SLOTS.index(made.parameter)
+        return name == before and SLOTS.index(parameter) < SLOTS.index(of_it)
     if name == "shift":
-        return before == "group" or (before == "shift" and primitive.parameter < made.parameter)
+        return before == "group" or (before == "shift" and parameter < of_it)
     return name == "unfold" and before == "group"
 
 
 _PAPER = "Canvas, section 6.1"
-_OURS = "ours"
+_REPEATED = ("group", "shift", "unfold", "softmax", *ELEMENTWISE, *FOLDS, *BROADCASTS)
+_IN_ORDER = ("shift", "unfold", *ELEMENTWISE, *FOLDS)
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "once",
-        "the same primitive on the same tensors is in the kernel",
-        _PAPER,
-        True,
-        ("group", "shift", "unfold", "softmax", *ELEMENTWISE, *FOLDS, *BROADCASTS),
-        _is_repeated,
-    ),
-    Rule("zero", "a tensor minus itself is 0", _PAPER, True, ("sub",), _is_of_itself),
-    Rule(
-        "same sides",
-        "the larger or the smaller of a tensor and itself is the tensor",
-        _OURS,
-        True,
-        ("min", "max"),
-        _is_of_itself,
-    ),
-    Rule("double", "a tensor plus itself is only twice as large", _OURS, False, ("add",), _is_of_itself),
-    Rule(
-        "no sign",
-        "no element is negative and nothing changes, or none is positive",
-        _OURS,
-        True,
-        ("relu", "abs"),
-        _has_one_sign(ANY),
-    ),
-    Rule("sign twice", "the sign was changed just before", _OURS, True, ("abs", "neg"), _follows("neg")),
+    Rule("once", "the same primitive on the same tensors is in the kernel", _REPEATED, _is_repeated, source=_PAPER),
+    Rule("zero", "a tensor minus itself is 0", ("sub",), _is_of_itself, source=_PAPER),
+    Rule("same sides", "the larger or the smaller of a tensor and itself is the tensor", _EXTREMES, _is_of_itself),
+    Rule("double", "a tensor plus itself is only twice as large", ("add",), _is_of_itself, exact=False),
+    Rule("no sign", "no element is negative and nothing changes, or none is positive", ("relu", "abs"), _has_one_sign),
+    Rule("sign twice", "the sign was changed just before", ("abs", "neg"), _follows("neg")),
     Rule(
         "negated side",
         "the sum of a tensor and a negated one is a difference, and the other way round",
-        _OURS,
-        True,
-        ("add", "sub"),
+        _SUMS,
         _has_a_negated_side,
     ),
     Rule(
         "cancelled",
         "a term of one side cancels with one of the other, and one primitive gives what is left",
-        _OURS,
-        True,
-        ("add", "sub"),
+        _SUMS,
         _cancels_to_what_is_there,
     ),
     Rule(
         "lost in a sum",
         "a term of one side cancels with one of the other, so what made it is lost",
-        _OURS,
-        False,
-        ("add", "sub"),
-        _cancels,
+        _SUMS,
+        lambda at: left_after_cancelling(*at) is not None,
+        exact=False,
     ),
-    Rule(
-        "one side",
-        "every element of one side is the larger, so the result is a side",
-        _OURS,
-        True,
-        ("min", "max"),
-        _is_one_side,
-    ),
+    Rule("one side", "every element of one side is the larger, so the result is a side", _EXTREMES, _is_one_side),
     Rule(
         "absorbed side",
         "min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); so with min and max exchanged",
-        _OURS,
-        True,
-        ("min", "max"),
-        is_absorbed,
+        _EXTREMES,
+        lambda at: is_absorbed(*at),
     ),
-    Rule("absorbed sign", "the weights of an FC can have the sign", _OURS, True, ("fc",), _follows("neg")),
-    Rule("one shift", "one shift does it, or none", _OURS, True, ("shift",), _could_shift_at_once),
-    Rule("one unfold", "one unfold makes the windows of both axes", _OURS, True, ("unfold",), _follows("unfold")),
-    Rule(
-        "lost shift",
-        "a fold of the axis does not see the shift",
-        _OURS,
-        True,
-        FOLDS,
-        _shifts_what_it_folds,
-    ),
-    Rule(
-        "mean of softmax",
-        "the mean over its axes is constant",
-        _OURS,
-        True,
-        ("fold_avg",),
-        _is_mean_of_softmax,
-    ),
+    Rule("absorbed sign", "the weights of an FC can have the sign", ("fc",), _follows("neg")),
+    Rule("one shift", "one shift does it, or none", ("shift",), _could_shift_at_once),
+    Rule("one unfold", "one unfold makes the windows of both axes", ("unfold",), _follows("unfold")),
+    Rule("lost shift", "a fold of the axis does not see the shift", FOLDS, _shifts_what_it_folds),
+    Rule("mean of softmax", "the mean over its axes is constant", ("fold_avg",), _is_mean_of_softmax),
     Rule(
         "lost by softmax",
         "softmax ignores what is constant along its axes, and that was just added",
-        _OURS,
-        True,
         ("softmax",),
         _is_constant_along,
     ),
     Rule(
         "activation twice",
         "an activation follows an activation",
-        _PAPER,
-        False,
         ACTIVATIONS,
         _follows(*ACTIVATIONS),
+        exact=False,
+        source=_PAPER,
     ),
     Rule(
         "activation first",
         "the network has an activation before it",
-        _OURS,
-        False,
         ACTIVATIONS,
-        _is_first,
+        lambda at: at.inputs == (0,),
+        exact=False,
     ),
     Rule(
         "image without sign",
         "behind an activation no element of the image is negative: then nothing changes, or one side is the result",
-        _OURS,
-        False,
-        ("relu", "abs", "min", "max"),
+        ("relu", "abs", *_EXTREMES),
         _needs_a_sign,
+        exact=False,
     ),
-    Rule("twice", "the same primitive twice in a row", _OURS, False, (*ELEMENTWISE, "softmax"), _follows_itself),
+    Rule(
+        "twice",
+        "the same primitive twice in a row",
+        (*ELEMENTWISE, "softmax"),
+        lambda at: at.made() == at.primitive,
+        exact=False,
+    ),
     Rule(
         "order",
         "the two commute, and the other order is the one that is kept",
-        _OURS,
-        False,
-        ("shift", "unfold", *ELEMENTWISE, *FOLDS),
+        _IN_ORDER,
         _is_out_of_order,
+        exact=False,
     ),
     Rule(
         "unbounded",
         "its input has no bounds, and the gradients of such exp and sin grow from layer to layer",
-        _OURS,
-        False,
         ("exp", "sin"),
         _is_unbounded,
+        exact=False,
     ),
 )
 
@@ -385,7 +326,8 @@ def pruning(
         inputs: the numbers of the tensors.
         rules: that decide, by the names of primitives.
     """
+    added = Added(nodes, shapes, primitive, inputs)
     for rule in rules.get(primitive.name, ()):
-        if rule.prunes(nodes, shapes, primitive, inputs):
+        if rule.prunes(added):
             return rule
     return None

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
-from math import lcm, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from syno_lab.canvas.filling import solve
-from syno_lab.canvas.fitted import Fitted
+from syno_lab.canvas.filling import conditions_of, lcms_of, ratios_of, solve
+from syno_lab.canvas.fitted import Fitted, outer_of
 from syno_lab.canvas.places import Budget, Place
-from syno_lab.canvas.sizes import SYMBOLS, Size, static_part, variables_of
-
-if TYPE_CHECKING:
-    from syno_lab.canvas.kernel import Kernel
 
 
 class Number(NamedTuple):
@@ -49,12 +43,6 @@ def place_name(place: Place) -> str:
     return f"{place.c_in} to {place.c_out} channels, {place.h}x{place.w}, window {place.kh}x{place.kw}{stride}"
 
 
-def outer_of(place: Place) -> dict[str, int]:
-    """The sizes of a place by the names of an operator's variables; N and what a solution determines is not there."""
-    outer = {"C_in": place.c_in, "C_out": place.c_out, "H": place.h, "W": place.w}
-    return {**outer, "KH": place.kh, "KW": place.kw, "s": place.stride}
-
-
 def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
     """The numbers of all dynamic variables at these places, with what they were made from.
 
@@ -69,11 +57,11 @@ def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
         is_solved = alone in solved
         bases = base if is_solved else dict(_base(operator, (alone,)))
         bound = operator.complete_binding(outer_of(place))
-        units = _lcms(kernel, place, operator.groups)
+        units = lcms_of(conditions_of(kernel)[1], len(kernel.free), ratios_of(place, operator.groups))
         for number, name in enumerate(kernel.free):
             least = bases[alone][number] if alone in bases else None
             doublings, more = _grown(least, bound[name])
-            ends = (name, units[name], least, doublings, more, bound[name], is_solved)
+            ends = (name, units[number], least, doublings, more, bound[name], is_solved)
             found.append(Number(place_name(place), place.layers, *ends))
     return found
 
@@ -94,22 +82,7 @@ def _grown(base: int | None, value: int) -> tuple[int | None, int | None]:
     return doublings, value - (base << doublings)
 
 
-def _lcms(kernel: Kernel, place: Place, groups: int) -> dict[str, int]:
-    """What each dynamic variable must be a multiple of: the lcm of the denominators under it at a place."""
-    bound = place.binding(groups)
-    found = dict.fromkeys(kernel.free, 1)
-    for size in kernel.conditions:
-        for number, _ in variables_of(size):
-            found[f"x{number}"] = lcm(found[f"x{number}"], _ratio(static_part(size), bound).denominator)
-    return found
-
-
-def _ratio(size: Size, bound: dict[str, int]) -> Fraction:
-    powers = zip(SYMBOLS.names, size.exponents, strict=True)
-    return prod((Fraction(bound.get(name, 1)) ** power for name, power in powers), start=Fraction(1))
-
-
-def solutions(operator: Fitted) -> list[dict[str, Any]]:
+def solutions(operator: Fitted) -> list[dict[str, int]]:
     """The solution of each place of the network that an operator was fitted to.
 
     Returns:
@@ -124,14 +97,7 @@ def solutions(operator: Fitted) -> list[dict[str, Any]]:
         flops, params = operator.flops(bound), operator.params(bound)
         found.append(
             {
-                "c_in": place.c_in,
-                "c_out": place.c_out,
-                "h": place.h,
-                "w": place.w,
-                "kh": place.kh,
-                "kw": place.kw,
-                "stride": place.stride,
-                "layers": place.layers,
+                **vars(place),
                 "parts": place.parts,
                 **{name: bound[name] for name in operator.inner},
                 "flops": flops,

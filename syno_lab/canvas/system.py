@@ -8,12 +8,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.files import from_json
-from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted
+from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted, outer_of
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
-from syno_lab.canvas.solutions import outer_of, place_name
+from syno_lab.canvas.solutions import place_name
 from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
 

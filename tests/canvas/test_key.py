@@ -8,8 +8,7 @@ from canvas_isomorphism import changed, isomorphic, renumbered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syno_lab.canvas.kernel import Draft, Kernel, Node
-from syno_lab.canvas.key import key_of
+from syno_lab.canvas.kernel import Draft, Kernel, Node, key_of
 from syno_lab.canvas.matching import broadcast
 from syno_lab.canvas.primitives import Primitive
 from syno_lab.errors import PrimitiveError

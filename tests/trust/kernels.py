@@ -23,8 +23,7 @@ from canvas_isomorphism import changed, graph, isomorphic, renumbered
 
 from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import Fitted
-from syno_lab.canvas.kernel import Kernel, Node
-from syno_lab.canvas.key import key_of
+from syno_lab.canvas.kernel import Kernel, Node, key_of
 from syno_lab.canvas.places import Place
 from syno_lab.canvas.primitives import PRIMITIVES
 from syno_lab.canvas.sampler import Sampler
@@ -467,7 +466,7 @@ def program(check: Callable[..., str | None], case: Case, complaint: str) -> str
     }[check]
     imports = "from syno_lab.canvas.files import from_json"
     if check is files_and_keys:
-        imports = f"{_IMPORTS}\n{imports}\nfrom syno_lab.canvas.key import key_of"
+        imports = f"{_IMPORTS}\n{imports}\nfrom syno_lab.canvas.kernel import key_of"
     text = written(
         [*needed, check], case, complaint, imports, "from_json", "operator.kernel", uses_tvm=check is tvm_values
     )
