@@ -6,25 +6,282 @@ its place there and, by chance, in other blocks of the type.
 Where the subgraph leads into an operation with several inputs, such as the sum at the end of a residual block, its
 shape is kept: it is a part of a chain inside the block, and the shapes of inner chains are not mutated (section 4.6).
 Another shape hardly ever fits: in ResNet-20 6 of 210 did.
+
+Synthesis makes chains. Beyond one chain (section 4.6 and appendix B.4), operations with several inputs, and those that
+rearrange axes or that are never chosen, are the *skeleton* of a graph. It stays as it is; each chain of other
+operations between two parts of it is synthesised anew, for its own mutated properties.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
-from syno_lab.alpha.graph import Graph, Region
-from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.graph import Graph, Node, Nodes, Region
+from syno_lab.alpha.operations import Operation, Shape
 from syno_lab.alpha.properties import RELAXATIONS, Relax
-from syno_lab.alpha.rivals import RIVALS
-from syno_lab.alpha.rivals import mutate as mutate_as_rival
-from syno_lab.alpha.skeleton import DROP, synthesise_again
-from syno_lab.alpha.synthesis import METHODS
+from syno_lab.alpha.synthesis import METHODS, Draft, offered, random_subgraph, synthesise
+from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import positive, quoted
+
+# -- a subgraph anew, chain by chain ----------------------------------------------------------------------------------
+
+#: How likely an input of a binary operation is dropped where it is not needed, in the authors' published code.
+DROP = 0.2
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Operations in a row of which each takes the result of the one before, which nothing else takes.
+
+    Attributes:
+        nodes: their numbers in the graph, from the first to the last.
+        start: the tensor that the first one takes.
+        is_last: whether the last one's result leaves the graph and nothing in it takes that.
+    """
+
+    nodes: tuple[int, ...]
+    start: int
+    is_last: bool
+
+
+def chains(graph: Graph) -> tuple[Chain, ...]:
+    """The longest chains of a graph, in order of their first operations."""
+    ends: dict[int, list[int]] = {}
+    found: list[list[int]] = []
+    for number, node in enumerate(graph.nodes):
+        if node.operation.row.role != "chosen":
+            continue
+        (tensor,) = node.inputs
+        if tensor in ends and len(graph.users[tensor]) == 1 and tensor not in graph.outputs:
+            chain = ends.pop(tensor)
+        else:
+            found.append(chain := [])
+        chain.append(number)
+        ends[graph.tensor(number)] = chain
+    return tuple([_chain(graph, nodes) for nodes in found])
+
+
+def _chain(graph: Graph, nodes: list[int]) -> Chain:
+    end = graph.tensor(nodes[-1])
+    return Chain(tuple(nodes), graph.nodes[nodes[0]].inputs[0], end in graph.outputs and not graph.users[end])
+
+
+def operations_of(graph: Graph, chain: Chain) -> tuple[Operation, ...]:
+    """The operations of a chain."""
+    return tuple([graph.nodes[number].operation for number in chain.nodes])
+
+
+def with_chains(graph: Graph, exchanged: Mapping[Chain, Sequence[Operation]]) -> Graph:
+    """The graph with other operations in the place of some of its chains.
+
+    Raises:
+        SpecError: where an operation does not apply to what it would take.
+    """
+    inside = {number: chain for chain in exchanged for number in chain.nodes}
+    made, tensors = Nodes(len(graph.inputs)), {number: number for number in range(len(graph.inputs))}
+    for number, node in enumerate(graph.nodes):
+        tensor, chain = graph.tensor(number), inside.get(number)
+        if chain is None:
+            tensors[tensor] = made.put(node, tensors)
+        elif number == chain.nodes[-1]:
+            tensors[tensor] = tensors[chain.start]
+            for operation in exchanged[chain]:
+                tensors[tensor] = made.put(Node(operation, (tensor,)), tensors)
+    return Graph(graph.inputs, tuple(made), tuple([tensors[tensor] for tensor in graph.outputs]))
+
+
+def synthesise_again(
+    graph: Graph,
+    seed: int | random.Random = 0,
+    rules: Relax | str = "paper",
+    method: str = "progressive",
+    drop: float = DROP,
+    others: Sequence[Graph] = (),
+    operators: Sequence[Operation] = (),
+) -> Graph | None:
+    """A graph with the same skeleton, each chain of it synthesised for its own mutated properties.
+
+    The shape between parts of the skeleton is not mutated. An input of a binary operation may be dropped where what is
+    asked of the whole graph holds without it.
+
+    Args:
+        graph: the original.
+        seed: the same gives the same.
+        rules: of the mutation, see :meth:`Properties.relax`.
+        method: one of :data:`~syno_lab.alpha.synthesis.METHODS`.
+        drop: how likely an input of a binary operation is dropped.
+        others: the same graph in other instances, with other shapes of inputs. The answer applies to them and keeps the
+            shapes of their outputs too, where it keeps those of the original; depth and mixing count in the original
+            alone.
+        operators: of other systems, see :func:`~syno_lab.alpha.synthesis.synthesise`.
+
+    Returns:
+        None where one of the chains cannot be synthesised.
+
+    Raises:
+        SpecError: for rules that are none.
+        SearchError: for a method that is none.
+    """
+    rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
+    target = Properties.of(graph).relax(rng, rules)
+    kept = RELAXATIONS[rules] if isinstance(rules, str) else rules
+    graph = _dropped(graph, target, drop, rng, others)
+    shapes = graph.shapes
+    elsewhere = [graph.at(*one.inputs).shapes for one in others]
+    exchanged: dict[Chain, Sequence[Operation]] = {}
+    for chain in chains(graph):
+        wanted = Properties.of(Graph.chain(shapes[chain.start], operations_of(graph, chain)))
+        wanted = wanted.relax(rng, kept if chain.is_last else replace(kept, shape=0.0))
+        end = graph.tensor(chain.nodes[-1])
+        is_asked = any(shape is not None for row in wanted.shape for shape in row)
+        instances = [(each[chain.start], each[end] if is_asked else None) for each in elsewhere]
+        answer = synthesise(wanted, shapes[chain.start], method, rng, others=instances, operators=operators)
+        if answer is None:
+            return None
+        exchanged[chain] = [node.operation for node in answer.nodes]
+    return with_chains(graph, exchanged)
+
+
+def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random, others: Sequence[Graph] = ()) -> Graph:
+    """The graph without inputs of binary operations that chance drops and ``target`` does not need."""
+    found, instead = graph, dict[int, int]()
+    for number, node in enumerate(graph.nodes):
+        if len(node.inputs) != 2 or rng.random() >= drop:
+            continue
+        tensor, kept = graph.tensor(number), rng.choice(node.inputs)
+        if graph.shapes[kept] == graph.shapes[tensor]:
+            without = _without(graph, {**instead, tensor: kept})
+            if target.satisfied_by(without) and _keeps_shapes(without, others):
+                found, instead = without, {**instead, tensor: kept}
+    return found
+
+
+def _keeps_shapes(graph: Graph, others: Sequence[Graph]) -> bool:
+    try:
+        return all(graph.at(*one.inputs).output_shapes == one.output_shapes for one in others)
+    except SpecError:
+        return False
+
+
+def _without(graph: Graph, instead: Mapping[int, int]) -> Graph:
+    """The graph with some tensors in the place of later ones."""
+
+    def resolved(tensor: int) -> int:
+        while tensor in instead:
+            tensor = instead[tensor]
+        return tensor
+
+    nodes = [replace(node, inputs=tuple(map(resolved, node.inputs))) for node in graph.nodes]
+    return Graph.live(graph.inputs, nodes, [resolved(tensor) for tensor in graph.outputs])
+
+
+# -- mutations that know no properties: Primer's, AutoML-Zero's, and random subgraphs (section 6.3, A.2) --------------
+
+# Each draws again until every operation applies and the shapes of all chains' results stay as they were; otherwise what
+# reads them would not.
+
+#: How often a mutation is drawn before none is said to be found.
+ATTEMPTS = 100
+_Change = Callable[[list[Operation], Shape, random.Random], list[Operation] | None]
+
+
+def _delete(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    where = rng.randrange(len(chain))
+    return chain[:where] + chain[where + 1 :]
+
+
+def _insert(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    where = rng.randint(0, len(chain))
+    return [*chain[:where], _any(chain, shape, where, rng), *chain[where:]]
+
+
+def _delete_and_insert(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    where = rng.randrange(len(chain))
+    return [*chain[:where], _any(chain, shape, where, rng), *chain[where + 1 :]]
+
+
+def _any(chain: list[Operation], shape: Shape, where: int, rng: random.Random) -> Operation:
+    """Any operation on the tensor that the operation number ``where`` takes, each choice as likely."""
+    return rng.choice(rng.choice(offered(_shape_at(chain, shape, where))))
+
+
+def _change(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    """Another choice of the attributes of one operation."""
+    where = rng.randrange(len(chain))
+    others = [
+        one
+        for choice in offered(_shape_at(chain, shape, where))
+        for one in choice
+        if one.name == chain[where].name and one != chain[where]
+    ]
+    return [*chain[:where], rng.choice(others), *chain[where + 1 :]] if others else None
+
+
+def _swap(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    if len(chain) < 2:
+        return None
+    where = rng.randrange(len(chain) - 1)
+    return [*chain[:where], chain[where + 1], chain[where], *chain[where + 2 :]]
+
+
+def _random(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    answer = random_subgraph(Draft(Properties(shape=_shape_at(chain, shape, len(chain))), shape), rng)
+    return None if answer.draft is None else list(answer.draft.chain)
+
+
+def _shape_at(chain: Sequence[Operation], shape: Shape, where: int) -> Shape:
+    """The shape of the tensor that the operation number ``where`` takes."""
+    return Graph.chain(shape, chain[:where]).output_shapes[0]
+
+
+PRIMER: tuple[_Change, ...] = (_delete, _insert, _delete_and_insert, _change, _swap)
+#: The mutations of each rival by its name, each drawn as often.
+RIVALS: dict[str, tuple[_Change, ...]] = {"primer": PRIMER, "automl_zero": (*PRIMER, _random), "random": (_random,)}
+
+
+def mutate_as_rival(graph: Graph, rival: str, seed: int | random.Random = 0) -> Graph | None:
+    """A graph with one mutation in one of its chains; None where none that fits was drawn.
+
+    Args:
+        graph: the original.
+        rival: one of `RIVALS`.
+        seed: the same gives the same.
+
+    Raises:
+        SearchError: for a rival that is none.
+    """
+    if rival not in RIVALS:
+        raise SearchError(f"mutate: expected one of {', '.join(RIVALS)}, found {quoted(rival)}")
+    rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
+    found = chains(graph)
+    for _ in range(ATTEMPTS if found else 0):
+        chain = rng.choice(found)
+        shape, chosen = graph.shapes[chain.start], operations_of(graph, chain)
+        edited = rng.choice(RIVALS[rival])(list(chosen), shape, rng)
+        if (
+            edited is not None
+            and tuple(edited) != chosen
+            and _shape_after(edited, shape) == _shape_after(chosen, shape)
+        ):
+            return with_chains(graph, {chain: edited})
+    return None
+
+
+def _shape_after(chain: Sequence[Operation], shape: Shape) -> Shape | None:
+    """None where an operation does not apply."""
+    try:
+        return Graph.chain(shape, chain).output_shapes[0]
+    except SpecError:
+        return None
+
+
+# -- mutations of networks --------------------------------------------------------------------------------------------
 
 #: How a new subgraph is found: by a synthesis for its properties, or as rivals of αNAS do, which know none.
 METHODS_AND_RIVALS = (*METHODS, *(name for name in RIVALS if name not in METHODS))

@@ -20,7 +20,7 @@ from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.errors import SearchError
 from syno_lab.inputs import positive, quoted
 from syno_lab.search.pareto import ParetoEvolution, Selection
-from syno_lab.search.protocol import Child, Step
+from syno_lab.search.protocol import Child, Step, Taken
 
 #: The name of the step that ends a way.
 STOP = "stop"
@@ -82,7 +82,7 @@ class NetworkState:
         if self.is_complete:
             return ()
         breadth = self.settings.breadth if len(self.variant.edits) < self.settings.most_edits else 0
-        return [_Stop(self, float(max(1, breadth))), *(_Mutation(self, number) for number in range(breadth))]
+        return [Taken(self.stop(), float(max(1, breadth))), *(_Mutation(self, number) for number in range(breadth))]
 
     def operator(self) -> NetworkOperator | None:
         """The variant as an operator, where the space accepts it."""
@@ -125,17 +125,6 @@ class NetworkState:
         done = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]
         after = NetworkState(self.variant.edited(edit), self.settings)
         return Step(str(edit), (f"{kind}: {done}",), after)
-
-
-@dataclass(frozen=True)
-class _Stop:
-    """The child that ends a way."""
-
-    state: NetworkState
-    weight: float
-
-    def steps(self) -> Sequence[Step]:
-        return (self.state.stop(),)
 
 
 @dataclass(frozen=True)

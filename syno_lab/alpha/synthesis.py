@@ -1,7 +1,7 @@
 """Synthesis of a chain of operations that satisfies wanted properties (αNAS, section 4).
 
 A *draft* is a chain with the values of its properties. Progressive synthesis appends operations that bring the draft
-nearer to what is wanted, and never takes one back; its rivals are in :mod:`syno_lab.alpha.rivals`.
+nearer to what is wanted, and never takes one back; its rivals are in :mod:`syno_lab.alpha.mutating`.
 
 Operations whose effect on a tensor of this shape is the same are one *choice*: only its first, the representative, is
 looked at (section 4.5); a second pass puts any of them in its place.

@@ -57,7 +57,7 @@ class Alpha(System):
 
     def placement(self, operator: NetworkOperator, sites: Sequence[Site], strides: Strides) -> Placement:
         """The edited network in the place of the one that it was traced from, whatever layers are named."""
-        from syno_lab.alpha.placement import Edited
+        from syno_lab.alpha.module import Edited
 
         return Edited(operator.variant)
 

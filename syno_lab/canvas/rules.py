@@ -7,7 +7,7 @@ constant. An *approximate* one may lose kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isinf
@@ -24,20 +24,26 @@ from syno_lab.canvas.primitives import (
     parts_of,
     span_of,
 )
-from syno_lab.canvas.ranges import ANY, NOT_NEGATIVE, Range, range_of
-from syno_lab.canvas.shape import SLOTS, Shape
-from syno_lab.canvas.sums import is_absorbed, is_at_hand, left_after_cancelling
+from syno_lab.canvas.shape import SLOTS
+from syno_lab.canvas.values import (
+    ANY,
+    NOT_NEGATIVE,
+    Nodes,
+    Range,
+    Shapes,
+    is_absorbed,
+    is_at_hand,
+    left_after_cancelling,
+    range_of,
+)
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
-    from syno_lab.canvas.kernel import Node
+    pass
 
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh")
 _SUMS, _EXTREMES = ("add", "sub"), ("min", "max")
-
-Nodes = Sequence["Node"]
-Shapes = Sequence[Shape]
 
 
 class Added(NamedTuple):

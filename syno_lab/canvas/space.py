@@ -27,7 +27,7 @@ from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.models.wishes import derived_wants
 from syno_lab.protocol import OperatorSpace, SpaceRequest
-from syno_lab.search.protocol import Child, State, Step
+from syno_lab.search.protocol import Child, State, Step, Taken
 
 #: Kernels of a search have so many primitives at most, unless the request says otherwise.
 PRIMITIVES = 12
@@ -203,7 +203,7 @@ class KernelState:
         draws = self.rules.space.draws
         if self.room is None:
             return [
-                _Choice(weight, f"{length} primitives", replace(self, room=room))
+                _choice(weight, f"{length} primitives", replace(self, room=room))
                 for length, weight in draws.lengths.items()
                 for room in (replace(self.rules.widest, primitives=length),)
             ]
@@ -215,12 +215,12 @@ class KernelState:
             for chance, names in growing.kinds(sum(draws.fcs_of(self.room.primitives)) // 2):
                 for name in names:
                     weights[name] = weights.get(name, 0.0) + max(chance, _RARE) / len(names)
-            return [_Choice(weight, name, replace(self, name=name)) for name, weight in weights.items()]
+            return [_choice(weight, name, replace(self, name=name)) for name, weight in weights.items()]
         if self._kernel is None:
             return ()
         if "G" not in self._kernel.variables:
-            return [_Choice(1.0, "finished", replace(self, groups=1))]
-        return [_Choice(1.0, f"G={groups}", replace(self, groups=groups)) for groups in draws.groups]
+            return [_choice(1.0, "finished", replace(self, groups=1))]
+        return [_choice(1.0, f"G={groups}", replace(self, groups=groups)) for groups in draws.groups]
 
     def _inputs(self) -> Iterator[tuple[int, ...]]:
         tensors = range(len(self.draft.shapes))
@@ -285,17 +285,9 @@ def _state(step: Step) -> KernelState:
     return step.state
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """A child that is one step: a number of primitives, a name, or a number for G."""
-
-    weight: float
-    name: str
-    state: KernelState
-
-    def steps(self) -> Sequence[Step]:
-        """The step; it adds no primitive."""
-        return (Step(self.name, (self.name,) if self.state.name else (), self.state, steps=0),)
+def _choice(weight: float, name: str, state: KernelState) -> Taken:
+    """A number of primitives, a name, or a number for G: a step that adds no primitive."""
+    return Taken(Step(name, (name,) if state.name else (), state, steps=0), weight)
 
 
 @dataclass(frozen=True)
@@ -304,11 +296,7 @@ class _Tensors:
 
     before: KernelState
     inputs: tuple[int, ...]
-
-    @property
-    def weight(self) -> float:
-        """Alike for all tensors."""
-        return 1.0
+    weight = 1.0
 
     def steps(self) -> Sequence[Step]:
         """One for each primitive that may be taken on these tensors."""

@@ -9,10 +9,9 @@ import pytest
 from alpha_networks import representatives
 
 from syno_lab.alpha.graph import Graph, Node
+from syno_lab.alpha.mutating import RIVALS, chains, mutate_as_rival, operations_of, synthesise_again, with_chains
 from syno_lab.alpha.operations import Rel, choices, operation
-from syno_lab.alpha.rivals import RIVALS, mutate
 from syno_lab.alpha.row import Shape
-from syno_lab.alpha.skeleton import chains, operations_of, synthesise_again, with_chains
 from syno_lab.alpha.synthesis import METHODS, SLACK, Draft, enumerative, greedy, offered, progressive, synthesise
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
@@ -199,7 +198,7 @@ def test_refusals() -> None:
     with pytest.raises(SpecError, match="depth: expected a table for 1 inputs and 1 outputs, found 2 x 1"):
         synthesise(Properties(depth=((1,), (1,))), BLOCK)
     with pytest.raises(SearchError, match="mutate: expected one of primer, automl_zero, random, found 'worst'"):
-        mutate(RESIDUAL, "worst")
+        mutate_as_rival(RESIDUAL, "worst")
 
 
 # -- beyond chains -----------------------------------------------------------------------------------------------------
@@ -240,8 +239,8 @@ def test_an_unneeded_branch_is_dropped() -> None:
 
 @pytest.mark.parametrize("rival", RIVALS)
 def test_rivals_keep_the_shapes(rival: str, rng: random.Random) -> None:
-    found = [mutate(RESIDUAL, rival, seed) for seed in range(25)]
-    assert found == [mutate(RESIDUAL, rival, seed) for seed in range(25)]
+    found = [mutate_as_rival(RESIDUAL, rival, seed) for seed in range(25)]
+    assert found == [mutate_as_rival(RESIDUAL, rival, seed) for seed in range(25)]
     assert len(set(found)) > 10
     for graph in found:
         assert graph is not None

@@ -16,8 +16,8 @@ from syno_lab.alpha import Graph, Rel, operation
 from syno_lab.alpha.blocks import find_blocks
 from syno_lab.alpha.edits import Deletion, Duplication, Replacement, Variant
 from syno_lab.alpha.known import KNOWN
+from syno_lab.alpha.module import Edited, example_of
 from syno_lab.alpha.operator import NetworkOperator, from_json
-from syno_lab.alpha.placement import Edited, example_of
 from syno_lab.alpha.system import ALPHA
 from syno_lab.cli import main
 from syno_lab.errors import FormatError, SpecError

@@ -12,10 +12,9 @@ from syno_lab.canvas.growth import Candidate, Limit, Room, candidates
 from syno_lab.canvas.kernel import Draft, Node
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.primitives import Primitive, weight_of
-from syno_lab.canvas.ranges import ANY, NOT_NEGATIVE, range_of
 from syno_lab.canvas.reference import value
 from syno_lab.canvas.rules import RULES, Rule, pruning
-from syno_lab.canvas.sums import SUMS, Term, left_after_cancelling, terms_of
+from syno_lab.canvas.values import ANY, NOT_NEGATIVE, SUMS, Term, left_after_cancelling, range_of, terms_of
 
 #: After which a sum may not depend on one of its tensors.
 LOSING = ("zero", "cancelled", "lost in a sum", "negated side", "sign twice")
