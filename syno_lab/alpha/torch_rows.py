@@ -15,6 +15,7 @@ from torch import nn
 
 from syno_lab.alpha.operations import Operation, operation
 from syno_lab.alpha.recording import Call
+from syno_lab.alpha.row import Value
 from syno_lab.alpha.tracing import Placed, Tracer, groups, second, successive
 from syno_lab.alpha.twins import has_hooks
 from syno_lab.errors import SpecError
@@ -69,21 +70,22 @@ class _Asked:
     def put(self, made: Operation, *tensors: int) -> int:
         return self.tracer.put(made, *tensors, source=self.source)
 
-    def each(self, name: str, **attributes: Any) -> Placed:
+    def each(self, name: str, **attributes: Value) -> Placed:
         """An operation that keeps the order of axes."""
         return Placed(self.put(operation(name, **attributes), self.x.tensor), self.x.axes)
 
-    def in_order(self, axes: tuple[int, ...], made: Operation) -> Placed:
+    def in_order(self, axes: tuple[int, ...], name: str, **attributes: Value) -> Placed:
         """An operation on the tensor with its axes in this order."""
+        made = operation(name, **attributes)
         return Placed(self.put(made, self.tracer.ordered(self.x, axes, self.source)), axes)
 
-    def by_channels(self, made: Operation) -> Placed:
+    def by_channels(self, name: str, **attributes: Value) -> Placed:
         """An operation on the channels, which are the second axis of the network's tensor."""
-        return self.in_order(second(self.rank), made)
+        return self.in_order(second(self.rank), name, **attributes)
 
-    def last(self, made: Operation) -> Placed:
+    def last(self, name: str, **attributes: Value) -> Placed:
         """An operation on the channels, which are the last axis of the network's tensor."""
-        return self.in_order(tuple(range(self.rank)), made)
+        return self.in_order(tuple(range(self.rank)), name, **attributes)
 
 
 def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
@@ -132,50 +134,30 @@ def _conv(asked: _Asked) -> Placed | None:
         return None
     if asked.rank != len(module.kernel_size) + 2:
         return None
-    return asked.by_channels(
-        operation(
-            "conv",
-            features=module.out_channels,
-            kernel=kernel,
-            stride=stride,
-            groups=module.groups,
-            dilation=dilation,
-            bias=module.bias is not None,
-            padding=padding,
-        )
-    )
+    sizes = {"features": module.out_channels, "kernel": kernel, "stride": stride, "groups": module.groups}
+    return asked.by_channels("conv", **sizes, dilation=dilation, bias=module.bias is not None, padding=padding)
 
 
-def _batch_norm(asked: _Asked) -> Placed | None:
+def _norm(asked: _Asked) -> Placed | None:
     module = asked.module
-    if module.running_mean is None:
-        return None
-    return asked.by_channels(operation("batch_norm", affine=module.affine, epsilon=float(module.eps)))
-
-
-def _layer_norm(asked: _Asked) -> Placed | None:
-    module: nn.LayerNorm = asked.module
-    if len(module.normalized_shape) != 1 or (module.elementwise_affine and module.bias is None):
-        return None
-    return asked.last(operation("layer_norm", affine=module.elementwise_affine, epsilon=float(module.eps)))
-
-
-def _group_norm(asked: _Asked) -> Placed | None:
-    module: nn.GroupNorm = asked.module
-    made = operation("group_norm", groups=module.num_groups, affine=module.affine, epsilon=float(module.eps))
-    return asked.by_channels(made)
+    if isinstance(module, nn.LayerNorm):
+        if len(module.normalized_shape) != 1 or (module.elementwise_affine and module.bias is None):
+            return None
+        return asked.last("layer_norm", affine=module.elementwise_affine, epsilon=float(module.eps))
+    values = {"affine": module.affine, "epsilon": float(module.eps)}
+    if isinstance(module, nn.GroupNorm):
+        return asked.by_channels("group_norm", groups=module.num_groups, **values)
+    return None if module.running_mean is None else asked.by_channels("batch_norm", **values)
 
 
 def _dense(asked: _Asked) -> Placed | None:
     module: nn.Linear = asked.module
-    return asked.last(operation("dense", features=module.out_features, bias=module.bias is not None))
+    return asked.last("dense", features=module.out_features, bias=module.bias is not None)
 
 
 def _attention(asked: _Asked) -> Placed | None:
     module: Attention = asked.module
-    return asked.last(
-        operation("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
-    )
+    return asked.last("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
 
 
 # -- functions, and modules that have their arguments as attributes ----------------------------------------------------
@@ -186,7 +168,7 @@ def _pool(asked: _Asked, name: str, window: Any, stride: Any, padding: Any, is_o
     window, stride, padding = _one(window), _one(window if stride in (None, ()) else stride), _one(padding)
     if None in (window, stride, padding) or is_other or asked.rank < 3:
         return None
-    return asked.by_channels(operation(name, window=window, stride=stride, padding=padding))
+    return asked.by_channels(name, window=window, stride=stride, padding=padding)
 
 
 def _max_pool(asked: _Asked) -> Placed | None:
@@ -209,7 +191,7 @@ def _whole(asked: _Asked, name: str) -> Placed | None:
     size, where = asked.arguments(output_size=None, return_indices=False)
     if _one(size) != 1 or where or asked.rank < 3:
         return None
-    return asked.by_channels(operation(name, window=0, padding=0))
+    return asked.by_channels(name, window=0, padding=0)
 
 
 def _gelu(asked: _Asked) -> Placed | None:
@@ -223,7 +205,7 @@ def _softmax(asked: _Asked) -> Placed | None:
         return None
     axis = dim % asked.rank
     axes = (*[each for each in asked.x.axes if each != axis], axis)
-    return asked.in_order(axes, operation("softmax"))
+    return asked.in_order(axes, "softmax")
 
 
 def _dropout(asked: _Asked) -> Placed | None:
@@ -241,12 +223,10 @@ def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | 
     left, right = (tracer.operand(each) for each in (first, other))
 
     def scaled(value: Placed, factor: float) -> Placed:
-        made = operation("scalar_multiply", constant=factor)
-        return value if factor == 1.0 else Placed(tracer.put(made, value.tensor, source=source), value.axes)
+        return value if factor == 1.0 else changed("scalar_multiply", value, factor)
 
-    def shifted(value: Placed, number: float) -> Placed:
-        made = operation("scalar_add", constant=number)
-        return value if number == 0.0 else Placed(tracer.put(made, value.tensor, source=source), value.axes)
+    def changed(name: str, value: Placed, constant: float) -> Placed:
+        return Placed(tracer.put(operation(name, constant=constant), value.tensor, source=source), value.axes)
 
     if left is not None and right is not None:
         if name == "div" or not _are_alike(tracer, left, right):
@@ -265,8 +245,12 @@ def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | 
     if name == "div":
         return scaled(value, 1 / number) if left is not None and number else None
     if name == "add":
-        return shifted(value, float(number))
-    return shifted(value, -float(number)) if left is not None else shifted(scaled(value, -1.0), float(number))
+        return changed("scalar_add", value, float(number))
+    return (
+        changed("scalar_add", value, -float(number))
+        if left is not None
+        else changed("scalar_add", scaled(value, -1.0), float(number))
+    )
 
 
 def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:
@@ -380,7 +364,7 @@ def _converted(asked: _Asked) -> Placed | None:
     return asked.x
 
 
-def _each(name: str, **attributes: Any) -> Callable[[_Asked], Placed]:
+def _each(name: str, **attributes: Value) -> Callable[[_Asked], Placed]:
     return lambda asked: asked.each(name, **attributes)
 
 
@@ -394,9 +378,7 @@ _POOLS: dict[tuple[str, str], _Rule] = {
 #: The rules of classes of modules, and of functions by their names.
 _ROWS: dict[type[Any] | str, _Rule] = {
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
-    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), _batch_norm),
-    nn.LayerNorm: _layer_norm,
-    nn.GroupNorm: _group_norm,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm), _norm),
     nn.Linear: _dense,
     Attention: _attention,
     StochasticDepth: lambda asked: asked.each("stochastic_depth", rate=float(asked.module.rate)),
