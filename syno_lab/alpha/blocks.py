@@ -208,9 +208,11 @@ def find_blocks(
     Raises:
         SpecError: without classes for a graph of no network.
     """
-    if classes is None and graph.origin is None:
-        raise SpecError("expected a graph of sl.alpha.trace, or the classes of modules, found a graph of no network")
-    classes = graph.origin.classes if classes is None else classes
+    if classes is None:
+        if graph.origin is None:
+            wanted = "a graph of sl.alpha.trace, or the classes of modules"
+            raise SpecError(f"expected {wanted}, found a graph of no network")
+        classes = graph.origin.classes
     counts = Counter(classes.values())
     found: list[tuple[str, frozenset[int]]] = []
 

@@ -173,7 +173,7 @@ def wanted_mixing(draft: Draft) -> Pairing:
     return named(found)
 
 
-def said(value: Any) -> str:
+def said(value: Shape | int | str | None) -> str:
     """A value of a property in a few words."""
     if value is None:
         return "any"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.files import MAX_BYTES, GraphRecord, graph_of, record_of
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
+from syno_lab.alpha.row import Value
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import plural, quoted
 from syno_lab.versioned import read_versioned
@@ -180,7 +180,7 @@ def _said(operation: Operation, *shapes: Shape) -> str:
     return " ".join([name, *said])
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Value) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -188,7 +188,7 @@ def network_from_json(text: str | bytes) -> Network:
     return network_of(record, what)
 
 
-def _given(operation: Operation) -> dict[str, Any]:
+def _given(operation: Operation) -> dict[str, _Value]:
     """The attributes that are not the default ones."""
 
     def plain(value: Any) -> Any:

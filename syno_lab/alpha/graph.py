@@ -24,6 +24,7 @@ from syno_lab.inputs import LARGEST_SIZE, positive, quoted
 if TYPE_CHECKING:
     from torch import nn
 
+    from syno_lab.alpha.tracing import Origin
     from syno_lab.common.pairing import Pairing
 
 #: Nodes of one graph: networks with some hundred layers have fewer.
@@ -85,7 +86,7 @@ class Graph:
     inputs: tuple[Shape, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[int, ...]
-    origin: Any = field(default=None, repr=False, compare=False)
+    origin: Origin | None = field(default=None, repr=False, compare=False)
     shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +121,9 @@ class Graph:
                 )
 
     @classmethod
-    def live(cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Any = None) -> Graph:
+    def live(
+        cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None = None
+    ) -> Graph:
         """The graph without the nodes that serve no output; all inputs stay.
 
         Raises:
@@ -130,7 +133,7 @@ class Graph:
 
     @classmethod
     def _live(
-        cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Any
+        cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None
     ) -> tuple[Graph, list[int]]:
         """:meth:`live`, and the former numbers of the nodes that stay."""
         first = len(inputs)

@@ -179,7 +179,7 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
         SpecError: for an opaque node that the traced network does not have, or that gets another shape; and for an
             operation that no module can be made of.
     """
-    origin: Origin | None = graph.origin if traced is None else traced.origin
+    origin = graph.origin if traced is None else traced.origin
     if traced is not None and origin is None:
         raise SpecError("expected a graph of sl.alpha.trace to take weights from, found one of no network")
     return _Builder(graph, origin).module

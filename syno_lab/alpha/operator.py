@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -27,6 +27,7 @@ from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
     from torch import nn
 
 FORMAT = "syno-lab-alpha"
@@ -161,7 +162,9 @@ class NetworkOperator:
 
     # -- what it computes ---------------------------------------------------------------------------------------------
 
-    def reference(self, x: Any, *weights: Any, binding: Mapping[str, int] | None = None) -> np.ndarray[Any, Any]:
+    def reference(
+        self, x: ArrayLike, *weights: ArrayLike, binding: Mapping[str, int] | None = None
+    ) -> np.ndarray[Any, Any]:
         """See :func:`syno_lab.alpha.reference.run`; norms and dropout as in inference.
 
         Raises:
@@ -190,7 +193,7 @@ class NetworkOperator:
 
         return to_torch_source(self.at(binding))
 
-    def to_tvm(self, binding: Mapping[str, int] | None = None, /, dtype: str = "float32") -> Any:
+    def to_tvm(self, binding: Mapping[str, int] | None = None, /, dtype: str = "float32") -> NoReturn:
         """There is no single function of a network. Raises SpecError: networks are compiled as a whole."""
         raise SpecError(
             "expected an operator of layers for one TVM function, found a whole network of αNAS; "

@@ -10,7 +10,7 @@ from syno_lab.canvas.by_hand import FREE_HAND
 from syno_lab.canvas.filling import Solution, solve
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Growing, LeastCosts, Room
-from syno_lab.canvas.kernel import Draft, Kernel, Substitution
+from syno_lab.canvas.kernel import Draft, Kernel, Step, Substitution
 from syno_lab.canvas.places import Budget, Place, group_choices_of
 from syno_lab.canvas.primitives import Primitive
 from syno_lab.errors import PrimitiveError, SpecError, SynoError
@@ -105,7 +105,7 @@ class AimedDraft:
     draft: Draft
     aim: Aim
 
-    def step(self, step: Any) -> Taken:
+    def step(self, step: Step | Primitive | str) -> Taken:
         """A step as it is kept: of a candidate, or of a primitive on the last tensor, also as text: ``"fc x0"``.
 
         Raises:
@@ -115,7 +115,7 @@ class AimedDraft:
         node = after.nodes[-1]
         return Taken(node.primitive, node.inputs, getattr(step, "substitution", None))
 
-    def apply(self, step: Any) -> AimedDraft:
+    def apply(self, step: Step | Primitive | str) -> AimedDraft:
         """The draft with one primitive more; ``step`` as for :meth:`.Draft.apply`.
 
         Raises:

@@ -28,7 +28,9 @@ from syno_lab.protocol import FLOAT32_BYTES, Binding
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
     from torch import nn
+    from tvm.ir import IRModule
 
     from syno_lab.models.sites import Site
 
@@ -252,7 +254,7 @@ class Fitted:
 
     # -- forms --------------------------------------------------------------------------------------------------------
 
-    def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
+    def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
         """The output for ``x`` and the weights, in NumPy, in float64.
 
         A kernel that normalises is that of a fresh module in evaluation: means of 0 and variances of 1.
@@ -276,7 +278,7 @@ class Fitted:
 
         return to_torch_source(self, self.complete_binding(binding))
 
-    def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
+    def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> IRModule:
         """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
         from syno_lab.canvas.tvm import to_tvm
 

@@ -15,6 +15,7 @@ from syno_lab.common.probe import SEED, Probe
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from syno_lab.canvas.fitted import Fitted
@@ -73,7 +74,7 @@ def _smaller(operator: Fitted, place: Place) -> dict[str, int]:
     raise refusal
 
 
-def _module(operator: Fitted, bound: dict[str, int], rng: object) -> nn.Module:
+def _module(operator: Fitted, bound: dict[str, int], rng: torch.Generator) -> nn.Module:
     """The module with FCs that keep the scale of what they read; it is made without a draw from torch's generator."""
     import torch
 
@@ -83,7 +84,7 @@ def _module(operator: Fitted, bound: dict[str, int], rng: object) -> nn.Module:
     scales = [len(sizes) for sizes in operator.weight_sizes(bound)]
     for number, weight in enumerate(module.parameters()):
         if scales[number] == 3:
-            torch.nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[2]), generator=rng)  # type: ignore[arg-type]
+            torch.nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[2]), generator=rng)
         else:  # behind an FC a scale, and behind it an offset
             torch.nn.init.constant_(weight, float(scales[number - 1] == 3))
     for name, buffer in module.named_buffers():

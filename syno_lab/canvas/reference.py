@@ -17,6 +17,8 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from syno_lab.canvas.kernel import Binding, Kernel
     from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.primitives import Primitive
@@ -50,7 +52,7 @@ BLEND: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
+def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Binding) -> Array:
     """What a kernel computes, in float64.
 
     Args:
@@ -94,7 +96,7 @@ def reference(kernel: Kernel, x: Any, *weights: Any, binding: Binding) -> Array:
     return tensors[-1].reshape(data.shape)
 
 
-def at_place(operator: AtPlaces, x: Any, weights: Sequence[Any], bound: Binding) -> Array:
+def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bound: Binding) -> Array:
     """What an operator computes at a place, in float64: its template in parts, behind a pooling.
 
     Args:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import tvm
 from tvm import te
@@ -23,15 +23,16 @@ from syno_lab.canvas.reference import EPSILON
 from syno_lab.canvas.views import View, view_of
 
 if TYPE_CHECKING:
-    from tvm.ir import IRModule
+    from tvm.ir import Expr, IRModule
 
     from syno_lab.canvas.kernel import Node
     from syno_lab.canvas.places import AtPlaces
 
-#: The index of each filled slot, as a TVM expression or a whole number.
-Indices = dict[str, Any]
+#: An index, and the index of each filled slot.
+Index: TypeAlias = "Expr | int"
+Indices = dict[str, "Expr | int"]
 #: The value of an element: of an image, a part, and the indices of slots.
-Read = Callable[[Any, Any, Indices], Any]
+Read = Callable[["Expr | int", "Expr | int", Indices], "Expr"]
 
 
 def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32") -> IRModule:
@@ -93,7 +94,7 @@ class _Writer:
         """The last tensor as [N, C_out, H, W]."""
         axes, filled, read = self._axes(last), self.kernel.shapes[last].filled, self._reader(last)
 
-        def element(n: Any, a: Any, place: Sequence[Any]) -> Any:
+        def element(n: Index, a: Index, place: Sequence[Index]) -> Expr:
             return read(n, a, dict(zip(filled, _viewed(place, wanted, axes), strict=True)))
 
         if self.parts == 1 or not self._is_averaged:
@@ -104,7 +105,7 @@ class _Writer:
 
     # -- tensors and how they are read ---------------------------------------------------------------------------------
 
-    def _constant(self, number: float) -> Any:
+    def _constant(self, number: float) -> Expr:
         return tvm.tirx.const(number, self.dtype)
 
     def _axes(self, tensor: int) -> tuple[int, ...]:
@@ -118,7 +119,7 @@ class _Writer:
         """The shape of a tensor with these axes, the parts on the first of them."""
         return (self.images, self.parts * axes[0], *axes[1:]) if axes else (self.images, self.parts)
 
-    def _apart(self, place: Sequence[Any], axes: tuple[int, ...]) -> tuple[Any, list[Any]]:
+    def _apart(self, place: Sequence[Index], axes: tuple[int, ...]) -> tuple[Index, list[Index]]:
         """The part, and the index of each axis, of an element's place in a stored tensor."""
         if not axes:
             return place[0], []
@@ -137,7 +138,7 @@ class _Writer:
 
         analyzer = tvm.sym.Analyzer()
 
-        def read(n: Any, a: Any, indices: Indices) -> Any:
+        def read(n: Index, a: Index, indices: Indices) -> Expr:
             found = {slot: indices.get(slot, 0) for slot in filled}
             if splits:
                 found["C"] = indices["G"] * channels + indices.get("C", 0)
@@ -165,7 +166,7 @@ class _Writer:
         parts = int(tensor.shape[1]) // self._axes(view.of)[0]
         is_given = tensor.same_as(self.X)
 
-        def element(n: Any, *places: Any) -> Any:
+        def element(n: Index, *places: Index) -> Expr:
             indices, inside, part = list(places), [], 0
             if 0 in borders:
                 part, indices[0] = _divided(places[0], parts, axes[0])
@@ -195,7 +196,7 @@ class _Writer:
         share = self._constant(1 / step**2)
         shape = (self.images, self.place.c_in, self.place.h, self.place.w)
 
-        def element(n: Any, c: Any, h: Any, w: Any) -> Any:
+        def element(n: Index, c: Index, h: Index, w: Index) -> Expr:
             return te.sum(self.X[n, c, h * step + i, w * step + j] * share, axis=[i, j])
 
         return te.compute(shape, element, name="T0", attrs=_UNSCHEDULED)
@@ -230,7 +231,7 @@ class _Writer:
         """A stage without a sum, of a tensor's shape."""
         axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
 
-        def at(n: Any, *place: Any) -> Any:
+        def at(n: Index, *place: Index) -> Expr:
             a, indices = self._apart(place, axes)
             return element(n, a, dict(zip(filled, indices, strict=True)))
 
@@ -250,7 +251,7 @@ class _Writer:
             found[axis] = tvm.tirx.truncmod(found[axis] + (size - offset) % size, tvm.tirx.const(size, "int32"))
         return found
 
-    def _element(self, primitive: str, x: Any) -> Any:
+    def _element(self, primitive: str, x: Index) -> Expr:
         """What a primitive makes of one number."""
         one, half = self._constant(1), self._constant(0.5)
         if primitive == "relu":
@@ -275,7 +276,7 @@ class _Writer:
         sizes = [self._size(source, slot) for slot in slots]
         summed = [te.reduce_axis((0, size), slot.lower()) for slot, size in zip(slots, sizes, strict=True)]
 
-        def element(n: Any, *place: Any) -> Any:
+        def element(n: Index, *place: Index) -> Expr:
             a, indices = self._apart(place, axes)
             found = {slot: index for slot, index in zip(filled, indices, strict=True) if slot != "C"}
             found |= zip(slots, summed, strict=True)
@@ -305,7 +306,7 @@ class _Writer:
         share, zero = self._constant(1 / math.sqrt(1 + EPSILON)), self._constant(0)
         has_channels, rows = self.kernel.shapes[tensor]["C"] is not None, self._axes(tensor)
 
-        def element(n: Any, *place: Any) -> Any:
+        def element(n: Index, *place: Index) -> Expr:
             channel = place[0] if has_channels else self._apart(place, rows)[0]
             value = of[(n, *place)] * (scale[channel] * share) + offset[channel]
             return te.max(value, zero) if self.kernel.normalised[tensor] else value
@@ -321,7 +322,7 @@ class _Writer:
         rest = [slot for slot in self.kernel.shapes[source].filled if slot not in slots]
         sizes = tuple([self._size(source, slot) for slot in rest])
 
-        def element(n: Any, *place: Any) -> Any:
+        def element(n: Index, *place: Index) -> Expr:
             a, indices = self._apart(place, sizes)
             value = read(n, a, dict(zip(rest, indices, strict=True)) | axes)
             if primitive == "fold_max":
@@ -337,13 +338,13 @@ class _Writer:
         sizes = tuple([self._size(source, slot) for slot in rest])
         shape, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
 
-        def folded(of: te.Tensor, n: Any, a: Any, indices: Indices) -> Any:
+        def folded(of: te.Tensor, n: Index, a: Index, indices: Indices) -> Expr:
             place = [indices[slot] for slot in rest]
             if not rest:
                 return of[n, a]
             return of[(n, a * sizes[0] + place[0], *place[1:])]
 
-        def of_powers(n: Any, a: Any, indices: Indices) -> Any:
+        def of_powers(n: Index, a: Index, indices: Indices) -> Expr:
             place = [indices[slot] for slot in filled]
             return powers[(n, a * shape[0] + place[0], *place[1:])]
 
@@ -367,7 +368,7 @@ class _Writer:
         rest = len(lhs) - (len(rhs) - (end - first))  # how many axes of LHS are repeated together
         assert prod(lhs[first : first + rest]) == parts_of(parameter, left, right).lhs.at(self.bound)
 
-        def element(n: Any, a: Any, indices: Indices, bounded: str | None = None) -> Any:
+        def element(n: Index, a: Index, indices: Indices, bounded: str | None = None) -> Expr:
             place = list(indices.values())
             block = _viewed(place[first:end], rhs[first:end], lhs[first : first + rest])
             beside = dict(zip(left.filled, [*place[:first], *block, *place[end:]], strict=True))
@@ -392,7 +393,7 @@ class _Writer:
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 
-def _blend(primitive: str, left: Any, right: Any) -> Any:
+def _blend(primitive: str, left: Index, right: Index) -> Expr:
     if primitive == "add":
         return left + right
     if primitive == "sub":
@@ -402,7 +403,7 @@ def _blend(primitive: str, left: Any, right: Any) -> Any:
     return te.min(left, right) if primitive == "min" else te.max(left, right)
 
 
-def _divided(index: Any, number: int, size: int) -> tuple[Any, Any]:
+def _divided(index: Index, number: int, size: int) -> tuple[Index, Index]:
     """Which of ``number`` blocks of ``size`` elements an index is in, and where in it."""
     # TVM does not know the index's bounds where it simplifies it, so what is 0 is said here.
     if number == 1:
@@ -410,23 +411,23 @@ def _divided(index: Any, number: int, size: int) -> tuple[Any, Any]:
     return (index, 0) if size == 1 else (index // size, index % size)
 
 
-def _flat(place: Sequence[Any], sizes: Iterable[int]) -> Any:
+def _flat(place: Sequence[Index], sizes: Iterable[int]) -> Expr:
     """The place of an element in the order of memory."""
-    found: Any = 0
+    found: Index = 0
     for index, size in zip(place, sizes, strict=True):
         found = found * size + index
     return found
 
 
-def _viewed(place: Sequence[Any], sizes: Sequence[int], wanted: Sequence[int]) -> list[Any]:
+def _viewed(place: Sequence[Index], sizes: Sequence[int], wanted: Sequence[int]) -> list[Index]:
     """The indices along axes of other sizes, of the same element in the order of memory, modulo their volume.
 
     Axes that agree at the end, and at the beginning where nothing is repeated, keep their index: TVM sees a view of
     these as what it is.
     """
     place, sizes, wanted = list(place), list(sizes), list(wanted)
-    before: list[Any] = []
-    after: list[Any] = []
+    before: list[Index] = []
+    after: list[Index] = []
     while sizes and wanted and sizes[-1] == wanted[-1]:
         after.insert(0, place.pop())
         sizes.pop()
@@ -439,7 +440,7 @@ def _viewed(place: Sequence[Any], sizes: Sequence[int], wanted: Sequence[int]) -
     linear = _flat(place, sizes)
     if prod(sizes) > prod(wanted):
         linear = linear % prod(wanted)
-    middle: list[Any] = []
+    middle: list[Index] = []
     for number, size in enumerate(reversed(wanted)):
         is_first = number == len(wanted) - 1
         middle.insert(0, linear if is_first else linear % size)
