@@ -167,10 +167,10 @@ def main() -> None:
                     store(told)
                     return
             row["functions_ms"] = alone_ms(done.tasks, done.results)
-            ready.append(compiled(one, example, done, folder, name=f"network{len(rows)}", target=target))
+            ready.append(compiled(done, folder, name=f"network{len(rows)}"))
             rows.append(row)
             say(f"{name}: {done.trials} trials, {done.known} of them known, {row['tuning_s']:.0f} s")
-        measured, where = run_networks(ready, target=target, threads=chosen.threads, rounds=chosen.rounds)
+        measured, where = run_networks(ready, done.options, rounds=chosen.rounds)
     for row, rounds in zip(rows, measured, strict=True):
         row["latency_ms"] = statistics.median(one.latency_ms for one in rounds)
         row["best_ms"] = min(one.best_ms for one in rounds)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import RESULTS, about, parser, save, say, typed
+from msgspec import to_builtins
 
 from syno_lab.api import operators
 
@@ -57,7 +58,7 @@ def main() -> None:
     tasks = network_tasks(net, shape, target=target)
     equal, half = chosen.trials * len(tasks), max(chosen.trials * len(tasks) // 2, len(tasks))
     seconds = chosen.tunings * ((equal + half) * TRIAL_S + 2 * len(tasks) * FINISH_S + 2 * NETWORK_S)
-    calls = sum(one["calls"] for one in tasks)
+    calls = sum(one.calls for one in tasks)
     say(
         f"{chosen.backbone} with {chosen.operator}: {len(tasks)} functions, {calls} calls; "
         f"{chosen.tunings} times {equal} trials in equal shares and {half} by the scheduler: about "
@@ -76,11 +77,15 @@ def main() -> None:
             for kind, budget in kinds.items():
                 started = time.monotonic()
                 done = tune_functions(net, shape, target=target, records=folder / kind, seed=seed, **budget)
-                row[kind] = {"seconds": time.monotonic() - started, "trials": done.trials, "parts": done.parts}
+                row[kind] = {
+                    "seconds": time.monotonic() - started,
+                    "trials": done.trials,
+                    "parts": to_builtins(done.parts),
+                }
                 row[kind]["failed"] = {key: why.replace(name, "") for key, why in done.failed.items()}
-                ready.append(compiled(net, shape, done, folder, name=kind, target=target))
+                ready.append(compiled(done, folder, name=kind))
                 say(f"seed {seed}, {kind}: {done.trials} trials in {row[kind]['seconds']:.0f} s")
-            found, where = run_networks(ready, target=target, rounds=chosen.rounds)
+            found, where = run_networks(ready, done.options, rounds=chosen.rounds)
             for kind, measured in zip(kinds, found, strict=True):
                 row[kind]["latency_ms"] = statistics.median(one.latency_ms for one in measured)
                 row[kind]["rounds_ms"] = [one.latency_ms for one in measured]

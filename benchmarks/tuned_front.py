@@ -162,9 +162,9 @@ def latencies(chosen: Any) -> dict[str, Any]:
             done = tune_functions(one.eval(), (1, *image), target=target, records=records, trials=chosen.trials, seed=0)
             row |= {"functions": len(done.tasks), "failed": dict(done.failed)}
             row |= {"trials": done.trials, "known": done.known, "tuning_s": time.monotonic() - started}
-            ready.append(compiled(one, (1, *image), done, folder, name=name, target=target))
+            ready.append(compiled(done, folder, name=name))
             say(f"{name}: {done.trials} trials, {done.known} of them known, {row['tuning_s']:.0f} s")
-        measured, where = run_networks(ready, target=target, threads=chosen.threads, rounds=chosen.rounds)
+        measured, where = run_networks(ready, done.options, rounds=chosen.rounds)
     for row, rounds in zip(rows, measured, strict=True):
         row["latency_ms"] = statistics.median(one.latency_ms for one in rounds)
         row["best_ms"] = min(one.best_ms for one in rounds)

@@ -16,7 +16,7 @@ from common import RESULTS, about, parser, save, say, typed, use_one_core
 
 import syno_lab as sl
 from syno_lab.tuning import Method, TuningResult, TuningTask, local_board, tune
-from syno_lab.tuning.beside import time_schedules
+from syno_lab.tuning.measuring import time_schedules
 
 SIZES = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
 

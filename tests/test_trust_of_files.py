@@ -71,21 +71,20 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/codegen/export_source.py": {"_numbers getattr by name": "weight_1, weight_2, …: attributes of a module"},
     "syno_lab/codegen/export_weights.py": {"_fill load_state_dict": "tensors of a safetensors file: no pickle"},
     "syno_lab/codegen/library.py": {
-        "load_library load_module": "a compiled library is code, and the user names it: said in its docstring"
+        "load_library load_module": "a compiled library is code, and the user names it: said in its docstring",
+        "_tuned_module JSONDatabase": "schedules are checked first: check_database",
+        "_compiled tvm.compile": "a program of ours, with such a schedule",
+        "_error_of load_library": "as load_library, in a process of its own",
     },
     "syno_lab/codegen/torch_source.py": {"Writer._undo getattr by name": "methods of ours by the class of a stage"},
-    "syno_lab/codegen/tvm_child.py": {
-        "_tuned_module JSONDatabase": "schedules are checked first: check_database",
-        "library tvm.compile": "a program of ours, with such a schedule",
-        "read_network torch.export.load": "a file that the parent has just written into a folder of its own",
-        "check load_library": "as load_library, in a process of its own",
-        "measure np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
-    },
     "syno_lab/codegen/tvm_device.py": {
         "_compiles tvm.compile": "a program of ours",
         "device_source tvm.compile": "a program of ours",
     },
-    "syno_lab/codegen/tvm_job.py": {"run_job subprocess.run": "our own child, with its request as JSON"},
+    "syno_lab/codegen/tvm_job.py": {
+        "read_network torch.export.load": "a file that the parent has just written into a folder of its own",
+        "_measure np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
+    },
     "syno_lab/codegen/tvm_network.py": {
         "compile_network tvm.compile": "a program of ours",
         "task_module load_json": "of the parent, or of a job that the user has signed",
@@ -186,15 +185,13 @@ REASONS: dict[str, dict[str, str]] = {
         "- import multiprocessing": "a fork of this process",
         "- import multiprocessing.connection": "a pipe to it",
     },
-    "syno_lab/tuning/beside.py": {"times_job load_module": "our own builder; and what it has just compiled"},
     "syno_lab/processes/board_server.py": {
         "- import multiprocessing": "the server and its sessions",
         "import_tvm import_module": "TVM",
         "power_mode subprocess.run": "nvpmodel",
     },
     "syno_lab/tuning/child.py": {
-        "_search load_module": "as load_module",
-        "_together load_module": "as load_module",
+        "Tuning.search load_module": "as load_module",
         "load_module getattr by name": "the builder of the request: the caller names it, a job one of allowed_builders",
         "load_module import_module": "the builder of the request: the caller names it, a job one of allowed_builders",
     },
@@ -209,7 +206,6 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/tuning/jobs.py": {
         "measure upload": "to the board: what we have just compiled",
-        "measure_and_run upload": "to the board: what we have just compiled",
         "upload load_module": "on the board: what we have just compiled",
         "upload upload": "to the board: what we have just compiled",
         "compile_candidate tvm.compile": "a program of ours under a schedule",
@@ -223,21 +219,18 @@ REASONS: dict[str, dict[str, str]] = {
         "tame_intrinsics import_module": "TVM's own modules, by names in our source",
     },
     "syno_lab/tuning/measuring.py": {
-        "_errors np.load": "arrays of our children; without allow_pickle NumPy unpickles nothing"
-    },
-    "syno_lab/tuning/measuring_child.py": {
-        "torch_way getattr by name": "weight_1, weight_2, …: attributes of a module",
-        "tvm_way load_module": "as load_module",
-        "tvm_way tvm.compile": "a program of ours under a schedule",
-        "tvm_way apply_json_to_schedule": "checked first: check_trace",
+        "_errors np.load": "arrays of our children; without allow_pickle NumPy unpickles nothing",
+        "_torch_way getattr by name": "weight_1, weight_2, …: attributes of a module",
+        "_times load_module": "our own builder; and what it has just compiled",
+        "_tvm_way load_module": "as load_module",
+        "_tvm_way tvm.compile": "a program of ours under a schedule",
     },
     "syno_lab/processes/process.py": {
         "output_of subprocess.run": "our own modules, with the paths of what we wrote",
         "start_child Popen": "our own process",
     },
-    "syno_lab/tuning/network_child.py": {
+    "syno_lab/tuning/network.py": {
         "_write_database JSONDatabase": "a folder of this very call, emptied first",
-        "_write_database apply_json_to_schedule": "checked first: check_trace",
         "_write_database load_json": "of the parent: a function of a network that it has just taken apart",
         "_run_in_turn np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
         "_run_in_turn upload": "to the board: what we have just compiled",
@@ -258,7 +251,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/jobs/usage.py": {"UsageMeter._on_gpus subprocess.run": "nvidia-smi, by its name on the path"},
     "syno_lab/tuning/values.py": {"TuningTask.request getattr by name": "fields of a value"},
-    "syno_lab/tuning/worker.py": {
+    "syno_lab/processes/worker.py": {
         "- import multiprocessing": "between our own processes, over pipes",
         "- import multiprocessing.connection": "between our own processes, over pipes",
     },

@@ -121,7 +121,7 @@ def _tuned(
         work.check()
         raise
     with scratch("syno-reproduce-") as folder:  # for the schedules that are kept
-        compiled(net, example, done, folder, keep=_folder(work, label))
+        compiled(done, folder, keep=_folder(work, label))
     return {"tuned": len(done.results), "failed": done.failed}
 
 

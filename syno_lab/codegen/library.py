@@ -12,16 +12,18 @@ import hashlib
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from syno_lab.codegen.tvm_job import DEADLINE_S, run_job
+from syno_lab.codegen.tvm_job import DEADLINE_S
 from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import check_regular, is_file, quoted, read_bytes
+from syno_lab.processes.light import import_tvm
+from syno_lab.processes.worker import once
 from syno_lab.protocol import Binding, Operator
 from syno_lab.scratch import scratch
 from syno_lab.systems import read_operator, system_of
@@ -30,6 +32,8 @@ from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
     import numpy as np
+    from tvm.ir import IRModule
+    from tvm.target import Target
 
 FORMAT = "syno-lab-library"
 VERSION = 1
@@ -104,27 +108,12 @@ def save_library(
     bound = operator.complete_binding(binding)
     operator.input_sizes(bound), operator.flops(bound)  # raise where the binding leaves a size fractional
     text = operator.to_json()
-    request = {
-        "operator": text,
-        "binding": bound,
-        "dtype": dtype,
-        "target": target,
-        "records": None if records is None else os.fspath(Path(records).resolve()),
-    }
+    kept = None if records is None else os.fspath(Path(records).resolve())
     with scratch(".library-", place.absolute().parent) as folder:
         # Each file appears whole or not at all: nobody loads half a library.
         made = folder / place.name
-        answer = run_job("library", request | {"path": str(made)}, deadline_s)
-        record = LibraryRecord(
-            FORMAT,
-            VERSION,
-            operator=text,
-            binding=bound,
-            dtype=dtype,
-            **answer,
-            sha256=_sha256(made),
-            syno_lab=__version__,
-        )
+        job = (_compiled, text, bound, dtype, target, kept, str(made))
+        record = once(f"library {place.name}", *job, deadline_s=deadline_s, has_tvm=False)
         sidecar(made).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
         sidecar(made).replace(sidecar(place))
         made.replace(place)
@@ -254,8 +243,88 @@ def check_library(path: str | os.PathLike[str], *, seed: int = 0, deadline_s: fl
 
     Returns the largest difference, relative to the largest output. Raises as :func:`load_library`, always SynoError.
     """
-    request = {"path": str(Path(path).absolute()), "seed": seed}
-    return float(run_job("check", request, deadline_s)["error"])
+    place = Path(path).absolute()
+    return once(f"library {place.name}", _error_of, str(place), seed, deadline_s=deadline_s, has_tvm=False)
+
+
+# -- in child processes ------------------------------------------------------------------------------------------------
+
+
+def _error_of(path: str, seed: int) -> float:
+    import_tvm()
+    return load_library(path).error(seed)
+
+
+def _compiled(
+    text: str, binding: dict[str, int], dtype: str, name: str, records: str | None, path: str
+) -> LibraryRecord:
+    """Compile what :func:`save_library` asks for into ``path``, for the target ``name``."""
+    tvm = import_tvm()
+    from syno_lab.codegen.tvm_device import find_target, for_target, machine, with_host
+
+    target = with_host(find_target(name))
+    where = machine(target)
+    exporting = _linking(where, path)
+    module = read_operator(text).to_tvm(binding, dtype=dtype)
+    tuned = None if records is None else _tuned_module(module, target, records)
+    if tuned is None and records is not None:
+        raise SynoError(f"expected a record of this operator and binding in {records}, found none")
+    compiled = tvm.compile(for_target(module, target) if tuned is None else tuned, target=target)
+    compiled.export_library(path, **exporting)
+    return LibraryRecord(
+        FORMAT,
+        VERSION,
+        operator=text,
+        binding=binding,
+        dtype=dtype,
+        target=str(target),
+        kind=str(target.kind.name),
+        machine=where,
+        tuned=tuned is not None,
+        device_code="source" if "gpu" in target.keys else None,
+        sha256=_sha256(Path(path)),
+        syno_lab=__version__,
+        tvm=tvm.__version__,
+    )
+
+
+def _tuned_module(module: IRModule, target: Target, records: str) -> IRModule | None:
+    """``module`` with its best schedule in a folder of records, None where it has none."""
+    from tvm.s_tir import meta_schedule as ms
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    from syno_lab.codegen.tvm_trace import check_database
+
+    check_database(records)
+    database = ms.database.JSONDatabase(work_dir=records, allow_missing=False)
+    schedule = ms.tir_integration.compile_tir(database, module, target)
+    if schedule is None:
+        return None
+    return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+
+
+def _linking(where: str, path: str) -> dict[str, Callable[..., None]]:
+    """How to export for an architecture.
+
+    Raises:
+        SynoError: where ``path`` is to be linked and there is no linker for it.
+    """
+    if path.endswith(".tar"):
+        from tvm.support.tar import tar
+
+        return {"fcompile": tar}
+    from tvm.support import cc
+
+    if where == platform.machine():
+        return {}
+    name = f"{where}-linux-gnu-g++"
+    compiler = shutil.which(name)
+    if compiler is None:
+        raise SynoError(
+            f"expected {name} on the PATH to link a library for {where}, found none; "
+            "save it as a .tar, which is linked where it is loaded"
+        )
+    return {"fcompile": cc.cross_compiler(compiler)}
 
 
 def _sha256(path: Path) -> str:

@@ -1,31 +1,27 @@
 """Jobs of code generation that need TVM, each in a process of its own: TVM may take its process down.
 
-This side imports neither TVM nor, but for :func:`measure_network`, torch. The other side is
-:mod:`syno_lab.codegen.tvm_child`.
+This side imports neither TVM nor, but for :func:`measure_network`, torch.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
+import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.errors import SynoError
-from syno_lab.inputs import quoted
-from syno_lab.processes.process import describe_exit, module_command, own_environment
+from syno_lab.processes.worker import once
 from syno_lab.scratch import scratch
 
 if TYPE_CHECKING:
     from torch import nn
+    from tvm.ir import IRModule
 
 DEADLINE_S = 300.0
-CHILD = "syno_lab.codegen.tvm_child"
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,21 @@ class NetworkMeasurement:
     functions: int
     tuned: int
     target: str
+
+
+@dataclass(frozen=True)
+class NetworkTask:
+    """One TIR function of a network, to be tuned: ``calls`` is how often the network calls it.
+
+    ``module`` is TVM's JSON of a module with this function as ``main``; :func:`.tvm_network.task_module` reads it.
+    ``digest`` is TVM's structural hash of it, which is the same in every network, with the names of its blocks: by them
+    a trace finds what it schedules, and TVM names some after the place of a layer in its network.
+    """
+
+    name: str
+    calls: int
+    module: str
+    digest: str
 
 
 def measure_network(
@@ -70,15 +81,11 @@ def measure_network(
             process dies or is not done by the deadline.
     """
     with scratch("syno-network-") as folder:
-        request = export_to(net, example_shape, folder, tokens=tokens)
-        request |= {
-            "check": write_check(net, example_shape, folder / "check.npz", tokens=tokens),
-            "target": target,
-            "records": None if records is None else os.fspath(Path(records).resolve()),
-            "repeats": repeats,
-        }
-        answer = run_job("measure", request, deadline_s, threads)
-    return NetworkMeasurement(**answer)
+        program = export_to(net, example_shape, folder, tokens=tokens)
+        check = write_check(net, example_shape, folder / "check.npz", tokens=tokens)
+        kept = None if records is None else os.fspath(Path(records).resolve())
+        job = (_measure, program, check, target, kept, repeats)
+        return once("measuring a network", *job, deadline_s=deadline_s, threads=threads, has_tvm=False)
 
 
 def network_tasks(
@@ -88,15 +95,11 @@ def network_tasks(
     target: str = "local",
     tokens: bool = False,
     deadline_s: float = DEADLINE_S,
-) -> list[dict[str, Any]]:
-    """The different functions of the network as ``{"name", "calls", "module", "digest"}``: what a tuning of it tunes.
-
-    ``module`` is TVM's JSON text; ``syno_lab.codegen.tvm_network:task_module`` is the builder that reads it.
-    """
+) -> list[NetworkTask]:
+    """The different functions of the network: what a tuning of it tunes."""
     with scratch("syno-network-") as folder:
-        request = export_to(net, example_shape, folder, tokens=tokens) | {"target": target}
-        found: list[dict[str, Any]] = run_job("tasks", request, deadline_s)["tasks"]
-    return found
+        program = export_to(net, example_shape, folder, tokens=tokens)
+        return once("reading a network", _tasks, program, target, deadline_s=deadline_s, has_tvm=False)
 
 
 def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tokens: bool = False) -> str:
@@ -124,8 +127,8 @@ def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tok
     return str(path)
 
 
-def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tokens: bool = False) -> dict[str, Any]:
-    """Write the exported program of ``net`` to a file; ``{"program": its path}``, as requests of child processes have.
+def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tokens: bool = False) -> str:
+    """Write the exported program of ``net`` to a file in ``folder``; its path.
 
     Raises:
         SpecError: the network does not take that shape.
@@ -139,43 +142,60 @@ def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tok
         # torch looks for the whole of which each weight is a part, and says so where it finds none; ours are whole.
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
         torch.export.save(export_network(net, example_shape, torch.int64 if tokens else None), path)
-    return {"program": path}
+    return path
 
 
-def run_job(
-    kind: str,
-    request: Mapping[str, Any],
-    deadline_s: float = DEADLINE_S,
-    threads: int | None = None,
-    *,
-    child: str = CHILD,
-) -> dict[str, Any]:
-    """The answer of a child process to one request. Raises SynoError with the child's one line.
+# -- in child processes ------------------------------------------------------------------------------------------------
 
-    ``child`` is the module that answers: its ``main`` is :func:`syno_lab.codegen.tvm_child.answer_one` of its kinds.
-    """
-    try:
-        done = subprocess.run(
-            module_command(child, kind),
-            input=json.dumps(dict(request)),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=deadline_s,
-            check=False,
-            env=own_environment(**({} if threads is None else {"TVM_NUM_THREADS": str(threads)})),
+
+def read_network(program: str) -> IRModule:
+    """The Relax module of the exported program in a file. Torch is imported first: it reads the program."""
+    import torch
+
+    from syno_lab.codegen.tvm_export import register
+    from syno_lab.codegen.tvm_network import from_exported
+
+    register()
+    return from_exported(torch.export.load(program))
+
+
+def _measure(program: str, check: str, name: str, records: str | None, repeats: int) -> NetworkMeasurement:
+    """Compile a network, compare and time it."""
+    import numpy as np
+    import torch  # noqa: F401 - before TVM
+
+    from syno_lab.codegen.tvm_device import find_target, machine
+    from syno_lab.codegen.tvm_network import called_functions, compile_network, optimized, run_network
+
+    target = find_target(name)
+    if target.kind.name != "llvm" or machine(target) != platform.machine():
+        raise SynoError(
+            f"expected a target for this machine's processor ({platform.machine()}) to run a network on, found {target}"
         )
-    except subprocess.TimeoutExpired:
-        raise SynoError(f"{kind}: the TVM process was not done after {deadline_s:g} s") from None
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"')]
-    if done.returncode or not lines:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        cause = describe_exit(done.returncode)
-        if done.returncode == -signal.SIGKILL:
-            cause += ", as the system does where memory runs out"
-        last = f", saying {quoted(said[-1][:300])}" if said else ""
-        raise SynoError(f"{kind}: the TVM process gave no answer ({cause}){last}")
-    answer: dict[str, Any] = json.loads(lines[-1])
-    if "error_message" in answer:
-        raise SynoError(answer["error_message"])
-    return answer
+    module = optimized(read_network(program), target)
+    names = called_functions(module)
+    executable, tuned = compile_network(module, target, records)
+    with np.load(check) as arrays:
+        output, seconds = run_network(executable, arrays["x"], repeats)
+        expected = arrays["expected"]
+    scale = max(float(np.abs(expected).max()), 1e-30)
+    return NetworkMeasurement(
+        latency_ms=1e3 * float(np.median(seconds)),
+        best_ms=1e3 * min(seconds),
+        repeats=len(seconds),
+        error=float(np.abs(output.astype("float64") - expected).max()) / scale,
+        functions=len(names),
+        tuned=tuned,
+        target=str(target),
+    )
+
+
+def _tasks(program: str, name: str) -> list[NetworkTask]:
+    """The functions of a network that can be tuned."""
+    import torch  # noqa: F401 - before TVM
+
+    from syno_lab.codegen.tvm_device import find_target
+    from syno_lab.codegen.tvm_network import optimized, tuning_tasks
+
+    target = find_target(name)
+    return tuning_tasks(optimized(read_network(program), target), target)

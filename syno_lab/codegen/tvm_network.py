@@ -14,7 +14,6 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from tvm.target import Target
 
 from syno_lab.codegen.tvm_device import find_target, for_target, with_host
 from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
+from syno_lab.codegen.tvm_job import NetworkTask
 from syno_lab.codegen.tvm_target import prim_func
 from syno_lab.errors import SynoError
 from syno_lab.ir.files import from_json
@@ -155,21 +155,6 @@ def _layouts(call: Any) -> dict[str, list[str]]:
         return {}
     is_changed = call.attrs.groups == 1 and isinstance(call.args[1], GenericConst)
     return {"relax.nn.conv2d": ["NCHW", "IHWO"]} if is_changed else {}
-
-
-@dataclass(frozen=True)
-class NetworkTask:
-    """One TIR function of a network, to be tuned: ``calls`` is how often the network calls it.
-
-    ``module`` is TVM's JSON of a module with this function as ``main``; :func:`task_module` reads it. ``digest`` is
-    TVM's structural hash of it, which is the same in every network, with the names of its blocks: by them a trace finds
-    what it schedules, and TVM names some after the place of a layer in its network.
-    """
-
-    name: str
-    calls: int
-    module: str
-    digest: str
 
 
 def tuning_tasks(module: IRModule, target: Target) -> list[NetworkTask]:

@@ -86,7 +86,7 @@ def command(
     from syno_lab.systems import system_of
     from syno_lab.tuning.board import Board
     from syno_lab.tuning.presets import find_preset
-    from syno_lab.tuning.targets import LOCAL, check_target, is_local
+    from syno_lab.tuning.targets import LOCAL, check_target, local_threads
     from syno_lab.tuning.tracker import parse_address
     from syno_lab.tuning.versus import compare_layers, compare_networks
 
@@ -109,7 +109,7 @@ def command(
         raise SpecError("--threads: expected no threads beside --tracker, whose board has its own")
     if tracker is not None:
         check_board(tracker, key or target)
-    if threads is not None and is_local(check_target(target)):
+    if threads is not None and local_threads(check_target(target)) is not None:
         target = f"{LOCAL}:{threads}"
     size = resolution or chosen.size
     net = chosen.build(outputs=classes, size=size).eval()

@@ -98,9 +98,8 @@ def command(
     from syno_lab.tuning import Method, TuningOptions, tune_queue
     from syno_lab.tuning.method import to_job
     from syno_lab.tuning.presets import enough_s, find_preset
-    from syno_lab.tuning.starting import record_files
-    from syno_lab.tuning.targets import check_target, is_local, threads_of
-    from syno_lab.tuning.tune import local_conditions, recorded
+    from syno_lab.tuning.records import record_files
+    from syno_lab.tuning.targets import check_target, local_threads
 
     budget = find_preset(preset).trials if trials is None else trials
     seconds = deadline if deadline is not None else enough_s(budget, len(tasks))
@@ -110,7 +109,7 @@ def command(
     shares = None if mutator is None else _shares(mutator)
     last = None if postprocessor is None else tuple(postprocessor)
     method = Method(tuple(rule) if rule else Method.rules, space, strategy, cost_model, shares, last)
-    if compare and not is_local(target):
+    if compare and local_threads(target) is None:
         raise SynoError(f"--compare: expected --target local, on which PyTorch runs as well, found {quoted(target)}")
     if detach:
         if compare or records is not None or start_from is not None:
@@ -126,12 +125,6 @@ def command(
         raise SynoError("--folder: expected --detach with it; without --detach, use --out and --records")
     store = records if records is not None else out / "records"
     done_of: dict[str, float] = {}
-    results: dict[str, TuningResult] = {}
-    failed: dict[str, str] = {}
-    if tracker is None and start_from is None:  # an answer from the records needs no TVM
-        conditions = local_conditions(threads_of(target))
-        results = recorded(tasks, store=store, target=target, trials=budget, conditions=conditions, method=method)
-    waiting = [task for task in tasks if task.label not in results]
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
 
@@ -140,28 +133,26 @@ def command(
             name = f"{now.label}: " if len(tasks) > 1 else ""
             report("tune", sum(done_of.values()) / len(tasks), f"{name}{now}")
 
-        if not waiting:
-            report("tune", 1.0, "all candidates are in the records")
-        elif tracker is not None and key is not None:
+        if tracker is not None and key is not None:
             check_board(tracker, key, seconds)
-        if waiting:
-            report("tune", 0.0, "importing TVM")
-            options = TuningOptions(
-                work_dir=out,
-                store=store,
-                tracker=tracker,
-                key=key,
-                target=target,
-                preset=preset,
-                trials=budget,
-                method=method,
-                start=start_from,
-                seed=seed,
-                deadline_s=seconds,
-            )
-            done = tune_queue(waiting, options, on_progress=progress)
-            results |= done.results
-            failed = done.failed
+        report("tune", 0.0, "looking at the records, then importing TVM")
+        options = TuningOptions(
+            work_dir=out,
+            store=store,
+            tracker=tracker,
+            key=key,
+            target=target,
+            preset=preset,
+            trials=budget,
+            method=method,
+            start=start_from,
+            seed=seed,
+            deadline_s=seconds,
+        )
+        done = tune_queue(tasks, options, on_progress=progress)
+        results, failed = done.results, done.failed
+        if results and all(one.from_records for one in results.values()):
+            report("tune", 1.0, "all candidates are in the records")
     rows = [_told(task, results[task.label], store, compare) for task in tasks if task.label in results]
     for label, reason in failed.items():
         if not rows:

@@ -136,7 +136,7 @@ def _found(endpoint: Endpoint, patience_s: float) -> str | None:
 
 def _own_address(scheduler: str, listen: str | None) -> str:
     """The address on which this machine listens: loopback where the scheduler is here, else the one that was named."""
-    from syno_lab.processes.addresses import is_loopback
+    from syno_lab.processes.own_listener import is_loopback
 
     if listen is not None:
         return listen

@@ -1,7 +1,7 @@
 """Algorithm 1, lines 6 to 9: tune the trials about as accurate as the baseline, while the search continues.
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab, and its latency goes to the store when
-the job ends: that of the whole network through Relax, on the target (:mod:`syno_lab.tuning.network_job`), or, as a
+the job ends: that of the whole network through Relax, on the target (:mod:`syno_lab.tuning.job`), or, as a
 quick estimate, the sum over the replaced layers (:mod:`.layers`). Where the latency is an objective of the search,
 every trained trial is tuned so. A tuning that fails does not end the search: the reason stays with its job and is shown
 with the trial. Whole networks are tuned one after another: they share records, and would disturb each other.
@@ -24,7 +24,7 @@ from syno_lab.experiments.settings import TuningChoice
 from syno_lab.experiments.space import Space
 from syno_lab.store.pareto import pareto_front
 from syno_lab.systems import read_operator
-from syno_lab.tuning.network_job import OF as WHOLE
+from syno_lab.tuning.job import WHOLE
 from syno_lab.tuning.presets import enough_s, find_preset
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Tunings:
 
         ``of`` says what a latency is of, and ``stored_as`` under which target the store has them. ``baseline_layers``
         are the replaced layers one by one, as :func:`.layers.summed` has them; ``baseline_facts`` are those of the
-        baseline's whole network (:func:`syno_lab.tuning.network.facts_of`).
+        baseline's whole network (:class:`syno_lab.tuning.network.NetworkFacts`).
         """
         return {
             "target": self.choice.target,

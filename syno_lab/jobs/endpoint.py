@@ -14,7 +14,7 @@ from typing import Any
 
 from syno_lab import inputs, private
 from syno_lab.errors import JobError
-from syno_lab.processes.addresses import is_loopback
+from syno_lab.processes.own_listener import is_loopback
 
 #: In the folder of the user's settings: the cluster to use, ``address``, and the TLS files for it.
 SETTINGS = "cluster.toml"

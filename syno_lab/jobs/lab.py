@@ -18,8 +18,7 @@ from syno_lab.jobs.records import JobRecord, JobState
 from syno_lab.jobs.sweep import Watch, sweep
 from syno_lab.processes import alive
 from syno_lab.store import Store
-from syno_lab.store.closing import Closing
-from syno_lab.store.database import is_frozen
+from syno_lab.store.database import Closing, is_frozen
 
 __all__ = ["Lab"]
 

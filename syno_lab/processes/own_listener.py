@@ -1,4 +1,4 @@
-"""A listening socket on loopback that takes connections of this account alone.
+"""A listening socket on loopback that takes connections of this account alone, and which addresses are loopback.
 
 TVM's RPC has no password. Linux tells to whom the other end of a connection within the machine belongs
 (``/proc/net/tcp``): one of another account is closed before a byte of it is read. Other systems do not tell, and there
@@ -59,3 +59,12 @@ def _as_listed(host: str, port: int) -> str:
     packed = ipaddress.ip_address(host).packed
     words = (int.from_bytes(packed[place : place + 4], sys.byteorder) for place in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or all that a name stands for, is this machine alone."""
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+        return bool(found) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
+    except (OSError, ValueError):
+        return False

@@ -18,8 +18,7 @@ from syno_lab.jobs.ledger import Lease, Ledger
 from syno_lab.jobs.records import JobRecord
 from syno_lab.reports.rows import Source, TrialRow, read_search
 from syno_lab.store import Store
-from syno_lab.store.closing import Closing
-from syno_lab.store.database import FILE_NAME
+from syno_lab.store.database import FILE_NAME, Closing
 from syno_lab.store.rungs import FINAL
 
 

@@ -190,9 +190,9 @@ def tuned_how(target: str, results: Iterable[Mapping[str, Any]]) -> str:
     """What latencies cover, where they were measured and how they were tuned.
 
     ``results`` are data of :func:`syno_lab.experiments.layers.summed` or of a whole network
-    (:func:`syno_lab.tuning.network.facts_of`). ``the whole network through Relax on this machine, 320 candidates tried
-    for 18 to 20 functions together``, or ``sum over the replaced layers, not the whole network, 48 to 64 candidates
-    tried for each operator in 3 sizes of layers``.
+    (:class:`.network.NetworkFacts`). ``the whole network through Relax on this machine, 320 candidates tried for 18 to
+    20 functions together``, or ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried for
+    each operator in 3 sizes of layers``.
     """
     given = list(results)
     trials = [count for one in given if isinstance(count := one.get("trials"), int)]

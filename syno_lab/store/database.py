@@ -15,11 +15,13 @@ import hashlib
 import os
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import quote
 
 from syno_lab import private
@@ -88,7 +90,23 @@ def damage(found: str) -> str:
     return f"is damaged or no Syno Lab store ({found}): move it away or restore a copy; nothing was changed"
 
 
-class Database:
+class Closing(ABC):
+    """A base class: a ``with`` block calls the :meth:`close` of the subclass when it ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the files and connections. A second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Database(Closing):
     """An open store file. One connection, guarded so that threads may share it; not to be used after a fork.
 
     Args:

@@ -11,9 +11,8 @@ from typing import Any
 from syno_lab import private
 from syno_lab.errors import StoreError
 from syno_lab.inputs import QUOTED, is_plain_name, printable, quoted
-from syno_lab.store.closing import Closing
 
-from .database import FILE_NAME, Database
+from .database import FILE_NAME, Closing, Database
 from .records import difference, to_text
 from .searches import SearchLog
 

@@ -5,9 +5,9 @@
 >>> result.latency_ms                                                       # doctest: +SKIP
 """
 
-from syno_lab.tuning.beside import time_operators, time_schedules
 from syno_lab.tuning.board import Board, local_board
 from syno_lab.tuning.explain import Explanation, SpaceExplanation, explain_schedule, explain_space
+from syno_lab.tuning.measuring import time_operators, time_schedules
 from syno_lab.tuning.method import COST_MODELS, MUTATORS, POSTPROCESSORS, RULES, STRATEGIES, Method
 from syno_lab.tuning.network import NetworkTuning, tune_network
 from syno_lab.tuning.options import TuningOptions

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from syno_lab.errors import TrackerError
+from syno_lab.errors import TrackerError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.process import cores, describe_exit, end_group, last_line, start_child
 from syno_lab.scratch import scratch
-from syno_lab.tuning.tracker import Address, DeviceKey, tracker_summary
+from syno_lab.tuning.tracker import Address, DeviceKey, parse_address, tracker_summary
 
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,18 @@ class Board:
     host: str
     port: int
     key: str
+
+    @classmethod
+    def of(cls, tracker: str | Address | None, key: str | None) -> Board | None:
+        """The board under ``key`` at ``tracker`` (``host:port``), None without both: this machine.
+
+        Raises:
+            TuningError: there is only one of them.
+            TrackerError: for an invalid address.
+        """
+        if (tracker is None) != (key is None):
+            raise TuningError("expected tracker and key together, or neither to tune on this machine")
+        return None if tracker is None or key is None else cls(*parse_address(tracker), key)
 
     @property
     def address(self) -> Address:
@@ -44,8 +56,7 @@ def local_board(
     ends, by any exception too, and end by themselves when this process is killed. Raises :class:`TrackerError` if they
     are not ready by the deadline.
     """
-    if not key or any(letter.isspace() or letter == ":" for letter in key):
-        raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
+    check_key(key)
     if devices < 1:
         raise TrackerError(f"expected at least one device, found {devices}")
     with contextlib.ExitStack() as stack:
@@ -73,14 +84,20 @@ def local_board(
             children[role] = child
             listener.close()  # the child has its own copy
         late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed whole?"
-        board, until = Board(_LOOPBACK, port, key), time.monotonic() + deadline_s
+        board, until = Board(LOOPBACK, port, key), time.monotonic() + deadline_s
         wait_for(board, lambda one: one.free >= devices, children, folder, until, part="the local RPC {}", late=late)
         yield board
 
 
+def check_key(key: str) -> None:
+    """Raise TrackerError for what cannot be a device's key."""
+    if not key or any(letter.isspace() or letter == ":" for letter in key):
+        raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
+
+
 def listen() -> socket.socket:
     """A socket on a free port of this machine's loopback."""
-    listener = socket.create_server((_LOOPBACK, 0))
+    listener = socket.create_server((LOOPBACK, 0))
     # Inherited by the connections on Linux; without it each exchange with the tracker can wait for 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

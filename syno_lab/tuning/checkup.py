@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from syno_lab.errors import TrackerError, TuningError
-from syno_lab.processes.addresses import is_loopback
 from syno_lab.processes.findings import Finding
+from syno_lab.processes.own_listener import is_loopback
+from syno_lab.processes.worker import once
+from syno_lab.tuning import jobs
 from syno_lab.tuning.board import Board
+from syno_lab.tuning.jobs import Device, Effort
 from syno_lab.tuning.targets import LOCAL, TARGETS, architecture, check_target
 from syno_lab.tuning.tracker import (
     DeviceInfo,
@@ -123,7 +129,6 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     if target is None:
         return Finding(name, False, False, "not tried: the kind of device is unknown", "Name it with --target.")
     from syno_lab.systems import opened
-    from syno_lab.tuning.remote import run_remotely
 
     if target in TARGETS and TARGETS[target].is_gpu:
         return Finding(name, False, False, f"not tried: {target} is a GPU", "Try the processor: --target with -cpu.")
@@ -137,6 +142,71 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     found = f"built here for {ran.machine}, ran there; largest difference from the loop nest {ran.error:.1g}"
     advice = "The device computes something else: compare the versions of TVM and apache-tvm-ffi on both sides."
     return Finding(name, ran.error <= TOLERANCE, True, found, advice)
+
+
+# -- one kernel -------------------------------------------------------------------------------------------------------
+
+#: Seconds for the operator's own work, without MetaSchedule's schedules.
+_EFFORT = Effort(repeat=3, min_ms=1)
+#: Seconds for importing NumPy and compiling, in addition to the device's.
+_HOST_S = 60.0
+
+
+@dataclass(frozen=True)
+class RemoteRun:
+    """The result of one run: ``error`` is the largest difference from the loop nest, relative to the largest output.
+
+    ``machine`` is the architecture that the code was compiled for (``aarch64``), ``latency_ms`` the median of a few
+    calls of TVM's unscheduled loops.
+    """
+
+    error: float
+    machine: str
+    latency_ms: float
+
+
+def run_remotely(
+    operator: str,
+    binding: Mapping[str, int],
+    *,
+    board: Board,
+    target: str,
+    dtype: str = "float32",
+    seed: int = 0,
+    wait_s: float = 30.0,
+    session_s: float = 60.0,
+) -> RemoteRun:
+    """Compile the operator file's text ``operator`` for ``target``, run it on ``board``, compare it on random inputs.
+
+    ``wait_s`` is the time to wait for a busy device and ``session_s`` the time to hold it, in seconds. TVM runs in its
+    own process. Raises :class:`TrackerError` for the tracker and the device, :class:`TuningError` for all else.
+    """
+    check_target(target)
+    device = Device(board, wait_s=wait_s, session_s=session_s, target=target)
+    label, deadline_s = f"a kernel for {target} did not run on {board.key}", wait_s + session_s + _HOST_S
+    return once(label, _run, device, operator, dict(binding), dtype, seed, deadline_s=deadline_s)
+
+
+def _run(device: Device, operator: str, binding: dict[str, int], dtype: str, seed: int) -> RemoteRun:
+    import numpy as np
+
+    from syno_lab.codegen.tvm_device import find_target, for_target, machine
+    from syno_lab.systems import read_operator
+    from syno_lab.tuning.targets import resolve
+
+    wanted = resolve(device.target)
+    value = read_operator(operator)
+    bound = value.complete_binding(binding)
+    shapes = [value.input_sizes(bound), *value.weight_sizes(bound)]
+    inputs = jobs.draw([(tuple(shape), dtype) for shape in shapes], seed)
+    path = f"{tempfile.gettempdir()}/kernel.{wanted.artifact}"
+    module = for_target(value.to_tvm(bound, dtype), find_target(wanted.tvm))
+    jobs.compile_candidate(module, wanted.tvm, path)
+    arguments = [*((one.shape, dtype) for one in inputs), (tuple(value.output_sizes(bound)), dtype)]
+    ran = jobs.measure(device.of(wanted), path, arguments, _EFFORT, inputs)
+    expected = value.reference(*(one.astype("float64") for one in inputs), binding=bound)
+    error = float(np.abs(ran.output - expected).max() / max(float(np.abs(expected).max()), 1e-30))
+    return RemoteRun(error, machine(wanted.tvm), statistics.median(ran.seconds) * 1e3)
 
 
 # -- safety ------------------------------------------------------------------------------------------------------------

@@ -1,43 +1,131 @@
-"""The process of one tuning: ``python -m … <parent> <request pipe> <report pipe>``; JSON lines in, JSON lines out.
+"""The process of one tuning: what it is asked, what it says, and its search.
 
-The first line in has the target and the tasks. The process answers with the target as TVM writes it, by which the
-parent finds its records; the second line in has their contents. Then it searches, one batch for each operator in turn,
-and reports every trial.
+:func:`tune_in_worker` says the target as TVM writes it, by which the parent finds its records, and hears their
+contents. Then it searches, one batch for each operator in turn, and says every trial.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_tvm, tame_intrinsics
-from syno_lab.processes.process import cores, follow_parent
-from syno_lab.tuning.jobs import HERE, Device
-from syno_lab.tuning.presets import find_preset
+from syno_lab.processes.process import cores
+from syno_lab.processes.worker import workers
+from syno_lab.tuning.jobs import Device
+from syno_lab.tuning.method import Method
+from syno_lab.tuning.presets import Preset
+from syno_lab.tuning.records import Trial
 from syno_lab.tuning.targets import check_here, resolve
-from syno_lab.tuning.values import TuningTask
-from syno_lab.tuning.worker import workers
+from syno_lab.tuning.values import TuningResult, TuningTask
 
 if TYPE_CHECKING:
-    import tvm
+    from tvm.ir import IRModule
 
     from syno_lab.tuning.search import Search, Tools
 
-Say = Callable[[dict[str, Any]], None]
+_T = TypeVar("_T")
+
+# -- what is said ------------------------------------------------------------------------------------------------------
 
 
-def load_module(task: TuningTask) -> tvm.ir.IRModule:
+@dataclass(frozen=True)
+class Request:
+    """What a tuning is asked: of each of ``tasks`` the ``trials``, or ``total`` of all with the scheduler ``gradient``.
+
+    ``threads`` are those of operators here, ``boards`` how many devices measure at once; the user's functions are
+    written to the folder ``code``, and ``records`` is the folder of TVM's own database. The search ends after
+    ``budget_s`` seconds.
+    """
+
+    tasks: tuple[TuningTask, ...]
+    trials: tuple[int, ...]
+    device: Device
+    threads: int
+    boards: int
+    preset: Preset
+    method: Method
+    scheduler: str
+    total: int
+    seed: int
+    log: Path
+    code: Path
+    budget_s: float
+    records: Path | None
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What is known of an operator: the ``trials`` in its record, and those of other tunings to ``start`` from.
+
+    ``is_answered``: the record has a result of these trials; ``is_whole``: there are no more candidates than these.
+    """
+
+    trials: tuple[Trial, ...]
+    start: tuple[Trial, ...] = ()
+    is_answered: bool = False
+    is_whole: bool = False
+
+
+class Started(NamedTuple):
+    """The target as TVM writes it, and TVM's version; answered by an :class:`Earlier` for each task's number."""
+
+    target: str
+    tvm: str
+
+
+class Turn(NamedTuple):
+    """The operator with this number is at work."""
+
+    task: int
+
+
+class Inside(NamedTuple):
+    """The user's code that runs: ``the rule 'name'``; None when it has returned."""
+
+    code: str | None
+
+
+class Tried(NamedTuple):
+    """A candidate was tried: how many of the operator's failed so far, and its best milliseconds."""
+
+    task: int
+    trial: Trial
+    failed: int
+    best_ms: float | None
+
+
+class Found(NamedTuple):
+    """An operator's result; None: that of its record, as nothing was measured since."""
+
+    task: int
+    result: TuningResult | None
+
+
+class Failed(NamedTuple):
+    """Why an operator has no result."""
+
+    task: int
+    reason: str
+
+
+Message = Started | Turn | Inside | Tried | Found | Failed
+Say = Callable[[Message], None]
+
+
+# -- what is done ------------------------------------------------------------------------------------------------------
+
+
+def load_module(task: TuningTask) -> IRModule:
     """The TVM module of ``task``, made by its builder. Raises :class:`TuningError`."""
     module_name, _, function_name = task.builder.partition(":")
     try:
@@ -51,173 +139,93 @@ def load_module(task: TuningTask) -> tvm.ir.IRModule:
     return module
 
 
-def _tune(pipe: IO[bytes], say: Say) -> None:
-    request = json.loads(pipe.readline())
-    boards, log = request["boards"], Path(request["log"])
+def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Request) -> None:
+    """Tune as the request asks. An operator that fails does not stop the others. Raises TrackerError."""
+    threads = {"TVM_NUM_THREADS": str(request.threads)}  # a board has its own
     # The workers import TVM at the same time as this process.
-    threads = {"TVM_NUM_THREADS": str(request["threads"])}  # a board has its own
-    with workers(boards, log, threads) as runners, workers(cores(), log) as builders:
-        import_tvm()
-        import tvm
+    with workers(request.boards, request.log, threads) as runners, workers(cores(), request.log) as builders:
+        tvm = import_tvm()
 
         from syno_lab.tuning.search import Tools
         from syno_lab.tuning.spaces import Means
+        from syno_lab.tuning.turns import share
 
-        target = resolve(request["target"])
-        if request["tracker"] is None:
-            check_here(target, request["target"])
+        target = resolve(request.device.target)
+        if request.device.board is None:
+            check_here(target, request.device.target)
         tame_intrinsics(*target.intrinsics)
-        say({"event": "start", "target": target.text, "tvm": tvm.__version__})
-        known = json.loads(pipe.readline())  # empty where the parent needs only the target
-        host, port = request["tracker"] or (HERE, 0)
-        device = Device(
-            host,
-            port,
-            request["key"],
-            target.device,
-            request["wait_s"],
-            request["session_s"],
-            request["tvm"],
-            target.machine,
-            request["target"],
-        )
+        say(Started(target.text, tvm.__version__))
+        earlier = hear()
         tools = Tools(
             builders=builders,
             runners=runners,
-            boards=boards,
-            device=device,
+            boards=request.boards,
+            device=request.device.of(target),
             target=target,
-            preset=find_preset(request["preset"]),
-            means=Means(request["method"], target, lambda code: say({"event": "inside", "code": code})),
+            preset=request.preset,
+            means=Means(request.method, target, request.code, lambda code: say(Inside(code))),
             folder=Path(tempfile.gettempdir()),
-            database=None if request["records"] is None else Path(request["records"]),
+            database=request.records,
         )
-        # The seconds of the import count, too: the parent's deadline started before it.
-        end = time.monotonic() + request["budget_s"]
-        run = _together if request["scheduler"] == "gradient" else _in_turn
-        run(request, known, tools, lambda: time.monotonic() > end, say)
+        end = time.monotonic() + request.budget_s
+        tuning = Tuning(request, earlier, tools, say, lambda: time.monotonic() > end)
+        if request.scheduler == "gradient":
+            share(tuning)
+        else:
+            tuning.in_turn()
 
 
-def _in_turn(
-    request: dict[str, Any],
-    known: dict[str, dict[str, list[dict[str, Any]]]],
-    tools: Tools,
-    is_over: Callable[[], bool],
-    say: Say,
-) -> None:
-    """One batch for each operator in turn until all are done; an operator that fails does not stop the others."""
-    active: dict[int, tuple[Search, Iterator[None]] | None] = dict.fromkeys(map(int, known))
-    while active:
-        for number in list(active):
-            say({"event": "turn", "task": number})
-            try:
-                if active[number] is None:
-                    search = _search(request, number, known.pop(str(number)), tools, say)
-                    active[number] = search, search.batches(is_over)
-                entry = active[number]
-                assert entry is not None
-                if next(entry[1], _DONE) is _DONE:
-                    say({"event": "result", "task": number, **entry[0].finish()})
-                    del active[number]
-            except TrackerError:
-                raise  # no other operator could be measured either
-            except SynoError as error:
-                say({"event": "failed", "task": number, "message": str(error)})
-                del active[number]
-            except Exception as error:  # noqa: BLE001 - TVM raises many types; the log has the stack
-                traceback.print_exc()
-                say({"event": "failed", "task": number, "message": one_line(error)})
-                del active[number]
+@dataclass(frozen=True)
+class Tuning:
+    """The tuning in its process, of the operators whose numbers are in ``earlier``."""
 
+    request: Request
+    earlier: dict[int, Earlier]
+    tools: Tools
+    say: Say
+    is_over: Callable[[], bool]
 
-_DONE = object()
+    def search(self, number: int, trials: int, tools: Tools | None = None, module: IRModule | None = None) -> Search:
+        """The search of one operator for so many trials; ``tools`` and ``module`` where they are there already."""
+        from syno_lab.tuning.search import Search
 
+        task, known = self.request.tasks[number], self.earlier[number]
 
-def _together(
-    request: dict[str, Any],
-    known: dict[str, dict[str, Any]],
-    tools: Tools,
-    is_over: Callable[[], bool],
-    say: Say,
-) -> None:
-    """All operators under TVM's task scheduler; an operator that fails does not stop the others."""
-    from syno_lab.tuning.turns import share
+        def report(trial: Trial, failed: int, best_ms: float | None) -> None:
+            self.say(Tried(number, trial, failed, best_ms))
 
-    earlier = {int(number): one for number, one in known.items()}
-    modules: dict[int, tvm.ir.IRModule] = {}
-    for number in list(earlier):
-        say({"event": "turn", "task": number})
+        module = load_module(task) if module is None else module
+        seed = self.request.seed
+        return Search(tools or self.tools, task, module, trials, seed, number, known.trials, report, known.start)
+
+    def guarded(self, number: int, work: Callable[[], _T]) -> _T | None:
+        """``work()`` for one operator; None where it fails: the reason is said, and the other operators go on.
+
+        Raises TrackerError: no other operator could be measured either.
+        """
+        self.say(Turn(number))
         try:
-            modules[number] = load_module(TuningTask(**request["tasks"][number]["task"]))
+            return work()
+        except TrackerError:
+            raise
         except SynoError as error:
-            say({"event": "failed", "task": number, "message": str(error)})
+            self.say(Failed(number, str(error)))
         except Exception as error:  # noqa: BLE001 - TVM raises many types; the log has the stack
             traceback.print_exc()
-            say({"event": "failed", "task": number, "message": one_line(error)})
-    if not modules:
-        return
+            self.say(Failed(number, one_line(error)))
+        return None
 
-    def make(number: int, left: int, small: Tools) -> Search:
-        within = len(earlier[number]["known"]) + left
-        return _search(request, number, earlier[number], small, say, within, modules[number])
+    def in_turn(self) -> None:
+        """One batch for each operator in turn until all are done."""
+        active = {number: self._batches(number) for number in self.earlier}
+        while active:
+            for number, batches in list(active.items()):
+                if self.guarded(number, lambda batches=batches: next(batches, False)) is not True:  # type: ignore[misc]
+                    del active[number]
 
-    share(
-        {number: request["tasks"][number]["task"] for number in modules},
-        modules,
-        earlier,
-        tools,
-        make,
-        trials=request["total"],
-        each=max(request["total"] // len(request["tasks"]), 1),
-        seed=request["seed"],
-        is_over=is_over,
-        say=say,
-    )
-
-
-def _search(
-    request: dict[str, Any],
-    number: int,
-    earlier: dict[str, list[dict[str, Any]]],
-    tools: Tools,
-    say: Say,
-    trials: int | None = None,
-    module: tvm.ir.IRModule | None = None,
-) -> Search:
-    """The search of one operator; ``trials`` and ``module`` where they are not those of the request."""
-    from syno_lab.tuning.search import Search
-
-    entry = request["tasks"][number]
-    most = entry["trials"] if trials is None else trials
-
-    def report(trial: int, failed: int, best_ms: float | None, facts: dict[str, Any]) -> None:
-        progress = {"trial": trial, "failed": failed, "best_ms": best_ms}
-        say({"event": "trial", "task": number, **progress, "facts": facts})
-
-    module = load_module(TuningTask(**entry["task"])) if module is None else module
-    return Search(tools, module, most, request["seed"], number, earlier["known"], report, earlier["start"])
-
-
-def main(arguments: list[str]) -> None:
-    """Tune as the parent asks; every outcome but this process's death is one line on the pipe."""
-    follow_parent(int(arguments[0]))
-    with (
-        os.fdopen(int(arguments[1]), "rb") as pipe,
-        os.fdopen(int(arguments[2]), "w", buffering=1, encoding="utf-8") as reports,
-    ):
-
-        def say(message: dict[str, Any]) -> None:
-            reports.write(json.dumps(message) + "\n")
-
-        try:
-            _tune(pipe, say)
-            say({"event": "end"})
-        except SynoError as error:
-            say({"event": "error", "tracker": isinstance(error, TrackerError), "message": str(error)})
-        except Exception as error:  # the parent makes a TuningError of it; the log has the stack
-            say({"event": "error", "tracker": False, "message": one_line(error)})
-            raise
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    def _batches(self, number: int) -> Iterator[bool]:
+        """Search one operator, True after each batch, and say its result."""
+        search = self.search(number, self.request.trials[number])
+        for _ in search.batches(self.is_over):
+            yield True
+        self.say(Found(number, search.finish()))

@@ -3,38 +3,32 @@
 The server's Python, its libraries and its linker are those of an aarch64 Linux, so that code compiled for a Jetson's
 processor is linked, loaded and run as on a Jetson. Only its latencies mean nothing: they are the emulator's.
 
-    syno-lab board --emulate --fetch    # once; 220 MB, no root needed
-    python -m syno_lab.tuning.emulated check    # compile here, run there, compare with the loop nest
-    python -m syno_lab.tuning.emulated serve    # a tracker and the board, until Ctrl-C
+    syno-lab board --emulate --fetch    # a tracker and the board, until Ctrl-C; 220 MB at first, no root needed
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import shlex
 import socket
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from syno_lab.errors import SynoError, TrackerError
+from syno_lab.errors import TrackerError
 from syno_lab.inputs import quoted
 from syno_lab.private import UMASK
 from syno_lab.processes.process import cores, end_group, start_child
 from syno_lab.scratch import scratch
-from syno_lab.tuning.board import Board, listen, wait_for
-from syno_lab.tuning.emulated_files import BoardFiles, boards_folder, fetch_board, find_board
+from syno_lab.tuning.board import LOOPBACK, Board, check_key, listen, wait_for
+from syno_lab.tuning.emulated_files import BoardFiles, find_board
 from syno_lab.tuning.tracker import Address, parse_address, tracker_summary
 
 KEY = "jetson-orin-nano-cpu"
 
-_LOOPBACK = "127.0.0.1"
 _SERVE = "syno_lab.processes.serve"
 #: Environment variables of this machine that would mislead the board's programs.
 _NOT_FOR_THE_BOARD = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA", "QEMU_")
@@ -60,8 +54,7 @@ def emulated_board(
         TuningError: where the files are missing or damaged.
         TrackerError: where the board is not ready by the deadline.
     """
-    if not key or any(letter.isspace() or letter == ":" for letter in key):
-        raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
+    check_key(key)
     address = None if tracker is None else _on_loopback(parse_address(tracker))
     files = find_board(folder)
     deadline = time.monotonic() + deadline_s
@@ -75,7 +68,7 @@ def emulated_board(
                 arguments = ["tracker", str(listener.fileno())]
                 children["tracker"] = start_child(_SERVE, arguments, log=log, pass_fds=[listener.fileno()])
                 stack.callback(end_group, children["tracker"])
-                address = _LOOPBACK, listener.getsockname()[1]
+                address = LOOPBACK, listener.getsockname()[1]
         else:
             entry = tracker_summary(*address).get(key)
             before = 0 if entry is None else entry.total
@@ -144,50 +137,6 @@ def _program(
 
 
 def _on_loopback(address: Address) -> Address:
-    if address[0] not in (_LOOPBACK, "localhost"):
-        raise TrackerError(f"an emulated board registers only at a tracker on {_LOOPBACK}, found {quoted(address[0])}")
-    return _LOOPBACK, address[1]
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """``fetch``, ``check`` or ``serve``; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m syno_lab.tuning.emulated", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("what", choices=("fetch", "check", "serve"))
-    parser.add_argument("--folder", help="the cache folder [default: $SYNO_LAB_BOARDS, else the user's cache]")
-    parser.add_argument("--key", default=KEY, help=f"[default: {KEY}]")
-    parser.add_argument("--tracker", metavar="HOST:PORT", help="a tracker on this machine [default: one of its own]")
-    given = parser.parse_args(arguments)
-    say = _say
-    try:
-        if given.what == "fetch":
-            files = fetch_board(given.folder, say)
-            say(f"{files.folder}: {files.size / 1e6:.0f} MB in {len(files.downloads)} files, "
-                f"fetched in {files.download_s:g} s, unpacked in {files.unpack_s:g} s")  # fmt: skip
-            return 0
-        say(f"starting a board from {boards_folder(given.folder)}")
-        with emulated_board(given.key, tracker=given.tracker, folder=given.folder) as board:
-            say(f"{board.key} at the tracker {board.host}:{board.port}")
-            if given.what == "serve":
-                with contextlib.suppress(KeyboardInterrupt):
-                    threading.Event().wait()
-                return 0
-            from syno_lab.systems import opened
-            from syno_lab.tuning.remote import run_remotely
-
-            sizes = {"N": 1, "C_in": 16, "C_out": 16, "H": 8, "W": 8}
-            run = run_remotely(opened("conv2d").to_json(), sizes, board=board, target=KEY)
-            say(f"conv2d compiled here and run on {run.machine} differs by {run.error:.1e} from its loop nest")
-    except SynoError as error:
-        say(str(error))
-        return 2
-    return 0
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if address[0] not in (LOOPBACK, "localhost"):
+        raise TrackerError(f"an emulated board registers only at a tracker on {LOOPBACK}, found {quoted(address[0])}")
+    return LOOPBACK, address[1]

@@ -11,19 +11,22 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from syno_lab.errors import TuningError
+from syno_lab.processes.alone import alone
 from syno_lab.processes.process import module_command
 
 #: The environment variable with the folder of emulated boards; by default they are in the user's cache folder.
@@ -49,11 +52,10 @@ _PLATFORMS = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), 
 _VERSION = 1
 _STEP_DEADLINE_S = 600.0
 
-Report = Callable[[str], object]
+Report = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Download:
+class _Download(msgspec.Struct, frozen=True):
     """A file that was fetched: its name, its size in bytes and its SHA-256."""
 
     name: str
@@ -61,20 +63,23 @@ class Download:
     sha256: str
 
 
+class _Record(msgspec.Struct, frozen=True):
+    """What is kept of a board: the versions of its wheels, what was fetched, seconds, the digest of its files."""
+
+    version: int
+    packages: dict[str, str]
+    downloads: tuple[_Download, ...]
+    download_s: float
+    unpack_s: float
+    digest: str
+
+
 @dataclass(frozen=True)
 class BoardFiles:
-    """An unpacked board: ``root`` is its file system, ``emulator`` the program that runs its programs.
-
-    ``packages`` are the versions of its wheels, ``download_s`` and ``unpack_s`` the seconds of the download and of
-    unpacking.
-    """
+    """An unpacked board: ``root`` is its file system, ``emulator`` the program that runs its programs."""
 
     folder: Path
     emulator: str
-    packages: dict[str, str]
-    downloads: tuple[Download, ...]
-    download_s: float
-    unpack_s: float
 
     @property
     def root(self) -> Path:
@@ -90,11 +95,6 @@ class BoardFiles:
     def python(self) -> Path:
         """The board's Python."""
         return _python(self.root)
-
-    @property
-    def size(self) -> int:
-        """Bytes that were downloaded."""
-        return sum(one.size for one in self.downloads)
 
 
 def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -120,28 +120,20 @@ def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
     """
     place = _place(boards_folder(folder))
     try:
-        data = json.loads(_record(place).read_text(encoding="utf-8"))
+        told = msgspec.json.decode(_record(place).read_bytes(), type=_Record)
+        whole = told.version == _VERSION and _digest(place) == told.digest
     except FileNotFoundError:
         raise TuningError(
             f"expected an emulated board for TVM {_versions()['apache-tvm']} in {place.parent}, found none; {ADVICE}"
         ) from None
-    except (OSError, ValueError) as error:
-        raise TuningError(f"the emulated board in {place} cannot be read ({error}); remove it and {ADVICE}") from None
-    try:
-        found = BoardFiles(
-            place,
-            _emulator(place),
-            dict(data["packages"]),
-            tuple(Download(**one) for one in data["downloads"]),
-            float(data["download_s"]),
-            float(data["unpack_s"]),
-        )
-        whole = data["version"] == _VERSION and _digest(place) == data["digest"]
-    except (OSError, TypeError, KeyError, ValueError) as error:
+    except msgspec.ValidationError as error:
         raise TuningError(f"the emulated board in {place} is not whole ({error}); remove it and {ADVICE}") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise TuningError(f"the emulated board in {place} cannot be read ({error}); remove it and {ADVICE}") from None
+    found = BoardFiles(place, _emulator(place))
     if not whole:
         raise TuningError(f"the emulated board in {place} has changed since it was unpacked; remove it and {ADVICE}")
-    if found.packages != _versions():
+    if told.packages != _versions():
         raise TuningError(f"the emulated board in {place} has other versions than this machine; remove it and {ADVICE}")
     return found
 
@@ -163,7 +155,7 @@ def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = l
     place, downloads, part = _place(base), base / "downloads", _place(base).with_suffix(".part")
     try:
         base.mkdir(parents=True, exist_ok=True)
-        with _locked(base / "lock"):
+        with alone(base / "lock", "", math.inf):
             with contextlib.suppress(TuningError):
                 return find_board(base)  # fetched by the process that had the lock
             for left in (part, place):
@@ -204,25 +196,11 @@ def _fetch(place: Path, part: Path, downloads: Path, report: Report) -> BoardFil
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(root / "wheels")
-    fetched = [Download(one.name, one.stat().st_size, _sha256(one)) for one in (*packages, *emulators, *wheels)]
+    fetched = tuple(_Download(one.name, one.stat().st_size, _sha256(one)) for one in (*packages, *emulators, *wheels))
     unpack_s += time.monotonic() - unpacking
-    files = BoardFiles(
-        place,
-        _emulator(part),
-        _versions(),
-        tuple(fetched),
-        round(time.monotonic() - started - unpack_s, 1),
-        round(unpack_s, 1),
-    )
-    data = {
-        "version": _VERSION,
-        "packages": files.packages,
-        "downloads": [asdict(one) for one in fetched],
-        "download_s": files.download_s,
-        "unpack_s": files.unpack_s,
-        "digest": _digest(part),
-    }
-    _record(part).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    download_s = round(time.monotonic() - started - unpack_s, 1)
+    told = _Record(_VERSION, _versions(), fetched, download_s, round(unpack_s, 1), _digest(part))
+    _record(part).write_text(json.dumps(msgspec.to_builtins(told), indent=1) + "\n", encoding="utf-8")
     part.rename(place)
     shutil.rmtree(downloads)
     return find_board(place.parent)
@@ -360,12 +338,3 @@ def _digest(place: Path) -> str:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[Any]:
-    import fcntl
-
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file

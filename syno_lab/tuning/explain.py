@@ -7,18 +7,24 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from syno_lab.codegen.tvm_trace import check_trace
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
-from syno_lab.scratch import scratch
+from syno_lab.processes.worker import once
+from syno_lab.tuning.child import load_module
 from syno_lab.tuning.method import Method
-from syno_lab.tuning.targets import check_target
-from syno_lab.tuning.values import TuningTask
+from syno_lab.tuning.targets import check_target, resolve
+from syno_lab.tuning.values import TraceData, TuningTask
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+    from tvm.s_tir import Schedule, Trace
 
 _DEADLINE_S = 180.0
 
@@ -63,7 +69,7 @@ def explain_schedule(task: TuningTask, trace: str) -> Explanation:
         steps = json.loads(trace)
     except ValueError:
         raise TuningError(f"{task.label}: expected a trace as TVM's JSON text, found {quoted(trace[:40])}") from None
-    return _explanation(_ask(task.label, "schedule", {"task": task.request(), "trace": steps}))
+    return once(task.label, schedule_job, task, steps, deadline_s=_DEADLINE_S)
 
 
 def explain_space(
@@ -73,47 +79,19 @@ def explain_space(
 
     Raises :class:`TuningError` as a tuning with this method would.
     """
-    with scratch("syno-space-") as folder:
-        request = {
-            "task": task.request(),
-            "target": check_target(target),
-            "method": (method or Method()).request(folder),
-            "seed": seed,
-        }
-        found = _ask(task.label, "space", request)
-    changed = {name: tuple(blocks) for name, blocks in found["changed"].items()}
-    return SpaceExplanation(tuple(_explanation(one) for one in found["sketches"]), changed)
-
-
-def _explanation(found: Mapping[str, Any]) -> Explanation:
-    return Explanation(**{**found, "steps": tuple(found["steps"])})
-
-
-def _ask(label: str, what: str, request: dict[str, Any]) -> dict[str, Any]:
-    # Imported here: a worker imports this package and runs that module as its main program.
-    from syno_lab.tuning.worker import CallFailedError, Worker
-
-    jobs = {"schedule": schedule_job, "space": space_job}
-    with scratch("syno-explain-") as folder, closing(Worker(folder / "log")) as worker:
-        try:
-            found: dict[str, Any] = worker.call(jobs[what], request, deadline_s=_DEADLINE_S)
-        except CallFailedError as failure:
-            raise TuningError(f"{label}: {failure}") from None
-    return found
+    return once(task.label, space_job, task, method or Method(), check_target(target), seed, deadline_s=_DEADLINE_S)
 
 
 # -- in the child process ----------------------------------------------------------------------------------------------
 
 
-def schedule_job(request: dict[str, Any]) -> dict[str, Any]:
+def schedule_job(task: TuningTask, trace: TraceData) -> Explanation:
     """:func:`explain_schedule`, in a worker."""
-    from syno_lab.tuning.child import load_module
-
-    module = load_module(TuningTask(**request["task"]))
-    return _describe(module, apply_trace(module, request["trace"]).trace)
+    module = load_module(task)
+    return _describe(module, apply_trace(module, trace).trace)
 
 
-def apply_trace(module: Any, trace: Any) -> Any:
+def apply_trace(module: IRModule, trace: TraceData) -> Schedule:
     """A TVM schedule of ``module`` with ``trace`` applied. Raises TuningError if the trace does not fit."""
     from tvm.s_tir import Schedule, Trace
 
@@ -126,45 +104,44 @@ def apply_trace(module: Any, trace: Any) -> Any:
     return schedule
 
 
-def space_job(request: dict[str, Any]) -> dict[str, Any]:
+def space_job(task: TuningTask, method: Method, name: str, seed: int) -> SpaceExplanation:
     """:func:`explain_space`, in a worker."""
     from tvm.s_tir import meta_schedule as ms
 
     from syno_lab.processes.light import tame_intrinsics
-    from syno_lab.tuning.child import load_module
     from syno_lab.tuning.spaces import Means
-    from syno_lab.tuning.targets import resolve
 
-    target = resolve(request["target"])
+    target = resolve(name)
     changed: dict[str, list[str]] = {}
-    means = Means(request["method"], target, notes=changed)
+    means = Means(method, target, Path(tempfile.gettempdir()), notes=changed)
     tame_intrinsics(*target.intrinsics)
-    module = load_module(TuningTask(**request["task"]))
+    module = load_module(task)
     with means.watched():
         context = ms.TuneContext(
             mod=module,
             target=target.tvm,
             space_generator=means.space(module),
             search_strategy="replay-trace",
-            rand_state=request["seed"] % (2**31 - 2) + 1,
+            rand_state=seed % (2**31 - 2) + 1,
             num_threads=1,
         )
         sketches = context.generate_design_space()
-    return {"sketches": [_describe(module, one.trace) for one in sketches], "changed": changed}
+    found = tuple(_describe(module, one.trace) for one in sketches)
+    return SpaceExplanation(found, {name: tuple(blocks) for name, blocks in changed.items()})
 
 
-def _describe(module: Any, trace: Any) -> dict[str, Any]:
+def _describe(module: IRModule, trace: Trace) -> Explanation:
     from tvm.s_tir import Schedule
 
     from syno_lab.tuning.nests import nest, replay
 
     schedule = Schedule(module)
     steps, draws = replay(schedule, trace)
-    return {
-        "before": nest(module["main"]),
-        "after": nest(schedule.mod["main"]),
-        "steps": steps,
-        "draws": draws,
-        "python": str(trace),
-        "script": schedule.mod.script(),
-    }
+    return Explanation(
+        before=nest(module["main"]),
+        after=nest(schedule.mod["main"]),
+        steps=tuple(steps),
+        draws=draws,
+        python=str(trace),
+        script=str(schedule.mod.script()),
+    )

@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from tvm.s_tir import Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.tirx import Buffer
 
 from syno_lab.tuning.lanes import divisors, has_lanes
 from syno_lab.tuning.sums import Sum, moves, own_loops, read_sum
@@ -48,7 +49,7 @@ class _Cut:
     blocks: int
 
 
-def fuse_stages(schedule: Schedule, block: Any, cores: int, vector_bits: int) -> list[Schedule]:
+def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: int) -> list[Schedule]:
     """The unchanged schedule, then those with the stages that only ``block`` reads inside loops over its blocks.
 
     The rule fits a sum that no other rule has changed yet and that reads another such sum, if ``channel-lanes`` fits
@@ -83,7 +84,7 @@ def _has_lanes(schedule: Schedule, name: str, vector_bits: int) -> bool:
     return found is not None and has_lanes(found, vector_bits)
 
 
-def _apply(schedule: Schedule, block: Any, stages: dict[str, int], sums: Collection[str], cut: _Cut) -> float:
+def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Collection[str], cut: _Cut) -> float:
     """Move the stages into the blocks; how many times their work it makes."""
     loops = own_loops(schedule, block)
     blocks, rows = schedule.split(loops[cut.axis], [None, cut.rows])
@@ -106,7 +107,7 @@ def _apply(schedule: Schedule, block: Any, stages: dict[str, int], sums: Collect
     return work / sum(stages.values())
 
 
-def _keep_rows(schedule: Schedule, stage: Any) -> None:
+def _keep_rows(schedule: Schedule, stage: SBlockRV) -> None:
     """Keep the loop over a row of a stage that sums nothing, such as a padded copy, as it is.
 
     TVM's postprocessor would make vectors of several rows, whose conditions then divide each element's number. It
@@ -115,7 +116,7 @@ def _keep_rows(schedule: Schedule, stage: Any) -> None:
     schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
 
 
-def _stages(schedule: Schedule, block: Any) -> dict[str, Any]:
+def _stages(schedule: Schedule, block: SBlockRV) -> dict[str, SBlockRV]:
     """The blocks that only ``block`` and each other read, by name, each after those that read it."""
     readers = {_name(schedule, block): block}
     rest = [block]
@@ -128,16 +129,16 @@ def _stages(schedule: Schedule, block: Any) -> dict[str, Any]:
     return dict(list(readers.items())[1:])
 
 
-def _name(schedule: Schedule, block: Any) -> str:
+def _name(schedule: Schedule, block: SBlockRV) -> str:
     return str(schedule.get(block).name_hint)
 
 
-def _steps(schedule: Schedule, block: Any) -> int:
+def _steps(schedule: Schedule, block: SBlockRV) -> int:
     """How often a block's own loops run it."""
     return math.prod(int(schedule.get(one).extent) for one in own_loops(schedule, block))
 
 
-def _cuts(last: Sum, written: list[Any], size: int, cores: int) -> list[_Cut]:
+def _cuts(last: Sum, written: list[Buffer], size: int, cores: int) -> list[_Cut]:
     """The cuts with the fewest blocks whose stages fit in the cache, as many for each core where that is possible.
 
     They cut the axis of the output that is the slowest index of the largest stage that ``last`` reads, or the next one

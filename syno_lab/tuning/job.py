@@ -1,37 +1,48 @@
-"""Tuning as a job of kind ``tune``, by the queue of :mod:`~syno_lab.tuning.tune`.
+"""Tuning as a job of kind ``tune``: of operators by the queue of :mod:`~syno_lab.tuning.tune`, or of a whole network.
 
-A job that was paused or killed, or whose machine went down, continues from its records after the last trial.
+A job that was paused or killed, or whose machine went down, continues from its records after the last trial. The
+networks of one lab are tuned one after another: they share the records of the functions that they have in common, and
+would disturb each other's measurements.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from syno_lab.errors import TrackerError, TuningError
+import msgspec
+
+from syno_lab import private
+from syno_lab.errors import CodeError, FormatError, TrackerError, TuningError
 from syno_lab.inputs import quoted
+from syno_lab.processes.alone import alone
 from syno_lab.store.courses import COURSE_FILE, write_course
 from syno_lab.systems import builders
-from syno_lab.tuning.method import from_job
+from syno_lab.tuning.board import Board
+from syno_lab.tuning.method import PARTS, from_job
 from syno_lab.tuning.options import TuningOptions
+from syno_lab.tuning.presets import enough_s
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tune import TuningStopped, tune_queue
-from syno_lab.tuning.values import NETWORK_BUILDER, TuningProgress, TuningResult, TuningTask
+from syno_lab.tuning.values import JSON, NETWORK_BUILDER, TuningProgress, TuningResult, TuningTask
 
 #: The folder in a lab with the records of all its tunings.
 FOLDER = "tuning"
+#: What the latency of a network is of, as the store keeps it.
+WHOLE = "whole network"
+#: In the records of a lab: held by the tuning of a network.
+LOCK_FILE = "network.lock"
+
 _NUMBER = (int, float)
-_OPTIONS: dict[str, type | tuple[type, ...]] = {
-    "trials": int,
-    "preset": str,
-    "seed": int,
-    "deadline_s": _NUMBER,
-    "wait_s": _NUMBER,
-    "session_s": _NUMBER,
-}
-_METHOD = ("rules", "space", "strategy", "cost_model", "mutators", "postprocessors")
-_PARAMETERS = ("tasks", "target", "tracker", "key", *_OPTIONS, *_METHOD)
+_BUDGET: dict[str, type | tuple[type, ...]] = {"trials": int, "preset": str, "seed": int, "deadline_s": _NUMBER}
+_OF_OPERATORS = _BUDGET | {"wait_s": _NUMBER, "session_s": _NUMBER}
+_OF_NETWORKS = _BUDGET | {"total": int, "scheduler": str}
+
+
+#: What a job does on a board, or here, with the named fields of :class:`TuningOptions`.
+_Work = Callable[[Board | None, dict[str, Any]], dict[str, JSON]]
 
 
 class Workplace(Protocol):
@@ -56,43 +67,67 @@ class Workplace(Protocol):
         """Write a line to the log."""
 
 
-def run(params: dict[str, Any], context: Workplace) -> dict[str, Any]:
+def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
     """Tune the operators of ``params["tasks"]``, each ``{"label", "operator", "binding", "dtype"?, "builder"?}``.
 
     ``target`` is ``local`` unless given; without ``tracker`` (``"host:port"``) and ``key`` candidates are measured in
     child processes of this machine. ``trials``, ``preset``, ``seed``, ``deadline_s``, ``wait_s`` and ``session_s`` are
     fields of :class:`~syno_lab.tuning.options.TuningOptions`; ``rules``, ``space``, ``strategy``, ``cost_model``,
     ``mutators`` and ``postprocessors`` are those of :class:`~syno_lab.tuning.method.Method`, with the user's own code
-    as text, which is signed with the whole request. Records go to the folder ``tuning`` of the lab.
+    as text, which is signed with the whole request. Records go to the folder ``tuning`` of the lab. Returns
+    ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
 
-    Returns ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``. With ``network`` in place of
-    ``tasks`` it is a whole network that is tuned and measured: :func:`syno_lab.tuning.network_job.run`.
+    With ``network`` in place of ``tasks``, a :class:`.TrialRequest` as a dictionary, a whole network is tuned and
+    measured where it runs; ``total`` and ``scheduler`` are options too. Returns :class:`.network.NetworkFacts`.
 
     Raises:
-        TuningError: for other parameters, and if every operator failed.
+        TuningError: for other parameters, if every operator failed, or a network cannot be tuned or measured.
         JobFailed: the tracker or the board is away; the job is retried.
         JobStopped: the job was paused or cancelled; the records have all measured trials.
     """
     from syno_lab.jobs.records import JobFailed, JobStopped
 
-    if "network" in params:
-        from syno_lab.tuning import network_job
+    is_network = "network" in params
+    kinds, more = (_OF_NETWORKS, ()) if is_network else (_OF_OPERATORS, PARTS)
+    allowed = ("network" if is_network else "tasks", "target", "tracker", "key", *kinds, *more)
+    if unknown := sorted(params.keys() - set(allowed)):
+        raise TuningError(f"tune: expected the parameters {', '.join(allowed)}, found {', '.join(unknown)}")
+    named: dict[str, Any] = {name: params[name] for name in kinds if params.get(name) is not None}
+    for name, value in named.items():
+        if not isinstance(value, kinds[name]) or isinstance(value, bool):
+            raise TuningError(f"tune: parameter {quoted(name)} holds {quoted(value)}")
+    work = _network(params, context) if is_network else _operators(params, context)
+    named["target"] = check_target(str(params.get("target", "local")))
+    tracker, key = (None if (given := params.get(name)) is None else str(given) for name in ("tracker", "key"))
+    board = Board.of(tracker, key)
+    try:
+        return work(board, named)
+    except TuningStopped as stopped:
+        raise JobStopped(str(stopped)) from None
+    except TrackerError as away:
+        raise JobFailed(str(away), retry=True) from None
 
-        return network_job.run(params, context, Path(context.root) / FOLDER)
-    tasks, options, method = _tasks(params), _options(params), from_job(params)
-    target = check_target(str(params.get("target", "local")))
-    tracker, key = params.get("tracker"), params.get("key")
-    if (tracker is None) != (key is None):
-        raise TuningError("tune: expected tracker and key together, or neither to tune on this machine")
-    store = Path(context.root) / FOLDER
-    trials: dict[str, float] = {}
+
+def _courses(context: Workplace) -> Callable[[TuningProgress], None]:
+    """A function that adds the best latency so far to the file of the tuning's curves."""
     courses: dict[str, list[tuple[int, float]]] = {}
 
-    def progress(now: TuningProgress) -> None:
-        trials[now.label] = now.trial / now.trials
+    def note(now: TuningProgress) -> None:
         if now.best_ms is not None:
             courses.setdefault(now.label, []).append((now.trial, now.best_ms))
             write_course(context.folder / COURSE_FILE, courses)
+
+    return note
+
+
+def _operators(params: Mapping[str, JSON], context: Workplace) -> _Work:
+    """What tunes the operators of a job."""
+    tasks, method, note = _tasks(params), from_job(params), _courses(context)
+    trials: dict[str, float] = {}
+
+    def progress(now: TuningProgress) -> None:
+        trials[now.label] = now.trial / now.trials
+        note(now)
         name = f"{now.label}: " if len(tasks) > 1 else ""
         context.report(sum(trials.values()) / len(tasks), f"{name}{now}")
 
@@ -100,24 +135,59 @@ def run(params: dict[str, Any], context: Workplace) -> dict[str, Any]:
         trials[result.label] = 1.0
         context.log(describe(result))
 
+    def work(board: Board | None, named: dict[str, Any]) -> dict[str, JSON]:
+        store = Path(context.root) / FOLDER
+        options = TuningOptions(work_dir=context.folder, store=store, method=method, **named).on(board)
+        stop = context.should_stop
+        done = tune_queue(tasks, options, on_progress=progress, on_result=finished, should_stop=stop)
+        if not done.results:
+            raise TuningError("; ".join(f"{label}: {reason}" for label, reason in done.failed.items()))
+        return {"results": [result.to_dict() for result in done.results.values()], "failed": {**done.failed}}
+
+    return work
+
+
+def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
+    """What tunes and measures the network of a job."""
+    from syno_lab.trial import TrialRequest, facts
+    from syno_lab.trial.backbone import build, one_example
+    from syno_lab.trial.own import bring
+    from syno_lab.tuning.network import facts_of, tune_network
+
     try:
-        tuning = TuningOptions(
-            work_dir=context.folder,
-            store=store,
-            tracker=None if tracker is None else str(tracker),
-            key=None if key is None else str(key),
-            target=target,
-            method=method,
-            **options,
-        )
-        done = tune_queue(tasks, tuning, on_progress=progress, on_result=finished, should_stop=context.should_stop)
-    except TuningStopped as stopped:
-        raise JobStopped(str(stopped)) from None
-    except TrackerError as away:
-        raise JobFailed(str(away), retry=True) from None
-    if not done.results:
-        raise TuningError("; ".join(f"{label}: {reason}" for label, reason in done.failed.items()))
-    return {"results": [result.to_dict() for result in done.results.values()], "failed": done.failed}
+        request = TrialRequest.from_dict(params["network"])
+        bring(request)  # the user has signed the job, and its code with it
+    except (FormatError, CodeError) as error:
+        raise TuningError(f"tune: {error}") from None
+    note = _courses(context)
+
+    def progress(now: TuningProgress) -> None:
+        note(now)
+        context.report(now.trial / now.trials, f"{now.label}: {now}")
+
+    def work(board: Board | None, named: dict[str, Any]) -> dict[str, JSON]:
+        started, records = time.monotonic(), Path(context.root) / FOLDER
+        if not records.is_dir():
+            private.folder(records)
+        busy = f"another network is being tuned in {records} ({{who}}): try again when it is done"
+        example = one_example(facts.facts_of(request))
+        with alone(records / LOCK_FILE, busy, named.get("deadline_s") or enough_s(64, 64)):
+            found = tune_network(
+                build(request).module.eval(),
+                tuple(example.shape),
+                records=records,
+                board=board,
+                tokens=not example.is_floating_point(),
+                on_progress=progress,
+                should_stop=context.should_stop,
+                **named,
+            )
+        told = facts_of(found, WHOLE, named["target"], time.monotonic() - started)
+        context.log(str(told))
+        plain: dict[str, JSON] = msgspec.to_builtins(told)
+        return plain
+
+    return work
 
 
 def allowed_builders() -> tuple[str, ...]:
@@ -141,10 +211,7 @@ def describe(result: TuningResult) -> str:
     )
 
 
-def _tasks(params: Mapping[str, Any]) -> list[TuningTask]:
-    unknown = sorted(params.keys() - set(_PARAMETERS))
-    if unknown:
-        raise TuningError(f"tune: expected the parameters {', '.join(_PARAMETERS)}, found {', '.join(unknown)}")
+def _tasks(params: Mapping[str, JSON]) -> list[TuningTask]:
     entries = params.get("tasks")
     if not isinstance(entries, list) or not entries:
         raise TuningError("tune: expected tasks as a list of operators, found none")
@@ -152,7 +219,7 @@ def _tasks(params: Mapping[str, Any]) -> list[TuningTask]:
     allowed = allowed_builders()
     for entry in entries:
         try:
-            task = TuningTask(**entry)
+            task = TuningTask(**cast("dict[str, Any]", entry))
         except (TypeError, ValueError) as error:
             raise TuningError(f"tune: expected label, operator and binding of a task ({error})") from None
         if task.builder not in allowed:
@@ -161,11 +228,3 @@ def _tasks(params: Mapping[str, Any]) -> list[TuningTask]:
             )
         tasks.append(task)
     return tasks
-
-
-def _options(params: Mapping[str, Any]) -> dict[str, Any]:
-    options = {name: params[name] for name in _OPTIONS if params.get(name) is not None}
-    for name, value in options.items():
-        if not isinstance(value, _OPTIONS[name]) or isinstance(value, bool):
-            raise TuningError(f"tune: parameter {quoted(name)} holds {quoted(value)}")
-    return options

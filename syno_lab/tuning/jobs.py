@@ -6,21 +6,26 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno_lab.effort import NO_MEMORY, check_room
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.board_server import MOMENT_FUNCTION
+from syno_lab.tuning.board import Board
 from syno_lab.tuning.presets import Effort
 from syno_lab.tuning.tracker import request_device
 
 if TYPE_CHECKING:
     import numpy as np
     import tvm
+    from tvm.rpc import RPCSession
+    from tvm.runtime import Executable, Module
 
-#: The host and key of this machine without a tracker. It has a blank, which real hosts and keys cannot have.
+    from syno_lab.tuning.targets import ResolvedTarget
+
+#: What this machine without a tracker is called. It has a blank, which real keys cannot have.
 HERE = "this machine"
 
 #: The most characters of a board's state.
@@ -31,27 +36,34 @@ Argument = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Device:
-    """A device behind a tracker: how to ask for it and how long to wait for it and to hold it, in seconds.
+    """Where is measured: on ``board``, how long to wait for it and to hold it, in seconds; or in the calling process.
 
-    ``tvm`` is the version that it must have and ``machine`` the architecture that code for ``target`` needs: a device
-    with another one is refused before anything is sent. With `HERE` as its host, the calling process itself is the
-    device.
+    ``kind`` is TVM's name of the device (``cpu``), ``tvm`` the version that it must have and ``machine`` the
+    architecture that code for ``target`` needs: a device with another one is refused before anything is sent. Without
+    a board there is no tracker, server or socket.
     """
 
-    host: str
-    port: int
-    key: str
-    kind: str
-    wait_s: float
-    session_s: float
+    board: Board | None
+    kind: str = ""
+    wait_s: float = 30.0
+    session_s: float = 20.0
     tvm: str | None = None
     machine: str = ""
     target: str = ""
 
     @property
-    def is_here(self) -> bool:
-        """Whether the calls run in the calling process, without a tracker, server or socket."""
-        return self.host == HERE
+    def key(self) -> str:
+        """The board's key, or `HERE`."""
+        return HERE if self.board is None else self.board.key
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is this machine, with or without a tracker: what runs here disturbs a measurement."""
+        return self.board is None or self.board.host in ("127.0.0.1", "localhost", "::1")
+
+    def of(self, target: ResolvedTarget) -> Device:
+        """The device for code that is compiled for ``target``."""
+        return replace(self, kind=target.device, machine=target.machine)
 
 
 def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: str, linker: str | None = None) -> str:
@@ -61,18 +73,20 @@ def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: 
     """
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-    from tvm.support.tar import tar
 
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
-    library = tvm.compile(module, target=target)
+    return export(tvm.compile(module, target=target), path, linker)
+
+
+def export(library: Executable, path: str, linker: str | None) -> str:
+    """Write what TVM has compiled to a file as :func:`compile_candidate` does; its path."""
+    from tvm.support import cc
+    from tvm.support.tar import tar
+
     if path.endswith(".tar"):
         library.export_library(path, fcompile=tar)
-    elif linker is not None:
-        from tvm.support import cc
-
-        library.export_library(path, fcompile=cc.cross_compiler(linker))
     else:
-        library.export_library(path)
+        library.export_library(path, **({} if linker is None else {"fcompile": cc.cross_compiler(linker)}))
     return path
 
 
@@ -99,7 +113,9 @@ def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
     return drawn
 
 
-def reference(module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[np.ndarray], output: Argument) -> Any:
+def reference(
+    module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[np.ndarray], output: Argument
+) -> np.ndarray:
     """The output of the unscheduled ``module`` for ``inputs`` on this machine, as an array."""
     import tvm
 
@@ -110,42 +126,41 @@ def reference(module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[n
     return result.numpy()
 
 
-def measure(device: Device, artifact: str, arguments: list[Argument], effort: Effort) -> tuple[list[float], str]:
-    """Seconds for a call of the compiled candidate on ``device``, one for each repeat, and the device's address."""
+class Measured(NamedTuple):
+    """Seconds of a call, one for each repeat; the device's address; the output, where inputs were given."""
+
+    seconds: list[float]
+    address: str
+    output: np.ndarray | None
+
+
+def measure(
+    device: Device, artifact: str, arguments: list[Argument], effort: Effort, inputs: list[np.ndarray] | None = None
+) -> Measured:
+    """Time calls of the compiled candidate on ``device``: with ``inputs``, else with numbers that the device draws."""
+    import numpy as np
+    import tvm
+
     session, address = open_session(device)
     with in_words(device.key):
         remote = session.device(device.kind, 0)
         library = upload(session, artifact)
+        buffers = [tvm.runtime.tensor(one, remote) for one in inputs or ()]
         # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
-        fill = session.get_function("tvm.contrib.random.random_fill_for_measure")
-        import numpy as np
-        import tvm
-
-        buffers = []
-        for shape, dtype in arguments:
+        fill = None if inputs is not None else session.get_function("tvm.contrib.random.random_fill_for_measure")
+        for shape, dtype in arguments[len(buffers) :]:
             if not dtype.startswith("float"):  # an index into a table, say: only 0 is within every one
                 buffers.append(tvm.runtime.tensor(np.zeros(shape, dtype), remote))
                 continue
-            buffer = tvm.runtime.empty(shape, dtype, remote)
-            fill(buffer)
-            buffers.append(buffer)
-        return _time(library, remote, buffers, effort), address
-
-
-def measure_and_run(
-    device: Device, artifact: str, inputs: list[np.ndarray], output: Argument, effort: Effort
-) -> tuple[list[float], Any]:
-    """Like :func:`measure`, on given inputs; also returns the device's output."""
-    import tvm
-
-    session, _ = open_session(device)
-    with in_words(device.key):
-        remote = session.device(device.kind, 0)
-        library = upload(session, artifact)
-        buffers = [tvm.runtime.tensor(one, remote) for one in inputs]
-        buffers.append(tvm.runtime.empty(*output, device=remote))
-        seconds = _time(library, remote, buffers, effort)
-        return seconds, buffers[-1].numpy()
+            buffers.append(tvm.runtime.empty(shape, dtype, remote))
+            if fill is not None:
+                fill(buffers[-1])
+        evaluator = library.time_evaluator("main", remote, number=1, repeat=effort.repeat, min_repeat_ms=effort.min_ms)
+        remote.sync()
+        seconds = [float(one) for one in evaluator(*buffers).results]
+        if not seconds or not all(math.isfinite(one) and one > 0 for one in seconds):
+            raise TuningError(f"the device reports latencies of {seconds} seconds")
+        return Measured(seconds, address, None if inputs is None else buffers[-1].numpy())
 
 
 @contextlib.contextmanager
@@ -184,36 +199,21 @@ def board_moment(device: Device) -> str:
     return said
 
 
-def open_session(device: Device) -> tuple[Any, str]:
+def open_session(device: Device) -> tuple[RPCSession, str]:
     """A session on the device and the device's address. Raises TrackerError."""
     from tvm import rpc
 
-    if device.is_here:
+    if device.board is None:
         rpc.server.logger.setLevel(logging.WARNING)  # it would log every candidate that it loads
         return rpc.LocalSession(), HERE
     host, port, matchkey = request_device(
-        device.host,
-        device.port,
-        device.key,
-        device.wait_s,
-        tvm=device.tvm,
-        machine=device.machine,
-        target=device.target,
+        *device.board.address, device.key, device.wait_s, tvm=device.tvm, machine=device.machine, target=device.target
     )
     return rpc.connect(host, port, matchkey, session_timeout=device.session_s), f"{host}:{port}"
 
 
-def upload(session: Any, artifact: str) -> Any:
+def upload(session: RPCSession, artifact: str) -> Module:
     """The library in the file ``artifact``, loaded in the session."""
     name = artifact.replace("\\", "/").rpartition("/")[2]
     session.upload(artifact, name)
     return session.load_module(name)
-
-
-def _time(library: Any, remote: Any, buffers: list[Any], effort: Effort) -> list[float]:
-    evaluator = library.time_evaluator("main", remote, number=1, repeat=effort.repeat, min_repeat_ms=effort.min_ms)
-    remote.sync()
-    seconds = [float(one) for one in evaluator(*buffers).results]
-    if not seconds or not all(math.isfinite(one) and one > 0 for one in seconds):
-        raise TuningError(f"the device reports latencies of {seconds} seconds")
-    return seconds

@@ -23,10 +23,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
+from tvm.ir import Expr
 from tvm.s_tir import Schedule, ScheduleError
+from tvm.s_tir.schedule import SBlockRV
+from tvm.target import Target
 from tvm.target.codegen import llvm_get_vector_width
+from tvm.tirx import Var
 
 from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, read_sum
 
@@ -48,7 +51,7 @@ _MOST_TILES_OF_TWO = 2
 _FEWEST_LANES = 4
 
 
-def vector_bits(target: Any) -> int:
+def vector_bits(target: Target) -> int:
     """The width of a target's vector registers in bits; 0 unless it is a processor target of LLVM."""
     return int(llvm_get_vector_width(target)) if target.kind.name == "llvm" else 0
 
@@ -91,7 +94,7 @@ class _Tile:
         return self.vectors * self.steps * self.further_steps
 
 
-def channel_lanes(schedule: Schedule, block: Any, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
+def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
     """The schedules with the block's sum in vector registers, one for each tile; the unchanged one where none fits.
 
     The rule fits a sum that no other rule has changed yet: one axis of the output moves the innermost index of some
@@ -122,7 +125,7 @@ def has_lanes(found: Sum, vector_bits: int) -> bool:
     return bool(_tiles(found, vector_bits // found.bits, _most_sums(found, vector_bits)))
 
 
-def _tiled(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Schedule | None:
+def _tiled(schedule: Schedule, block: SBlockRV, tile: _Tile, after: list[str]) -> Schedule | None:
     """The schedule with a tile; None where TVM has a condition of its own against it, such as other writers."""
     one = schedule.copy()
     try:
@@ -132,7 +135,7 @@ def _tiled(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Sch
     return one
 
 
-def _apply(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> None:
+def _apply(schedule: Schedule, block: SBlockRV, tile: _Tile, after: list[str]) -> None:
     for name in after[:-1]:
         schedule.compute_inline(schedule.get_sblock(name))
     copy = schedule.cache_write(block, 0, "global")
@@ -155,7 +158,7 @@ def _apply(schedule: Schedule, block: Any, tile: _Tile, after: list[str]) -> Non
     place, first, width = tile.place, tile.across_place, tile.width
     if place is not None:
 
-        def lanes_last(*axes: Any) -> list[Any]:
+        def lanes_last(*axes: Var) -> list[Expr]:
             # With ``across`` next to the lanes, TVM's postprocessor would make one long vector of both, whose elements
             # it gathers one by one.
             rest = [one // width if n == place else one for n, one in enumerate(axes) if n != first]
@@ -201,7 +204,7 @@ def _tiles(found: Sum, full: int, most: int) -> list[_Tile]:
     return [tile for tiles in wide[:2] for tile in tiles[:each]]
 
 
-def _tiles_along(found: Sum, plain: _Tile, factors: list[list[Any]], most: int) -> list[_Tile]:
+def _tiles_along(found: Sum, plain: _Tile, factors: list[list[Expr]], most: int) -> list[_Tile]:
     """The tiles with the vectors of ``plain``: the one with the most sums, then those with more than half of them."""
     lanes = (plain.lane, plain.row)
     held = found.sizes[plain.lane] // plain.width if plain.row is None else found.sizes[plain.row] // plain.rows

@@ -1,34 +1,49 @@
-"""Measure one operator in PyTorch eager, in ``torch.compile`` and in TVM, with notes on disturbances.
+"""Measure one operator in PyTorch eager, in ``torch.compile`` and in TVM, or several schedules in turn.
 
-Each way runs in its own process (:mod:`~syno_lab.tuning.measuring_child`), all with the same number of threads. The
-ways take samples in turn, in rounds, so that a disturbance affects all of them; a sample is many calls, timed together.
-Medians are reported with the spread between the quartiles, and notes name all that makes them doubtful: a spread above
-a limit, and, from Linux's counters, load of other processes, time taken by a hypervisor, a changing clock rate.
+Each way runs in its own process, all with the same number of threads. The ways take samples in turn, in rounds, so that
+a disturbance affects all of them; a sample is many calls, timed together. Medians are reported with the spread between
+the quartiles, and notes name all that makes them doubtful: a spread above a limit, and, from Linux's counters, load of
+other processes, time taken by a hypervisor, a changing clock rate.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import statistics
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from syno_lab.errors import TuningError
 from syno_lab.processes.process import cores
+from syno_lab.processes.worker import CallFailedError, Worker, once
 from syno_lab.scratch import scratch
-from syno_lab.tuning.conversation import Conversation
+from syno_lab.systems import read_operator
+from syno_lab.tuning.child import load_module
+from syno_lab.tuning.explain import apply_trace
+from syno_lab.tuning.jobs import compile_candidate, draw
 from syno_lab.tuning.records import TuningKey, open_record
-from syno_lab.tuning.values import TuningTask
+from syno_lab.tuning.search import shape_and_dtype
+from syno_lab.tuning.targets import LOCAL, resolve
+from syno_lab.tuning.values import JSON, TraceData, TuningTask
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_T = TypeVar("_T")
 
 #: The ways of running an operator, in the order in which they are shown.
 WAYS = {"eager": "PyTorch eager", "compile": "torch.compile", "tvm": "TVM"}
 
 #: A note is written if the spread between the quartiles is a larger share of the median.
 SPREAD_LIMIT = 0.1
+#: Seconds for timing schedules or operators in turn.
+_BESIDE_S = 600.0
 #: The limits of other notes: share of time stolen by a hypervisor, share of the machine that other processes
 #: used, relative change of the clock rate.
 _STOLEN_LIMIT, _OTHERS_LIMIT, _CLOCK_LIMIT = 0.02, 0.1, 0.05
@@ -84,7 +99,7 @@ class Comparison:
         mine, its = self.get(way), self.get(over)
         return None if mine is None or its is None else its.median_ms / mine.median_ms
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """As JSON data."""
         return asdict(self) | {"timings": [asdict(one) | {"spread": one.spread} for one in self.timings]}
 
@@ -119,66 +134,81 @@ def measure(
         raise TuningError(f"expected at least one sample of some milliseconds, found {repeats} of {min_ms:g} ms")
     used = threads or cores()
     deadline = time.monotonic() + deadline_s
-    request = {"task": task.request(), "seed": seed, "threads": used, "min_ms": min_ms, "warmup": warmup}
+    trace = _best_trace(record) if "tvm" in ways and record is not None else None
     failed: dict[str, str] = {}
+    calls: dict[str, int] = {}
     samples: dict[str, list[float]] = {way: [] for way in ways}
-    states: dict[str, dict[str, Any]] = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch("syno-measure-"))
-        runners: dict[str, Conversation] = {}
         environment = {f"{name}_NUM_THREADS": str(used) for name in ("OMP", "MKL", "TVM")} | {"TMPDIR": str(folder)}
+        runners = {
+            way: stack.enter_context(Worker(folder / f"{way}.log", environment, has_tvm=way == "tvm")) for way in ways
+        }
+
+        def ask(way: str, function: Callable[..., _T], *given: Any) -> _T | None:
+            """What the function gives in the way's process; None where it fails, for a reason in ``failed``."""
+            try:
+                return runners[way].call(function, *given, deadline_s=max(deadline - time.monotonic(), 0.0))
+            except CallFailedError as failure:
+                failed[way] = str(failure)
+                return None
+
+        # One after the other: a build during another's warm-up would distort the number of calls in a sample.
         for way in ways:
-            trace = _best_trace(record) if way == "tvm" and record is not None else None
-            runners[way] = stack.enter_context(
-                Conversation("syno_lab.tuning.measuring_child", folder / f"{way}.log", environment)
-            )
-            runners[way].send({**request, "way": way, "trace": trace, "output": str(folder / f"{way}.npy")})
-        # Start the ways one after the other: a build during another's warm-up would distort the number of calls in a
-        # sample.
-        for way, runner in runners.items():
-            _collect(way, runner, deadline, states, failed)
+            output = folder / f"{way}.npy"
+            calls[way] = ask(way, _prepare, way, task, seed, used, min_ms, warmup, trace, output) or 0
         before = _Machine.now()
         share = [repeats // rounds + (n < repeats % rounds) for n in range(rounds)]
         for number, count in enumerate(one for one in share if one):
-            order = list(runners) if number % 2 == 0 else list(runners)[::-1]
-            for way in order:
-                if way in failed:
-                    continue
-                runners[way].send({"samples": count})
-                answer: dict[str, dict[str, Any]] = {}
-                _collect(way, runners[way], deadline, answer, failed)
-                samples[way] += answer.get(way, {}).get("seconds", [])
+            for way in ways if number % 2 == 0 else tuple(reversed(ways)):
+                if way not in failed:
+                    samples[way] += ask(way, _samples, count) or []
         after = _Machine.now()
         errors = _errors(task, [way for way in ways if way not in failed], folder)
     timings = [
-        _timing(way, samples[way], states[way], errors.get(way)) for way in ways if way not in failed and samples[way]
+        _timing(way, samples[way], calls[way], errors.get(way)) for way in ways if way not in failed and samples[way]
     ]
     if not timings:
         raise TuningError(f"{task.label}: " + "; ".join(f"{WAYS[way]}: {why}" for way, why in failed.items()))
     return Comparison(task.label, used, tuple(timings), tuple(after.disturbed_since(before, used)), failed)
 
 
-def _collect(
-    way: str, runner: Conversation, deadline: float, into: dict[str, dict[str, Any]], failed: dict[str, str]
-) -> None:
-    answer = runner.answer(max(deadline - time.monotonic(), 0.0))
-    if "error" in answer:
-        failed[way] = answer["error"]
-    else:
-        into[way] = answer
+def time_schedules(task: TuningTask, traces: Mapping[str, str], rounds: int = 100) -> dict[str, list[float]]:
+    """Milliseconds of single calls: in each of ``rounds``, one call of every schedule in turn.
+
+    ``traces`` come from tunings' results. A call is shorter than a scheduler's time slice on a busy machine, so the
+    least of many times is the schedule's own. Raises :class:`TuningError`.
+    """
+    return _timed({name: (task, trace) for name, trace in traces.items()}, rounds, task.label)
 
 
-def _timing(way: str, seconds: list[float], state: Mapping[str, Any], error: float | None) -> Timing:
+def time_operators(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int = 100) -> dict[str, list[float]]:
+    """:func:`time_schedules` for different operators: each name has its task and the trace of a tuning of it.
+
+    Raises :class:`TuningError`.
+    """
+    return _timed(tuned, rounds, "time_operators")
+
+
+def _timed(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int, label: str) -> dict[str, list[float]]:
+    if rounds < 1 or not tuned:
+        raise TuningError(f"{label}: expected schedules and at least one round, found {len(tuned)} and {rounds}")
+    try:
+        plain = {name: (task, json.loads(trace)) for name, (task, trace) in tuned.items()}
+    except ValueError:
+        raise TuningError(f"{label}: expected traces as TVM's JSON text") from None
+    return once(label, _times, plain, rounds, deadline_s=_BESIDE_S)
+
+
+def _timing(way: str, seconds: list[float], calls: int, error: float | None) -> Timing:
     taken = sorted(1e3 * one for one in seconds)
     low, median, high = statistics.quantiles(taken, n=4, method="inclusive") if len(taken) > 1 else taken * 3
     spread = (high - low) / median
-    notes = [f"the spread is {spread:.0%} of the median: measure again on a quieter machine"] * (spread > SPREAD_LIMIT)
-    if state.get("note"):
-        notes.append(state["note"])
-    return Timing(way, median, low, high, taken[0], len(taken), state["calls"], error, tuple(notes))
+    notes = (f"the spread is {spread:.0%} of the median: measure again on a quieter machine",) * (spread > SPREAD_LIMIT)
+    return Timing(way, median, low, high, taken[0], len(taken), calls, error, notes)
 
 
-def _best_trace(record: tuple[str | os.PathLike[str], TuningKey]) -> Any:
+def _best_trace(record: tuple[str | os.PathLike[str], TuningKey]) -> TraceData:
     with open_record(*record) as found:
         ran = [one for one in found.trials if one.seconds]
     if not ran:
@@ -207,34 +237,150 @@ def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, fl
     return errors
 
 
-@dataclass(frozen=True)
-class _Machine:
-    """The machine's counters: ``ticks`` of all processors (busy, stolen, in all), and the clock rate in MHz.
+# -- in the process of a way -------------------------------------------------------------------------------------------
 
-    None where the system does not provide them.
-    """
+#: The function to time, and a function that returns its output as an array.
+_Way = tuple[Callable[[], object], Callable[[], "np.ndarray"]]
 
-    ticks: tuple[int, int, int] | None
+#: The most calls in one sample, for calls that take almost no time.
+_MOST_CALLS = 100_000
+
+#: What is sampled in this process, and how many calls a sample has.
+_PREPARED: list[tuple[Callable[[], object], int]] = []
+
+
+def _prepare(
+    way: str,
+    task: TuningTask,
+    seed: int,
+    threads: int,
+    min_ms: float,
+    warmup: int,
+    trace: TraceData | None,
+    output: Path,
+) -> int:
+    """Prepare :func:`_samples` and write the output to a file; the number of calls in a sample."""
+    import numpy as np
+
+    operator, binding = read_operator(task.operator), dict(task.binding)
+    shapes = [operator.input_sizes(binding), *operator.weight_sizes(binding)]
+    arrays = draw([(tuple(shape), task.dtype) for shape in shapes], seed)
+    if way == "tvm":
+        call, result = _tvm_way(task, arrays, threads, trace)
+    else:
+        call, result = _torch_way(task, arrays, threads, is_compiled=way == "compile")
+    call()  # compiles
+    np.save(output, result())
+    calls = 1
+    while (taken := _sample(call, calls)) < 1e-3 * min_ms and calls < _MOST_CALLS:
+        calls = min(max(round(calls * 1.2e-3 * min_ms / max(taken, 1e-9)), calls + 1), 10 * calls)
+    for _ in range(warmup):
+        _sample(call, calls)
+    _PREPARED[:] = [(call, calls)]
+    return calls
+
+
+def _samples(count: int) -> list[float]:
+    """So many samples: seconds of one call each."""
+    ((call, calls),) = _PREPARED
+    return [_sample(call, calls) / calls for _ in range(count)]
+
+
+def _sample(call: Callable[[], object], calls: int) -> float:
+    """Seconds that so many calls take."""
+    begun = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return time.perf_counter() - begun
+
+
+def _torch_way(task: TuningTask, arrays: list[np.ndarray], threads: int, is_compiled: bool) -> _Way:
+    """The operator's torch module on these arrays, without gradients."""
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    module = read_operator(task.operator).to_torch(dict(task.binding)).to(getattr(torch, task.dtype))
+    if is_compiled:
+        module.compile()
+    x, *weights = (torch.from_numpy(one) for one in arrays)
+    for number, weight in enumerate(weights, start=1):
+        getattr(module, f"weight_{number}").copy_(weight)
+    module.eval()
+    return lambda: module(x), lambda: module(x).numpy()
+
+
+def _tvm_way(task: TuningTask, arrays: list[np.ndarray], threads: int, trace: TraceData | None) -> _Way:
+    """The operator's TVM function with the schedule of ``trace``, or with its plain loops, on these arrays."""
+    import tvm
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    module = load_module(task)
+    if trace is not None:
+        module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(apply_trace(module, trace).mod)
+    function = tvm.compile(module, target=resolve(f"{LOCAL}:{threads}").tvm)["main"]
+    buffers = [tvm.runtime.tensor(one) for one in arrays]
+    output = tvm.runtime.empty(read_operator(task.operator).output_sizes(dict(task.binding)), task.dtype)
+    return lambda: function(*buffers, output), lambda: output.numpy()
+
+
+def _times(tuned: dict[str, tuple[TuningTask, TraceData]], rounds: int) -> dict[str, list[float]]:
+    """:func:`time_operators` in a worker, with the traces as data."""
+    import tvm
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+
+    target, device = resolve(LOCAL).tvm, tvm.cpu()
+    calls = {}
+    for number, (name, (task, trace)) in enumerate(tuned.items()):
+        module = load_module(task)
+        *inputs, output = [shape_and_dtype(one) for one in ArgInfo.from_entry_func(module, remove_preproc=False)]
+        buffers = [tvm.runtime.tensor(one, device) for one in draw(inputs, 0)]
+        buffers.append(tvm.runtime.empty(*output, device=device))
+        # Each library has its own name: a path is loaded only once in a process.
+        path = f"{tempfile.gettempdir()}/{number}.so"
+        compile_candidate(apply_trace(module, trace).mod, target, path)
+        library = tvm.runtime.load_module(path)
+        calls[name] = library.time_evaluator("main", device, number=1, repeat=1), buffers
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, (timer, buffers) in calls.items():
+            found[name].append(float(timer(*buffers).results[0]) * 1e3)
+    return found
+
+
+# -- the machine -------------------------------------------------------------------------------------------------------
+
+
+class _Machine(NamedTuple):
+    """The machine's counters: seconds of all processors (busy, stolen, in all), and the clock rate in MHz, if known."""
+
+    busy: float
+    stolen: float
+    total: float
     mhz: float | None
 
     @classmethod
     def now(cls) -> _Machine:
         """The counters at this moment."""
-        ticks: tuple[int, int, int] | None = None
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # man 5 proc_stat: user nice system idle iowait irq softirq steal
-            found = [int(one) for one in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-            ticks = sum(found) - found[3] - found[4] - found[7], found[7], sum(found)
-        return cls(ticks, _clock())
+        import psutil
+
+        # Guests are counted in user already.
+        took = {name: s for name, s in psutil.cpu_times()._asdict().items() if not name.startswith("guest")}
+        stolen, total, clock = took.get("steal", 0.0), sum(took.values()), None
+        with contextlib.suppress(NotImplementedError, OSError):
+            clock = psutil.cpu_freq()
+        busy = total - took["idle"] - took.get("iowait", 0.0) - stolen
+        return cls(busy, stolen, total, None if clock is None else clock.current)
 
     def disturbed_since(self, before: _Machine, threads: int) -> Iterator[str]:
         """Notes on what disturbed a measurement in ``threads`` threads between ``before`` and this moment."""
         processors = os.cpu_count() or 1
-        if self.ticks is not None and before.ticks is not None and self.ticks[2] > before.ticks[2]:
-            busy, stolen, total = (now - then for now, then in zip(self.ticks, before.ticks, strict=True))
-            others = busy / total - threads / processors
-            if stolen / total > _STOLEN_LIMIT:
-                yield f"the hypervisor took {stolen / total:.0%} of the processors' time away"
+        if self.total > before.total:
+            took = self.total - before.total
+            stolen = (self.stolen - before.stolen) / took
+            others = (self.busy - before.busy) / took - threads / processors
+            if stolen > _STOLEN_LIMIT:
+                yield f"the hypervisor took {stolen:.0%} of the processors' time away"
             if others > _OTHERS_LIMIT:
                 yield f"other processes used {others:.0%} of the {processors} processors besides"
         load = os.getloadavg()[0]
@@ -242,14 +388,3 @@ class _Machine:
             yield f"the load is {load:.1f} on {processors} processors"
         if self.mhz and before.mhz and abs(self.mhz - before.mhz) > _CLOCK_LIMIT * before.mhz:
             yield f"the clock went from {before.mhz:.0f} to {self.mhz:.0f} MHz"
-
-
-def _clock() -> float | None:
-    """The mean clock rate of the processors in MHz."""
-    found = []
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "cpu MHz":
-                found.append(float(value))
-    return statistics.mean(found) if found else None

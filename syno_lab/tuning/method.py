@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
+from syno_lab.tuning.values import JSON
 from syno_lab.user_code import UserCode, user_code
 
 #: A part that the user has written: a function, ``file.py:function``, or for cost models a class.
@@ -48,9 +48,6 @@ _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
-#: The rules whose space has changed, as records name them.
-_REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
-
 #: Mutators by name: they change a drawn choice of a candidate.
 MUTATORS: dict[str, str] = {
     "tile-size": "moves a factor from one tile of a loop to another",
@@ -84,6 +81,10 @@ COST_MODELS: dict[str, str] = {
     "xgboost": "boosted trees over the loop nest's features, trained on every batch",
     "random": "predicts at random, to compare the other with",
 }
+
+
+#: The names of a method's fields, as parameters of jobs have them.
+PARTS = ("rules", "space", "strategy", "cost_model", "mutators", "postprocessors")
 
 
 @dataclass(frozen=True)
@@ -123,25 +124,20 @@ class Method:
     postprocessors: Sequence[Code] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
-            raise TuningError(f"expected rules as a list such as ('inline', 'tiling'), found {quoted(self.rules)}")
-        object.__setattr__(self, "rules", tuple(_rule(one) for one in self.rules))
+        object.__setattr__(self, "rules", _all(self.rules, RULES, "rule", "('inline', 'tiling')"))
         if self.space is not None:
             if self.rules not in (OURS, (DEFAULT,)):
                 raise TuningError(
                     "expected rules or a space of one's own, which takes the place of all rules; not both"
                 )
             object.__setattr__(self, "space", user_code(self.space))
-        if self.strategy not in STRATEGIES:
+        if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
             raise TuningError(f"expected a strategy among {', '.join(STRATEGIES)}, found {quoted(self.strategy)}")
-        if self.cost_model not in COST_MODELS:
-            object.__setattr__(self, "cost_model", _named(self.cost_model, COST_MODELS, "cost model", "class", True))
+        object.__setattr__(self, "cost_model", _named(self.cost_model, COST_MODELS, "cost model", "class"))
         if self.mutators is not None:
             object.__setattr__(self, "mutators", _shares(self.mutators))
         if self.postprocessors is not None:
-            if isinstance(self.postprocessors, str) or not isinstance(self.postprocessors, Sequence):
-                raise TuningError(f"expected postprocessors as a list, found {quoted(self.postprocessors)}")
-            found = tuple(_named(one, POSTPROCESSORS, "postprocessor") for one in self.postprocessors)
+            found = _all(self.postprocessors, POSTPROCESSORS, "postprocessor", "('layout', 'reduction')")
             object.__setattr__(self, "postprocessors", found)
 
     @property
@@ -165,8 +161,7 @@ class Method:
         """One line, with a digest of each text of the user's; empty for TVM's own. Records are keyed by it."""
         if self == Method(rules=(DEFAULT,)):
             return ""
-        rules = [_REVISED.get(one, one) if isinstance(one, str) else str(one) for one in self.rules]
-        space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, rules)) or 'none'}"
+        space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, self.rules)) or 'none'}"
         text = f"{space}; {self.strategy}{f', {self.cost_model}' if self.is_guided else ''}"
         if self.mutations is not None:
             text += f"; mutators {', '.join(f'{one} {share:g}' for one, share in self.mutations) or 'none'}"
@@ -174,94 +169,81 @@ class Method:
             text += f"; postprocessors {', '.join(map(str, self.postprocessors)) or 'none'}"
         return text
 
-    def request(self, folder: Path) -> dict[str, Any]:
-        """The method as JSON data for the tuning process; the user's code is written to ``folder``."""
 
-        def plain(one: Code) -> str | dict[str, str]:
-            return one.write(folder) if isinstance(one, UserCode) else cast("str", one)
-
-        return {
-            "rules": [plain(one) for one in self.rules],
-            "space": None if self.space is None else plain(self.space),
-            "strategy": self.strategy,
-            "cost_model": plain(self.cost_model),
-            "mutators": None if self.mutations is None else [[plain(one), share] for one, share in self.mutations],
-            "postprocessors": None if self.postprocessors is None else [plain(one) for one in self.postprocessors],
-        }
-
-
-def to_job(method: Method) -> dict[str, Any]:
+def to_job(method: Method) -> dict[str, JSON]:
     """A method as parameters of a job, including the user's code as text."""
 
-    def plain(one: Code) -> Any:
-        return one.to_dict() if isinstance(one, UserCode) else one
+    def plain(one: Code) -> JSON:
+        return {**one.to_dict()} if isinstance(one, UserCode) else str(one)
 
-    more = {} if method.space is None else {"space": plain(method.space)}
+    found = {"strategy": method.strategy, "cost_model": plain(method.cost_model)}
+    found["rules"] = [plain(one) for one in method.rules]
+    if method.space is not None:
+        found["space"] = plain(method.space)
     if method.mutations is not None:
-        more["mutators"] = [[plain(one), share] for one, share in method.mutations]
+        found["mutators"] = [[plain(one), share] for one, share in method.mutations]
     if method.postprocessors is not None:
-        more["postprocessors"] = [plain(one) for one in method.postprocessors]
-    rules = [plain(one) for one in method.rules]
-    return {"rules": rules, "strategy": method.strategy, "cost_model": plain(method.cost_model), **more}
+        found["postprocessors"] = [plain(one) for one in method.postprocessors]
+    return found
 
 
-def from_job(params: Mapping[str, Any]) -> Method:
+def from_job(params: Mapping[str, JSON]) -> Method:
     """The method in a job's parameters; a missing part has its default.
 
     The user's code is there only as text, never as the name of a file or module, whose content may have changed.
 
     Raises:
         TuningError: for anything else.
+        CodeError: for code that is none.
     """
-    given = {name: params[name] for name in ("strategy", "cost_model", "space") if params.get(name) is not None}
-    if isinstance(given.get("cost_model"), dict):
-        given["cost_model"] = UserCode.from_dict(given["cost_model"])
-    model = given.get("cost_model", "")
-    is_known = isinstance(model, UserCode) or (isinstance(model, str) and ":" not in model)
-    if not is_known or not isinstance(given.get("strategy", ""), str):
-        raise TuningError(f"tune: expected a strategy and a cost model by their names, found {quoted(given)}")
-    if "space" in given:
-        given["space"] = UserCode.from_dict(given["space"])
-    rules = params.get("rules")
-    if rules is not None:
-        if not isinstance(rules, list) or any(isinstance(one, str) and one not in RULES for one in rules):
-            raise TuningError(f"tune: expected rules among {', '.join(RULES)}, or code; found {quoted(rules)}")
-        given["rules"] = tuple(one if isinstance(one, str) else UserCode.from_dict(one) for one in rules)
-    given |= _parts_of_job(params)
-    return Method(**given)
 
-
-def _parts_of_job(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The mutators and postprocessors of a job: names that are known, or code as text."""
-
-    def read(one: Any, known: Mapping[str, str], what: str) -> str | UserCode:
+    def read(one: JSON, known: Mapping[str, str], what: str) -> str | UserCode:
         if isinstance(one, str) and one not in known:
             raise TuningError(f"tune: expected a {what} among {', '.join(known)}, or code; found {quoted(one)}")
         return one if isinstance(one, str) else UserCode.from_dict(one)
 
-    found: dict[str, Any] = {}
-    mutators, last = params.get("mutators"), params.get("postprocessors")
-    if mutators is not None:
-        if not isinstance(mutators, list) or any(not isinstance(one, list) or len(one) != 2 for one in mutators):
-            raise TuningError(f"tune: expected mutators as pairs of a mutator and its share, found {quoted(mutators)}")
-        found["mutators"] = tuple((read(one, MUTATORS, "mutator"), share) for one, share in mutators)
-    if last is not None:
-        if not isinstance(last, list):
-            raise TuningError(f"tune: expected a list of postprocessors, found {quoted(last)}")
-        found["postprocessors"] = tuple(read(one, POSTPROCESSORS, "postprocessor") for one in last)
-    return found
+    def listed(name: str) -> list[JSON]:
+        if not isinstance(found := given[name], list):
+            raise TuningError(f"tune: expected a list of {name}, found {quoted(found)}")
+        return found
+
+    given = {name: params[name] for name in PARTS if params.get(name) is not None}
+    found: dict[str, Any] = dict(given)
+    for name, known in (("rules", RULES), ("postprocessors", POSTPROCESSORS)):
+        if name in given:
+            found[name] = tuple(read(one, known, name.removesuffix("s")) for one in listed(name))
+    if "mutators" in given:
+        pairs = [one for one in listed("mutators") if isinstance(one, list) and len(one) == 2]
+        if pairs != given["mutators"]:
+            raise TuningError(
+                f"tune: expected mutators as pairs of a mutator and its share, found {quoted(given['mutators'])}"
+            )
+        found["mutators"] = tuple((read(one, MUTATORS, "mutator"), share) for one, share in pairs)
+    if "cost_model" in given:
+        found["cost_model"] = read(given["cost_model"], COST_MODELS, "cost model")
+    if "space" in given:
+        found["space"] = UserCode.from_dict(given["space"])
+    return Method(**found)
 
 
-def _named(one: Code, known: Mapping[str, str], what: str, kind: str = "function", is_class: bool = False) -> Any:
+def _named(one: Code, known: Mapping[str, str], what: str, kind: str = "function") -> str | UserCode:
     """A known name as it is, and all else as code."""
     if isinstance(one, str) and one not in known and ":" not in one:
         raise TuningError(
             f"expected a {what} among {', '.join(known)}, a {kind} or 'file.py:{kind}', found {quoted(one)}"
         )
-    return one if isinstance(one, str) and one in known else user_code(one, is_class=is_class)
+    return one if isinstance(one, str) and one in known else user_code(one, is_class=kind == "class")
 
 
-def _shares(given: Any) -> tuple[tuple[str | UserCode, float], ...]:
+def _all(given: Sequence[Code], known: Mapping[str, str], what: str, example: str) -> tuple[str | UserCode, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TuningError(f"expected {what}s as a list such as {example}, found {quoted(given)}")
+    return tuple(_named(one, known, what) for one in given)
+
+
+def _shares(
+    given: Mapping[Code, float] | Sequence[tuple[Code, float]],
+) -> tuple[tuple[str | UserCode, float], ...]:
     pairs = list(given.items()) if isinstance(given, Mapping) else list(given) if isinstance(given, Sequence) else []
     if isinstance(given, str) or any(not isinstance(one, tuple) or len(one) != 2 for one in pairs):
         raise TuningError(f"expected mutators with their shares, as in {{'tile-size': 0.9}}, found {quoted(given)}")
@@ -269,13 +251,3 @@ def _shares(given: Any) -> tuple[tuple[str | UserCode, float], ...]:
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < float("inf"):
             raise TuningError(f"expected the share of a mutator as a number above 0, found {quoted(share)}")
     return tuple((_named(one, MUTATORS, "mutator"), float(share)) for one, share in pairs)
-
-
-def _rule(one: Code) -> str | UserCode:
-    if isinstance(one, str) and one not in RULES:
-        if ":" not in one:
-            raise TuningError(
-                f"expected a rule among {', '.join(RULES)}, a function or 'file.py:function', found {quoted(one)}"
-            )
-        return user_code(one)
-    return one if isinstance(one, str) else user_code(one)

@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm.s_tir import Schedule
-from tvm.tirx import ForKind, PrimFunc
+from tvm.ir import Array, Expr
+from tvm.runtime import Object
+from tvm.s_tir import Schedule, Trace
+from tvm.s_tir.schedule import Instruction
+from tvm.tirx import ForKind, PrimFunc, Stmt, Var
 
 _INDENT = "  "
 _KINDS = {
@@ -32,7 +35,7 @@ def nest(function: PrimFunc) -> str:
     return "\n".join(lines)
 
 
-def _write(part: Any, depth: int, loops: list[str], lines: list[str]) -> None:
+def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
     """``loops`` are the loops just outside that are not written yet: they may share a line with the next one."""
     kind = type(part).__name__
     if kind == "For":
@@ -54,7 +57,7 @@ def _write(part: Any, depth: int, loops: list[str], lines: list[str]) -> None:
         _write_body(part, kind, depth, lines)
 
 
-def _value(annotation: Any) -> str:
+def _value(annotation: int | Sequence[int]) -> str:
     """An annotation's number, or its numbers with spaces: a comma would end a loop's words."""
     return " ".join(map(str, annotation)) if isinstance(annotation, Sequence) else str(int(annotation))
 
@@ -69,7 +72,7 @@ def _joined(loops: list[str], plain: list[str]) -> list[str]:
     return ["; ".join(group) for group in found]
 
 
-def _write_body(part: Any, kind: str, depth: int, lines: list[str]) -> None:
+def _write_body(part: Stmt, kind: str, depth: int, lines: list[str]) -> None:
     margin = _INDENT * depth
     if kind == "SeqStmt":
         for one in part.seq:
@@ -92,13 +95,13 @@ def _write_body(part: Any, kind: str, depth: int, lines: list[str]) -> None:
         lines += [margin + line for line in readable(part).splitlines()]
 
 
-def readable(expression: Any) -> str:
+def readable(expression: Expr | Stmt) -> str:
     """An expression without the marks that TVMScript needs to be read back."""
     text = re.sub(r"T\.(?:float|int)\d+\(([^()]*)\)", r"\1", str(expression))
     return re.sub(r"\bT\.", "", re.sub(r"\bv_(?=\w)", "", text))
 
 
-def loop_name(variable: Any) -> str:
+def loop_name(variable: Var) -> str:
     """A loop's name; a fused loop, whose name lists all its parts, is shortened to the first and the last part."""
     name = str(variable.name)
     if "fused" not in name:
@@ -162,12 +165,12 @@ def _mark(key: str) -> str:
     return key.removeprefix("meta_schedule.").removeprefix("pragma_")
 
 
-def replay(schedule: Schedule, trace: Any) -> tuple[list[str], int]:
+def replay(schedule: Schedule, trace: Trace) -> tuple[list[str], int]:
     """Apply ``trace`` to ``schedule``; return its steps as text, and the number of them that draw."""
     steps: list[str] = []
     draws = 0
 
-    def told(instruction: Any, inputs: Any, attributes: Any, decision: Any) -> Any:
+    def told(instruction: Instruction, inputs: Array, attributes: Array, decision: Object) -> Object:
         nonlocal draws
         kind = str(instruction.kind.name)
         draws += kind.startswith("Sample")
@@ -189,7 +192,7 @@ def replay(schedule: Schedule, trace: Any) -> tuple[list[str], int]:
     return steps, draws
 
 
-def _name(schedule: Schedule, one: Any) -> str:
+def _name(schedule: Schedule, one: Object) -> str:
     """The name of a step's input, before the step is applied."""
     kind = type(one).__name__
     try:

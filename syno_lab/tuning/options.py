@@ -90,6 +90,11 @@ class TuningOptions:
         """
         return cls(**named) if options is None else replace(options, **named)
 
+    @property
+    def board(self) -> Board | None:
+        """The device behind the tracker; None: this machine. Raises as :meth:`.Board.of`."""
+        return Board.of(self.tracker, self.key)
+
     def on(self, board: Board | None) -> TuningOptions:
         """These options on ``board``, which has threads of its own; None: on this machine."""
         if board is None:

@@ -15,11 +15,11 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -31,12 +31,14 @@ from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator
 from syno_lab.scratch import scratch
 from syno_lab.systems import builders, format_of, read_operator
-from syno_lab.tuning.values import TuningResult, TuningTask
+from syno_lab.tuning.method import Method
+from syno_lab.tuning.values import JSON, TraceData, TuningResult, TuningTask
 
 FORMAT = "syno-lab-tuning"
 VERSION = 1
 _DIGEST = 16
 MOST_BYTES = 1 << 28  # of one record file
+_Line = dict[str, JSON]
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Trial:
     ``board`` is the address of the device that measured it.
     """
 
-    trace: Any
+    trace: TraceData
     seconds: tuple[float, ...]
     reason: str = ""
     board: str = ""
@@ -145,7 +147,7 @@ class Record:
         last = self.results[-1]
         return last if last.trials >= trials or last.stopped == "space" else None
 
-    def _append(self, data: dict[str, Any]) -> None:
+    def _append(self, data: _Line) -> None:
         left = _line(data)
         # Unbuffered: a buffer that could not be written would be tried again when the file is closed.
         with _told(self.path), self.path.open("ab", buffering=0) as file:
@@ -160,7 +162,7 @@ class Record:
                 raise
 
 
-def _line(data: dict[str, Any]) -> bytes:
+def _line(data: _Line) -> bytes:
     text = json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
     return hashlib.sha256(text).hexdigest()[:_DIGEST].encode() + b" " + text + b"\n"
 
@@ -210,15 +212,15 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
         yield record
 
 
-def _header(key: TuningKey) -> dict[str, Any]:
+def _header(key: TuningKey) -> _Line:
     return {"kind": "key", "format": FORMAT, "version": VERSION, **asdict(key)}
 
 
-def _read(place: Path) -> tuple[list[dict[str, Any]], list[bytes]]:
+def _read(place: Path) -> tuple[list[_Line], list[bytes]]:
     """The intact lines, and the damaged ones."""
     if not place.exists():
         return [], []
-    good: list[dict[str, Any]] = []
+    good: list[_Line] = []
     bad: list[bytes] = []
     *whole, torn = read_bytes(place, MOST_BYTES).split(b"\n")
     for line in whole:
@@ -227,17 +229,13 @@ def _read(place: Path) -> tuple[list[dict[str, Any]], list[bytes]]:
             bad.append(line)
             continue
         try:
-            good.append(msgspec.json.decode(text, type=dict[str, Any]))
-        except (
-            msgspec.DecodeError,
-            UnicodeError,
-            RecursionError,
-        ):  # a right digest, but not a line of ours
+            good.append(msgspec.json.decode(text, type=dict))
+        except (msgspec.DecodeError, UnicodeError, RecursionError):  # a right digest, but not a line of ours
             bad.append(line)
     return good, [*bad, torn] if torn else bad
 
 
-def _rewrite(place: Path, lines: list[dict[str, Any]], damaged: list[bytes]) -> None:
+def _rewrite(place: Path, lines: list[_Line], damaged: list[bytes]) -> None:
     """Put the whole lines into a new file in the old one's place; the damaged ones go beside it."""
     with _told(place):
         if damaged:
@@ -251,7 +249,7 @@ def _rewrite(place: Path, lines: list[dict[str, Any]], damaged: list[bytes]) -> 
         fresh.replace(place)
 
 
-def _key(data: Mapping[str, Any], place: Path) -> TuningKey:
+def _key(data: _Line, place: Path) -> TuningKey:
     if data.get("format") != FORMAT or data.get("version") != VERSION:
         found = quoted(data.get("version"))
         raise TuningError(f"{place}: expected a tuning record of version {VERSION}, found {found}")
@@ -264,7 +262,7 @@ def _key(data: Mapping[str, Any], place: Path) -> TuningKey:
     return key
 
 
-def _take(record: Record, data: dict[str, Any]) -> None:
+def _take(record: Record, data: _Line) -> None:
     """Add the data of one line; a line with a right digest but invalid content counts as damaged."""
     try:
         if data["kind"] == "trial":
@@ -334,7 +332,7 @@ def _target_key(name: str, tvm: str) -> str:
     return f"{name} {tvm} {hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
-def list_records(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
     """List the records in a folder, each with its newest result, for tables. Takes no lock and changes nothing."""
     rows = []
     for place in sorted(Path(folder).glob("*.jsonl")):
@@ -360,3 +358,72 @@ def list_records(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+# -- the start of a tuning ---------------------------------------------------------------------------------------------
+
+#: The most trials that a tuning starts from, the fastest ones.
+MOST = 64
+#: What the text of a method ends with where a tuning had a start, so that its records are kept apart.
+STARTED = "; started from records"
+_MOST_PATH = 1000  # characters of a path that a message names whole
+
+#: What a field of a key tells, where a record has another value of it; fingerprints are of some sizes.
+_OTHER = {"binding": "other sizes", "fingerprint": "another operator", "dtype": "another dtype"}
+_OTHER |= {"target": "another machine", "tvm": "another TVM", "conditions": "other threads or another power mode"}
+
+
+def record_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of a folder that may be records. Raises TuningError where it has none, or cannot be read."""
+    name = quoted(os.fspath(folder), _MOST_PATH)
+    try:
+        there = sorted(Path(folder).iterdir())
+    except FileNotFoundError:
+        raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
+    except (OSError, ValueError) as error:  # a zero in it
+        reason = getattr(error, "strerror", None) or error
+        raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
+    found = [one for one in there if one.suffix == ".jsonl"]
+    if not found:
+        what = f"{quoted(there[0].name)} and the like" if there else "nothing"
+        raise TuningError(f"expected tuning records (*.jsonl) in the folder {name}, found {what} there")
+    return found
+
+
+def start_from(
+    folder: str | os.PathLike[str], task: TuningTask, key: TuningKey, methods: Iterable[str] = (), most: int = MOST
+) -> list[Trial]:
+    """The fastest trials in a folder of records of ``task``, searched by any method.
+
+    They are of the program, sizes, dtype, target, TVM, threads and power mode of ``key``: of others the seconds say
+    nothing. A record names its method in its results; ``methods`` are those of records without one.
+
+    Raises:
+        TuningError: as :func:`record_files`, or there is none; the message says in what the nearest record differs.
+    """
+    found: list[Trial] = []
+    mine, differences = asdict(key), list[tuple[int, str]]()
+    files = record_files(folder)
+    for place in files:
+        record = read_record(place)
+        if record is None:
+            continue
+        its = asdict(record.key)
+        if others := [name for name in _OTHER if its[name] != mine[name]]:
+            what = f"of {_OTHER[others[0]]}: {quoted(its[others[0]])} where {quoted(mine[others[0]])} is expected"
+            differences.append((len(others) - (others[:2] == ["binding", "fingerprint"]), what))
+            continue
+        tried = {one.method for one in record.results} | {*methods, str(Method()), ""}
+        programs = {key_of(task, key.target, key.tvm, key.conditions, how).program for how in tried}
+        if record.key.program not in programs:
+            differences.append((0, "of another program of the same function"))
+            continue
+        differences.append((-1, "of this program, but no trial in it ran"))
+        found += [one for one in record.trials if one.seconds]
+    if not found:
+        what = min(differences)[1] if differences else f"no record: {len(files)} other files, {files[0].name} and so on"
+        where = quoted(os.fspath(folder), _MOST_PATH)
+        raise TuningError(
+            f"expected a tuning record of this program, machine and TVM in {where}, the nearest is {what}"
+        )
+    return sorted(found, key=lambda one: statistics.median(one.seconds))[:most]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,16 +16,22 @@ from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.apart import apart
 from syno_lab.processes.process import cores
+from syno_lab.processes.worker import CallFailedError, WorkerPool
 from syno_lab.tuning import jobs
-from syno_lab.tuning.jobs import Argument, Device
-from syno_lab.tuning.presets import Preset
+from syno_lab.tuning.jobs import Argument, Device, Measured
+from syno_lab.tuning.presets import Effort, Preset
+from syno_lab.tuning.records import Trial
 from syno_lab.tuning.space_size import most_programs
 from syno_lab.tuning.targets import LOCAL, ResolvedTarget, resolve
-from syno_lab.tuning.worker import CallFailedError, WorkerPool
+from syno_lab.tuning.values import TraceData, TuningResult, TuningTask
 
 if TYPE_CHECKING:
     import numpy as np
     import tvm
+    from tvm.s_tir import Trace
+    from tvm.s_tir.meta_schedule import MeasureCandidate, TuneContext
+    from tvm.s_tir.meta_schedule.arg_info import TensorInfo
+    from tvm.s_tir.meta_schedule.runner import RunnerResult
 
     from syno_lab.tuning.spaces import Means
 
@@ -44,8 +50,8 @@ _FAILED_S = 1e10
 #: The greatest difference between a tuned and the unscheduled program, relative to the largest output.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
-#: Trial number, failures so far, best milliseconds, and the trial's data for the records.
-Report = Callable[[int, int, float | None, dict[str, Any]], None]
+#: A trial, failures so far, and the best milliseconds.
+Report = Callable[[Trial, int, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -65,31 +71,33 @@ class Tools:
 
 @dataclass
 class _Candidate:
-    """One schedule: its trace, its candidate for TVM, and its result."""
+    """One schedule: its candidate for TVM, and its result."""
 
-    measured: Any
+    measured: MeasureCandidate
     code: int
     seconds: float | None = None
-    path: str | None = None
+    build: Future[str] | None = None
 
 
 @dataclass
 class Search:
-    """One operator's search. ``known`` are the record's trials (trace and seconds), which are not measured again.
+    """One operator's search. ``known`` are the record's trials, which are not measured again.
 
     ``start`` are those of other tunings of the program: no trials of this one, and not measured again either.
     """
 
     tools: Tools
+    task: TuningTask
     module: tvm.ir.IRModule
     trials: int
     seed: int
     number: int
-    known: list[dict[str, Any]]
+    known: Sequence[Trial]
     report: Report
-    start: list[dict[str, Any]] = field(default_factory=list)
+    start: Sequence[Trial] = ()
     stopped: str = "budget"
-    news: list[tuple[Any, float | None]] = field(default_factory=list)  # of the last batch: candidate and seconds
+    # Of the last batch: each candidate and its seconds.
+    news: list[tuple[MeasureCandidate, float | None]] = field(default_factory=list)
     _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
     _history: list[tuple[int, float]] = field(default_factory=list)
     _trial: int = 0
@@ -201,22 +209,22 @@ class Search:
                 break
             tried = self._try(proposed, is_over)
             self._learn(context, proposed, tried)
-            context.notify_runner_results(proposed, [_result(one.seconds) for one in tried])
+            context.notify_runner_results(proposed, [as_result(one.seconds) for one in tried])
             yield
             if looks_at_all:
                 break
         context.post_tuning()
 
-    def _unknown(self, proposed: list[Any]) -> list[Any]:
+    def _unknown(self, proposed: list[MeasureCandidate]) -> list[MeasureCandidate]:
         """The candidates that were not tried, each once, in their order."""
         from tvm_ffi import structural_hash
 
-        first: dict[int, Any] = {}
+        first: dict[int, MeasureCandidate] = {}
         for one in proposed:
             first.setdefault(structural_hash(one.sch.mod), one)
         return [one for code, one in first.items() if code not in self._tried]
 
-    def _learn(self, context: Any, proposed: list[Any], tried: list[_Candidate]) -> None:
+    def _learn(self, context: TuneContext, proposed: list[MeasureCandidate], tried: list[_Candidate]) -> None:
         from tvm.s_tir import meta_schedule as ms
 
         for candidate, one in zip(proposed, tried, strict=True):
@@ -229,7 +237,7 @@ class Search:
             )
             self._database.commit_tuning_record(record)
         with self.tools.means.watched():  # the model may be the user's
-            self._model.update(context, proposed, [_result(one.seconds) for one in tried])
+            self._model.update(context, proposed, [as_result(one.seconds) for one in tried])
 
     def _open_database(self) -> tuple[Any, Any]:
         from tvm.s_tir import meta_schedule as ms
@@ -263,16 +271,16 @@ class Search:
 
         information = ArgInfo.from_entry_func(self.module, remove_preproc=True)
 
-        def read(trial: dict[str, Any]) -> _Candidate:
-            check_trace(trial["trace"])
+        def read(trial: Trial) -> _Candidate:
+            check_trace(trial.trace)
             schedule = Schedule(self.module)
             try:
-                Trace.apply_json_to_schedule(trial["trace"], schedule)
+                Trace.apply_json_to_schedule(trial.trace, schedule)
             except Exception as error:  # TVM raises many kinds
                 raise TuningError(
                     "the record's schedules do not fit this operator: it was made from another program; move it away"
                 ) from error
-            seconds = statistics.median(trial["seconds"]) if trial["seconds"] else None
+            seconds = statistics.median(trial.seconds) if trial.seconds else None
             return _Candidate(ms.MeasureCandidate(schedule, information), structural_hash(schedule.mod), seconds)
 
         restored: list[_Candidate] = []
@@ -296,68 +304,68 @@ class Search:
 
     # -- trying --------------------------------------------------------------------------------------------------------
 
-    def _try(self, proposed: list[Any], is_over: Callable[[], bool]) -> list[_Candidate]:
+    def _try(self, proposed: list[MeasureCandidate], is_over: Callable[[], bool]) -> list[_Candidate]:
         """Compile and measure the new candidates, on all boards at once; known ones are skipped."""
         from tvm_ffi import structural_hash
 
         self.news = []
         order = [structural_hash(candidate.sch.mod) for candidate in proposed]
         new: dict[int, _Candidate] = {}
-        builds: dict[int, Future[Any]] = {}
+        builds = []
         for code, candidate in zip(order, proposed, strict=True):
             if code not in self._tried and code not in new:
                 new[code] = _Candidate(candidate, code)
-                builds[code] = self._build(new[code])
-        if self.tools.device.is_here or self.tools.device.host in ("127.0.0.1", "localhost", "::1"):
-            wait(builds.values())  # compiling during a measurement would disturb it
-        waiting = list(new.values())
-        running: dict[Future[Any], _Candidate] = {}
+                builds.append(self._build(new[code]))
+        if self.tools.device.is_near:
+            wait(builds)  # compiling during a measurement would disturb it
+        waiting = list(zip(new.values(), builds, strict=True))
+        running: dict[Future[Measured], _Candidate] = {}
         while waiting or running:
             while waiting and len(running) < self.tools.boards and not (is_over() and self._measured()):
-                one = waiting.pop(0)
-                running[self._submit(jobs.measure, one, builds[one.code], self.arguments, self.tools.preset.search)] = (
-                    one
-                )
+                one, build = waiting.pop(0)
+                running[self._submit(one, build, self.tools.preset.search)] = one
             if not running:
                 break  # the time is over: the remaining candidates were not tried
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 self._take(running.pop(done), done)
         return [self._tried.get(code, new.get(code)) or self._tried[code] for code in order]
 
-    def _build(self, one: _Candidate) -> Future[Any]:
+    def _build(self, one: _Candidate) -> Future[str]:
         tools = self.tools
         self._built += 1
-        one.path = str(tools.folder / f"operator-{self.number}-candidate-{self._built}.{tools.target.artifact}")
-        job = (jobs.compile_candidate, one.measured.sch.mod, tools.target.tvm, one.path, tools.target.linker)
-        return tools.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
+        path = str(tools.folder / f"operator-{self.number}-candidate-{self._built}.{tools.target.artifact}")
+        job = (jobs.compile_candidate, one.measured.sch.mod, tools.target.tvm, path, tools.target.linker)
+        one.build = tools.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
+        return one.build
 
-    def _submit(self, job: Callable[..., Any], one: _Candidate, build: Future[Any], *arguments: Any) -> Future[Any]:
+    def _submit(
+        self, one: _Candidate, build: Future[str], effort: Effort, inputs: list[np.ndarray] | None = None
+    ) -> Future[Measured]:
         """Measure a candidate when it is built; try a broken session a second time, as the server may have died."""
         device = self.tools.device
         # The server ends the session after its own time; the additional seconds are for the connection.
         deadline_s = device.wait_s + device.session_s + 10
 
-        def run() -> Any:
-            build.result()
-            if device.is_here:
-                call = (apart, device.session_s, job, device, one.path, *arguments)
-                return self.tools.runners.call(*call, deadline_s=deadline_s)
+        def run() -> Measured:
+            given = (jobs.measure, device, build.result(), self.arguments, effort, inputs)
+            if device.board is None:
+                return self.tools.runners.call(apart, device.session_s, *given, deadline_s=deadline_s)
             try:
-                return self.tools.runners.call(job, device, one.path, *arguments, deadline_s=deadline_s)
+                return self.tools.runners.call(*given, deadline_s=deadline_s)
             except CallFailedError as failure:
                 if is_timeout(failure):
                     raise
-                return self.tools.runners.call(job, device, one.path, *arguments, deadline_s=deadline_s)
+                return self.tools.runners.call(*given, deadline_s=deadline_s)
 
         return self.tools.runners.run(run)
 
-    def _take(self, one: _Candidate, done: Future[Any]) -> None:
+    def _take(self, one: _Candidate, done: Future[Measured]) -> None:
         """Count one tried candidate, and report it."""
         self._trial += 1
         samples: list[float] = []
         board, reason = "", ""
         try:
-            samples, board = done.result()
+            samples, board, _ = done.result()
             one.seconds = statistics.median(samples)
             self._in_a_row = self._timeouts = 0
         except CallFailedError as failure:
@@ -370,8 +378,8 @@ class Search:
         best = self._best_ms()
         if best is not None:
             self._history.append((self._trial, best))
-        facts = {"trace": _plain(one.measured.sch.trace), "seconds": samples, "reason": reason, "board": board}
-        self.report(self._trial, self._failed, best, facts)
+        trial = Trial(_plain(one.measured.sch.trace), tuple(samples), reason, board)
+        self.report(trial, self._failed, best)
         if self._timeouts >= TIMEOUTS_IN_A_ROW:
             raise TuningError(
                 f"{self._timeouts} candidates in a row ran out of time on {quoted(self.tools.device.key)}: the board "
@@ -391,8 +399,13 @@ class Search:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def finish(self) -> dict[str, Any]:
-        """Measure the best few again, compare the winner with the unscheduled program."""
+    def finish(self) -> TuningResult:
+        """Measure the best few again, compare the winner with the unscheduled program.
+
+        What only the parent knows of the result it fills in: seconds, method and conditions.
+        """
+        import tvm
+
         preset = self.tools.preset
         measured = self._measured()
         if not measured:
@@ -406,16 +419,13 @@ class Search:
                 f"none of {self._trial} candidates ran; the last: {self._last_failure or 'see the record'}"
             )
         best = measured[: preset.finalists]
-        done: Future[Any] = Future()
-        done.set_result(None)
         # Compile recorded candidates again, all of them before the first measurement.
-        builds = [self._build(one) if one.path is None else done for one in best]
+        builds = [one.build or self._build(one) for one in best]
         wait(builds)
-        finalists: list[tuple[float, float, Any, _Candidate]] = []
+        finalists: list[tuple[float, float, np.ndarray | None, _Candidate]] = []
         for one, build in zip(best, builds, strict=True):
-            job = self._submit(jobs.measure_and_run, one, build, self.inputs, self.output, preset.final)
             try:
-                seconds, output = job.result()
+                seconds, _, output = self._submit(one, build, preset.final, self.inputs).result()
             except CallFailedError as failure:
                 self._last_failure = str(failure)
                 continue
@@ -423,24 +433,31 @@ class Search:
         if not finalists:
             raise TuningError(f"the best candidates did not run a second time: {self._last_failure}")
         median, least, output, winner = min(finalists, key=lambda one: one[0])
-        return {
-            "latency_ms": median * 1e3,
-            "best_ms": least * 1e3,
-            "repeats": preset.final.repeat,
-            "trials": self._trial,
-            "failed": self._failed,
-            "verified": self._verify(output),
-            "history": self._history,
-            "known": self._restored,
-            "stopped": self.stopped,
-            "trace": json.dumps(_plain(winner.measured.sch.trace), separators=(",", ":")),
-        }
+        return TuningResult(
+            label=self.task.label,
+            latency_ms=median * 1e3,
+            best_ms=least * 1e3,
+            repeats=preset.final.repeat,
+            trials=self._trial,
+            failed=self._failed,
+            seconds=0.0,
+            target=self.tools.target.text,
+            tvm_version=tvm.__version__,
+            seed=self.seed,
+            verified=self._verify(output),
+            history=tuple(self._history),
+            known=self._restored,
+            stopped=self.stopped,
+            preset=preset.name,
+            trace=json.dumps(_plain(winner.measured.sch.trace), separators=(",", ":")),
+        )
 
-    def _verify(self, output: np.ndarray) -> bool:
+    def _verify(self, output: np.ndarray | None) -> bool:
         try:
             expected = self._truth.result()
         except CallFailedError:
             return False
+        assert output is not None
         compare(expected, output, self.output[1], ", or of the method's own code" if self.tools.means.has_code else "")
         return True
 
@@ -464,18 +481,20 @@ def is_timeout(failure: CallFailedError) -> bool:
     return "not done after" in str(failure) or "SessionTimeout" in str(failure)
 
 
-def _result(seconds: float | None) -> Any:
+def as_result(seconds: float | None) -> RunnerResult:
+    """A candidate's seconds as TVM's runner gives them; None: it failed."""
     from tvm.s_tir import meta_schedule as ms
 
     return ms.runner.RunnerResult([seconds] if seconds else None, None if seconds else "failed")
 
 
-def _plain(trace: Any) -> Any:
+def _plain(trace: Trace) -> TraceData:
     """A trace as JSON data, without TVM's own integers and floats."""
-    return json.loads(json.dumps(trace.as_json(), default=lambda one: one.value))
+    found: TraceData = json.loads(json.dumps(trace.as_json(), default=lambda one: one.value))
+    return found
 
 
-def shape_and_dtype(info: Any) -> Argument:
+def shape_and_dtype(info: TensorInfo) -> Argument:
     """An argument of a PrimFunc as plain values. Raises TuningError if it is not a tensor."""
     kind, dtype, shape = info.as_json()
     if kind != "TENSOR":

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.inputs import printable
 from syno_lab.processes.board_server import __file__ as _SERVER
-from syno_lab.scratch import scratch
+from syno_lab.processes.worker import once
 from syno_lab.tuning import jobs
+from syno_lab.tuning.board import Board
 from syno_lab.tuning.checkup import is_loopback, public_address, warning
 from syno_lab.tuning.jobs import Device
 from syno_lab.tuning.targets import TARGETS, architecture
@@ -27,7 +27,6 @@ from syno_lab.tuning.tracker import (
     parse_address,
     tracker_summary,
 )
-from syno_lab.tuning.worker import CallFailedError, Worker
 
 #: The Jetsons, which have power modes. Mode 0 has no limit on AGX boards (MAXN, or EDP in NVIDIA's older tables, see
 #: jetsonhacks.com of 2018-10-07); an Orin Nano's modes depend on its JetPack version, so the step says how to list
@@ -153,36 +152,35 @@ def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]
             seen["TVM on the board"] = "to do", str(error)
         else:
             if entry.free:
-                seen |= _power(_moment(host, port, plan.name))
+                seen |= _power(Board(host, port, plan.name))
     return [replace(one, state=seen[one.title][0], found=seen[one.title][1]) if one.title in seen else one
             for one in all_steps], warnings  # fmt: skip
 
 
-def _moment(host: str, port: int, key: str) -> Mapping[str, Any]:
-    """The board's report on its clocks and power; empty if it cannot be asked."""
-    device = Device(host, port, key, "cpu", 10.0, 10.0)
-    with scratch("syno-board-") as folder, closing(Worker(folder / "log")) as worker:
-        try:
-            found = json.loads(worker.call(jobs.board_moment, device, deadline_s=30.0))
-            return found if isinstance(found, dict) else {}
-        except (CallFailedError, TuningError, ValueError, RecursionError):
-            return {}
+class _Moment(msgspec.Struct, frozen=True):
+    """What a board's server tells of its clocks and its power."""
+
+    power: str = ""
+    clocks_fixed: bool | None = None
+    clocks_mhz: list[Annotated[int, msgspec.Meta(ge=0, lt=_MOST_MHZ)]] = []
+    celsius: Annotated[float, msgspec.Meta(gt=-_MOST_CELSIUS, lt=_MOST_CELSIUS)] | None = None
 
 
-def _power(moment: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """The state of power mode and clocks, from a board's report; values of a wrong type are ignored."""
+def _power(board: Board) -> dict[str, tuple[str, str]]:
+    """The state of power mode and clocks, from the board's report; none where it cannot be asked or says no such."""
+    device = Device(board, wait_s=10.0, session_s=10.0)
+    try:
+        said = once(board.key, jobs.board_moment, device, deadline_s=30.0)
+        moment = msgspec.json.decode(said, type=_Moment)
+    except (TuningError, msgspec.DecodeError, RecursionError):
+        return {}
     found = {}
-    power, fixed, warm = moment.get("power"), moment.get("clocks_fixed"), moment.get("celsius")
-    if power and isinstance(power, str):
-        found["power mode"] = "done", f"it is {printable(power, 60)}"
-    if isinstance(fixed, bool):
-        said = moment.get("clocks_mhz")
-        clocks = (
-            [one for one in said if isinstance(one, int) and 0 <= one < _MOST_MHZ] if isinstance(said, list) else []
-        )
-        is_warm = isinstance(warm, int | float) and abs(warm) < _MOST_CELSIUS
-        at = f"{max(clocks, default=0)} MHz" + (f", {warm:.0f} degrees" if is_warm else "")
-        found["clocks"] = ("done", f"fixed at {at}") if fixed else ("to do", f"they move; now {at}")
+    if moment.power:
+        found["power mode"] = "done", f"it is {printable(moment.power, 60)}"
+    if moment.clocks_fixed is not None:
+        warm = "" if moment.celsius is None else f", {moment.celsius:.0f} degrees"
+        at = f"{max(moment.clocks_mhz, default=0)} MHz{warm}"
+        found["clocks"] = ("done", f"fixed at {at}") if moment.clocks_fixed else ("to do", f"they move; now {at}")
     return found
 
 

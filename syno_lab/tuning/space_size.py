@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule, Trace
 
 
 @cache
@@ -17,13 +20,13 @@ def tilings(extent: int, parts: int, innermost: int) -> int:
     return sum(tilings(extent // one, parts - 1, extent) for one in inner)
 
 
-def most_programs(sketches: Iterable[Any]) -> float:
+def most_programs(sketches: Iterable[Schedule]) -> float:
     """The most programs that TVM's sketches can give; infinity if a draw is of a kind that cannot be counted."""
     return sum(_choices(one.trace) for one in sketches)
 
 
-def _choices(trace: Any) -> float:
-    drawn: set[Any] = set()  # loops whose extents are drawn: draws from them have no fixed number of outcomes
+def _choices(trace: Trace) -> float:
+    drawn = set[int]()  # loops whose extents are drawn: draws from them have no fixed number of outcomes
     total = 1.0
     for step in trace.insts:
         kind = str(step.kind.name)

@@ -6,14 +6,15 @@ import importlib.util
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from tvm.ir import IRModule
-from tvm.ir.utils import derived_object
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import SBlockRV
 
 from syno_lab.blame import is_theirs
 from syno_lab.errors import TuningError
@@ -23,9 +24,10 @@ from syno_lab.processes.light import import_xgboost
 from syno_lab.processes.process import cores
 from syno_lab.tuning.fusion import fuse_stages
 from syno_lab.tuning.lanes import channel_lanes, vector_bits
-from syno_lab.tuning.method import CPU_RULES, DEFAULT, FUSION, GPU_RULES, LANES
-from syno_lab.tuning.parts import Code, mutator, postprocessor, python_cost_model
+from syno_lab.tuning.method import CPU_RULES, DEFAULT, FUSION, GPU_RULES, LANES, Code, Method
+from syno_lab.tuning.parts import Part, mutator, postprocessor, python_cost_model, python_rule
 from syno_lab.tuning.targets import ResolvedTarget
+from syno_lab.user_code import UserCode
 
 #: Of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
 _JOBS_PER_CORE = 16
@@ -36,51 +38,44 @@ _UNROLL_STEPS = [0, 16, 64, 512]
 #: A function that is told which user code is running (``the rule 'name'``), and None when it has returned.
 Inside = Callable[[str | None], None]
 
+_T = TypeVar("_T")
 _Schedules = list[Schedule]
-_Apply = Callable[..., object]
+_Apply = Callable[..., _Schedules]
 
 
 class Means:
     """A method for one target: makes TVM's space generators, strategies and cost models.
 
-    ``inside`` is told when the user's code runs. In the dictionary ``notes``, if given, each rule is listed with the
-    blocks that it changed. Raises :class:`TuningError` if the user's code cannot be loaded.
+    The user's functions are written to ``folder``; ``inside`` is told when they run. In the dictionary ``notes``, if
+    given, each rule is listed with the blocks that it changed. Raises :class:`TuningError` if the user's code cannot be
+    loaded.
     """
 
     def __init__(
         self,
-        request: Mapping[str, Any],
+        method: Method,
         target: ResolvedTarget,
+        folder: Path,
         inside: Inside = lambda _: None,
         notes: dict[str, list[str]] | None = None,
     ) -> None:
-        self.strategy_name, self.cost_model_name = request["strategy"], request["cost_model"]
-        self._inside, self._notes, self._target = inside, notes, target
+        self._method, self._inside, self._notes, self._target = method, inside, notes, target
         self._failure: TuningError | None = None
-        self._rules = request["rules"]
         self._is_gpu = target.device != "cpu"
         known, others = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
-        wrong = [one for one in self._rules if isinstance(one, str) and one not in (*known, DEFAULT, FUSION, LANES)]
+        wrong = [one for one in method.rules if isinstance(one, str) and one not in (*known, DEFAULT, FUSION, LANES)]
         if wrong:
             raise TuningError(
                 f"the rules {', '.join(wrong)} are for {others}, the target's device is {target.device}: use "
                 f"{', '.join(known)}, {DEFAULT!r} or rules of your own"
             )
-        self._mutators, self._last = request.get("mutators"), request.get("postprocessors")
-        parts = [*self._rules, request["space"], self.cost_model_name, *(self._last or ())]
-        parts += [one for one, _ in self._mutators or ()]
-        self._code = {one["file"]: _load(one) for one in parts if isinstance(one, dict)}
-        self._space = request["space"]
-
-    @property
-    def is_guided(self) -> bool:
-        """Whether the strategy uses the cost model."""
-        return self.strategy_name == "evolutionary"
+        self._code = {one: _load(one, folder) for one in method.code}
+        self.is_guided = method.is_guided
 
     @property
     def is_default(self) -> bool:
         """Whether the space is TVM's own for the target."""
-        return self._space is None and self._rules == [DEFAULT]
+        return self._method.space is None and self._method.rules == (DEFAULT,)
 
     @property
     def has_code(self) -> bool:
@@ -103,70 +98,60 @@ class Means:
     @property
     def can_widen(self) -> bool:
         """Whether the space leaves out at first what TVM's rules make of the sums that the lab's rule changes."""
-        return self._space is None and LANES in self._rules and not self._is_gpu
+        return self._method.space is None and LANES in self._method.rules and not self._is_gpu
 
     def space(self, module: IRModule, is_wide: bool = False) -> ms.space_generator.SpaceGenerator:
         """The generator of sketches of ``module``, with the method's postprocessors and mutators.
 
         ``is_wide``: with what is left out at first, see :attr:`can_widen`.
         """
-        last: Any = (
-            "from-target"
-            if self._last is None
-            else [postprocessor(self._part("postprocessor", one)) for one in self._last]
-        )
+        method = self._method
+        last: Any = "from-target"
+        if method.postprocessors is not None:
+            last = [postprocessor(self._part("postprocessor", one)) for one in method.postprocessors]
         changes: Any = "from-target"
-        if self._mutators is not None:
-            changes = {mutator(self._part("mutator", one)): share for one, share in self._mutators}
-        if self._space is not None:
-            function = self._guard("space", self._space)
+        if method.mutations is not None:
+            changes = {mutator(self._part("mutator", one)): share for one, share in method.mutations}
+        if isinstance(method.space, UserCode):
+            function = self._guard("space", method.space)
             return ms.space_generator.ScheduleFn(function, sch_rules=[], postprocs=last, mutator_probs=changes)
         rules: Any = "from-target"
         if not self.is_default or self._notes is not None:
-            rules = [rule for one in self._rules for rule in self._rule(one, module, is_wide)]
+            rules = [rule for one in method.rules for rule in self._rule(one, module, is_wide)]
         return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=last, mutator_probs=changes)
 
-    def _part(self, kind: str, one: str | dict[str, str]) -> str | Code:
+    def _part(self, kind: str, one: Code) -> str | Part:
         """A name as it is, or the user's code."""
-        if isinstance(one, str):
-            return one
-        what, file = f"the {kind} {one['name']!r}", one["file"]
-        return Code(self._code[file], what, lambda call, *given: self._run(what, file, call, *given))
+        if not isinstance(one, UserCode):
+            return str(one)
+        what, (file, function) = f"the {kind} {one.name!r}", self._code[one]
+        return Part(function, what, lambda call, *given: self._run(what, file, call, *given))
 
-    def _rule(self, one: str | dict[str, str], module: IRModule, is_wide: bool) -> list[ms.schedule_rule.ScheduleRule]:
-        if isinstance(one, dict):
-            return [_python_rule(self._noted(one["name"], self._guard("rule", one)))]
+    def _rule(self, one: Code, module: IRModule, is_wide: bool) -> list[ms.ScheduleRule]:
+        if isinstance(one, UserCode):
+            return [python_rule(self._noted(one.name, self._guard("rule", one)))]
         if one == DEFAULT:
             return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
-        bits = vector_bits(self._target.tvm)
-        if one == FUSION:
-            cores = self._target.cores
-
-            def fusion(schedule: Schedule, block: Any) -> _Schedules:
-                return fuse_stages(schedule, block, cores, bits)
-
-            return [_python_rule(self._noted(one, fusion))]
-        if one == LANES:
-
-            def lanes(schedule: Schedule, block: Any) -> _Schedules:
-                return channel_lanes(schedule, block, bits, is_wide)
-
-            return [_python_rule(self._noted(one, lanes))]
+        name, bits, threads = str(one), vector_bits(self._target.tvm), self._target.cores
+        if name == FUSION:
+            return [python_rule(self._noted(name, lambda one, block: fuse_stages(one, block, threads, bits)))]
+        if name == LANES:
+            return [python_rule(self._noted(name, lambda one, block: channel_lanes(one, block, bits, is_wide)))]
         if self._is_gpu:
-            return [self._watch(one, rule) for rule in self._defaults(module) if _short(rule) in _ON_GPUS[one]]
-        return [self._watch(one, rule) for rule in _NAMED[one]()]
+            return [self._watch(name, rule) for rule in self._defaults(module) if _short(rule) in _ON_GPUS[name]]
+        return [self._watch(name, rule) for rule in _NAMED[name]()]
 
-    def _defaults(self, module: IRModule) -> list[ms.schedule_rule.ScheduleRule]:
+    def _defaults(self, module: IRModule) -> list[ms.ScheduleRule]:
         """TVM's rules for the target: a generator without rules gets them from TVM."""
         generator = ms.space_generator.PostOrderApply()
         ms.TuneContext(mod=module, target=self._target.tvm, space_generator=generator, num_threads=1)
         return list(generator.sch_rules)
 
-    def _watch(self, name: str, rule: ms.schedule_rule.ScheduleRule) -> ms.schedule_rule.ScheduleRule:
+    def _watch(self, name: str, rule: ms.ScheduleRule) -> ms.ScheduleRule:
         """TVM's ``rule`` unchanged; with ``notes``, a rule that also notes the blocks that it changes."""
         if self._notes is None:
             return rule
-        return _python_rule(self._noted(name, rule.apply), rule)
+        return python_rule(self._noted(name, rule.apply), rule)
 
     def _noted(self, name: str, apply: _Apply) -> _Apply:
         notes = self._notes
@@ -174,9 +159,9 @@ class Means:
             return apply
         notes.setdefault(name, [])
 
-        def noted(schedule: Schedule, block: Any) -> object:
+        def noted(schedule: Schedule, block: SBlockRV) -> _Schedules:
             where, before = str(schedule.get(block).name_hint), len(schedule.trace.insts)
-            found: Any = apply(schedule, block)
+            found = apply(schedule, block)
             changed = any(len(one.trace.insts) > before for one in found)
             if changed and where not in notes[name]:
                 notes[name].append(where)
@@ -186,18 +171,16 @@ class Means:
 
     # -- the user's code -----------------------------------------------------------------------------------------------
 
-    def _guard(self, kind: str, entry: dict[str, str]) -> _Apply:
+    def _guard(self, kind: str, code: UserCode) -> _Apply:
         """The user's function with checks: its exception is kept, and its result is checked."""
-        what, function = f"the {kind} {entry['name']!r}", self._code[entry["file"]]
+        what, (file, function) = f"the {kind} {code.name!r}", self._code[code]
 
-        def guarded(schedule: Schedule, *block: Any) -> _Schedules:
-            return self._run(
-                what, entry["file"], lambda *given: _schedules(function(*given), schedule, what), schedule, *block
-            )
+        def guarded(schedule: Schedule, *block: SBlockRV) -> _Schedules:
+            return self._run(what, file, lambda *given: _schedules(function(*given), schedule, what), schedule, *block)
 
         return guarded
 
-    def _run(self, what: str, file: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _run(self, what: str, file: str, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the user's function; what it raises is kept for :meth:`watched`."""
         self._inside(what)
         try:
@@ -216,27 +199,27 @@ class Means:
 
     def strategy(self, population: int, unmeasured: int, generations: int) -> ms.search_strategy.SearchStrategy:
         """The strategy; the numbers are for the evolutionary one."""
-        if self.strategy_name == "replay-trace":
+        if self._method.strategy == "replay-trace":
             return ms.search_strategy.ReplayTrace()
-        if self.strategy_name == "replay-func":
+        if self._method.strategy == "replay-func":
             return ms.search_strategy.ReplayFunc()
         return ms.search_strategy.EvolutionarySearch(
             population_size=population, init_min_unmeasured=unmeasured, genetic_num_iters=generations
         )
 
-    def cost_model(self, warmup: int, seed: int) -> Any:
+    def cost_model(self, warmup: int, seed: int) -> ms.CostModel:
         """A new cost model; XGBoost predicts at random until it has seen ``warmup`` candidates."""
-        own = self._part("cost model", self.cost_model_name)
-        if self.is_guided and isinstance(own, Code):
+        own = self._part("cost model", self._method.cost_model)
+        if self.is_guided and isinstance(own, Part):
             with self.watched():
                 return python_cost_model(own)
-        if not self.is_guided or self.cost_model_name == "random":
+        if not self.is_guided or own == "random":
             return ms.cost_model.RandomModel(seed=seed)
         import_xgboost()
         return ms.cost_model.XGBModel(num_warmup_samples=warmup, early_stopping_rounds=20, num_tuning_cores=cores())
 
 
-def _inline() -> list[Any]:
+def _inline() -> list[ms.ScheduleRule]:
     inline = ms.schedule_rule.AutoInline(
         into_producer=False,
         into_consumer=True,
@@ -249,7 +232,7 @@ def _inline() -> list[Any]:
     return [ms.schedule_rule.InlineConstantScalars(), inline]
 
 
-def _tiling() -> list[Any]:
+def _tiling() -> list[ms.ScheduleRule]:
     reuse = ms.schedule_rule.ReuseType(req="may", levels=[1, 2], scope="global")
     return [
         ms.schedule_rule.MultiLevelTiling(
@@ -258,7 +241,7 @@ def _tiling() -> list[Any]:
     ]
 
 
-def _marks(jobs: int = -1, lanes: int = -1, steps: list[int] | None = None) -> list[Any]:
+def _marks(jobs: int = -1, lanes: int = -1, steps: list[int] | None = None) -> list[ms.ScheduleRule]:
     return [
         ms.schedule_rule.ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs, max_vectorize_extent=lanes, unroll_max_steps=steps, unroll_explicit=True
@@ -267,7 +250,7 @@ def _marks(jobs: int = -1, lanes: int = -1, steps: list[int] | None = None) -> l
 
 
 #: The rules of :data:`~syno_lab.tuning.method.RULES` by name.
-_NAMED: dict[str, Callable[[], list[Any]]] = {
+_NAMED: dict[str, Callable[[], list[ms.ScheduleRule]]] = {
     "inline": _inline,
     "rfactor": lambda: [ms.schedule_rule.AddRFactor(_JOBS_PER_CORE, _MOST_INNERMOST)],
     "tiling": _tiling,
@@ -289,27 +272,7 @@ _ON_GPUS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _python_rule(apply: _Apply, inner: Any = None) -> Any:
-    """A schedule rule that calls ``apply``; ``inner`` is TVM's own rule inside it, which must get the target."""
-
-    @derived_object
-    class PythonRule(ms.schedule_rule.PyScheduleRule):
-        """One rule."""
-
-        def _initialize_with_tune_context(self, context: Any) -> None:
-            if inner is not None:
-                inner._initialize_with_tune_context(context)
-
-        def apply(self, schedule: Schedule, block: Any) -> Any:
-            return apply(schedule, block)
-
-        def clone(self) -> Any:
-            return PythonRule()
-
-    return PythonRule()
-
-
-def _short(rule: Any) -> str:
+def _short(rule: ms.ScheduleRule) -> str:
     """``MultiLevelTiling`` of TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
     return type(rule).__name__
 
@@ -326,9 +289,9 @@ def _schedules(found: object, given: Schedule, what: str) -> _Schedules:
     return several
 
 
-def _load(entry: dict[str, str]) -> Callable[..., Any]:
-    """Run the user's file and take the function out of it. Raises TuningError."""
-    name, file = entry["name"], entry["file"]
+def _load(code: UserCode, folder: Path) -> tuple[str, Callable[..., Any]]:
+    """Write the user's code to a file, run it and take the function out of it. Raises TuningError and CodeError."""
+    name, file = code.name, code.write(folder)["file"]
     place = importlib.util.spec_from_file_location(f"syno_user_{len(sys.modules)}", file)
     assert place is not None
     assert place.loader is not None
@@ -343,9 +306,9 @@ def _load(entry: dict[str, str]) -> Callable[..., Any]:
             raise
         traceback.print_exc()
         raise TuningError(
-            f"cannot load {quoted(name)} of {entry['origin']}: {one_line(error)}{_place(error, file)}"
+            f"cannot load {quoted(name)} of {code.origin}: {one_line(error)}{_place(error, file)}"
         ) from None
-    return cast("Callable[..., Any]", function)
+    return file, cast("Callable[..., Any]", function)
 
 
 def _place(error: BaseException, file: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 from tvm.ir import Array, Expr
-from tvm.s_tir import SBlockRealize, Schedule
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import detect_linear_equation
+from tvm.tirx import Var
 
 #: The fields of TVM's expressions that hold expressions: of operations, casts, calls, selections and loads.
 _CHILDREN = ("a", "b", "value", "args", "condition", "true_value", "false_value", "indices")
@@ -31,13 +32,13 @@ class Sum:
         outer: how many loops are around its own.
     """
 
-    variables: list[Any]
+    variables: list[Var]
     sizes: list[int]
     summed: tuple[int, ...]
     stored: list[int | None]
-    factors: list[list[Any]]
-    read: list[Any]
-    written: Any
+    factors: list[list[Expr]]
+    read: list[tirx.Buffer]
+    written: tirx.Buffer
     outer: int
 
     @property
@@ -50,7 +51,7 @@ class Sum:
         """The bytes of the whole output."""
         return math.prod(int(one) for one in self.written.shape) * self.bits // 8
 
-    def moved_in_unit_steps(self, axis: int) -> list[list[Any]]:
+    def moved_in_unit_steps(self, axis: int) -> list[list[Expr]]:
         """The factors whose innermost index an axis moves by one; empty if it moves a factor in any other way.
 
         Also empty if it moves all factors: then the lanes share no factor.
@@ -60,7 +61,7 @@ class Sum:
         is_unit = [_is_unit_step(one[-1], variable) and not moves(one[:-1], variable) for one in found]
         return found if all(is_unit) and len(found) < len(self.factors) else []
 
-    def row_axis(self, axis: int, factors: list[list[Any]]) -> int | None:
+    def row_axis(self, axis: int, factors: list[list[Expr]]) -> int | None:
         """The axis whose steps go from one whole row along ``axis`` to the next, in the output and in ``factors``.
 
         These are all factors that ``axis`` moves. None where rows do not follow each other in memory, where another
@@ -88,7 +89,7 @@ class Sum:
         found = self.stored.index(axis)
         return None if found == len(self.stored) - 1 else found
 
-    def in_memory_order(self, factors: list[list[Any]]) -> tuple[int, ...]:
+    def in_memory_order(self, factors: list[list[Expr]]) -> tuple[int, ...]:
         """The axes that are summed over, in the order in which the first of ``factors`` has them as indices."""
 
         def place(n: int) -> int:
@@ -97,7 +98,7 @@ class Sum:
         return tuple(sorted(self.summed, key=place))
 
 
-def read_sum(schedule: Schedule, block: Any) -> Sum | None:
+def read_sum(schedule: Schedule, block: SBlockRV) -> Sum | None:
     """The block as a sum with constant extents that no rule has tiled yet; None for any other block.
 
     It may be inside loops over blocks of its output: its extents are those of one block.
@@ -119,12 +120,12 @@ def read_sum(schedule: Schedule, block: Any) -> Sum | None:
     return Sum(variables, [int(one) for one in extents], summed, stored, factors, read, found.init.buffer, outer)
 
 
-def own_loops(schedule: Schedule, block: Any) -> list[Any]:
+def own_loops(schedule: Schedule, block: SBlockRV) -> list[LoopRV]:
     """The loops over a block's own iterators: the innermost ones, where other blocks share the outer loops."""
     return list(schedule.get_loops(block))[-len(schedule.get(block).iter_vars) or None :]
 
 
-def elementwise_readers(schedule: Schedule, block: Any) -> list[str]:
+def elementwise_readers(schedule: Schedule, block: SBlockRV) -> list[str]:
     """The names of the blocks after a block that compute one element of each element, each the only reader of the one
     before, as batch normalisation, an addition and ReLU are.
     """
@@ -144,7 +145,7 @@ def elementwise_readers(schedule: Schedule, block: Any) -> list[str]:
     return names
 
 
-def _is_untouched(schedule: Schedule, block: Any, loops: list[Any]) -> bool:
+def _is_untouched(schedule: Schedule, block: SBlock, loops: list[LoopRV]) -> bool:
     """Whether the block has one loop for each of its iterators, in their order, and nothing else inside.
 
     An axis that is summed over must be whole inside of the outer loops: the sum is finished there.
@@ -166,23 +167,23 @@ def _is_untouched(schedule: Schedule, block: Any, loops: list[Any]) -> bool:
     )
 
 
-def _is_own(value: Any, variable: Any, variables: list[Any]) -> bool:
+def _is_own(value: Expr, variable: Var, variables: list[Var]) -> bool:
     """Whether an iterator is its own loop's variable, counted from where the outer loops say."""
     others = [one for one in variables if not one.same_as(variable)]
     return _is_unit_step(value, variable) and not any(moves([value], one) for one in others)
 
 
-def _indices(region: Any) -> list[Any]:
+def _indices(region: tirx.BufferRegion) -> list[Expr]:
     """The indices with which a block reads or writes a tensor: an expression for each axis."""
     return [one.min for one in region.region]
 
 
-def moves(indices: Iterable[Any], variable: Any) -> bool:
+def moves(indices: Iterable[Expr], variable: Var) -> bool:
     """Whether one of the indices depends on a variable."""
     return any(node.same_as(variable) for index in indices for node in _nodes(index))
 
 
-def _nodes(expression: Any) -> Iterator[Any]:
+def _nodes(expression: Expr) -> Iterator[Expr]:
     """An expression and all its subexpressions."""
     yield expression
     for name in _CHILDREN:
@@ -194,12 +195,12 @@ def _nodes(expression: Any) -> Iterator[Any]:
                 yield from _nodes(one)
 
 
-def _is_unit_step(index: Any, variable: Any) -> bool:
+def _is_unit_step(index: Expr, variable: Var) -> bool:
     """Whether an index grows by one with a variable."""
     found = detect_linear_equation(index, [variable])
     return len(found) > 0 and isinstance(found[0], tirx.IntImm) and int(found[0]) == 1
 
 
-def _number(expression: Any, variables: list[Any]) -> int | None:
+def _number(expression: Expr, variables: list[Var]) -> int | None:
     """The index of the variable that an expression is, None for any other expression."""
     return next((n for n, one in enumerate(variables) if one.same_as(expression)), None)

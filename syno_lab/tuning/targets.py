@@ -23,9 +23,8 @@ __all__ = [
     "architecture",
     "check_here",
     "check_target",
-    "is_local",
+    "local_threads",
     "resolve",
-    "threads_of",
 ]
 
 #: MetaSchedule's rules look tensor intrinsics up by name: the families of TVM modules that a target may ask for.
@@ -69,16 +68,6 @@ def check_target(name: str) -> str:
     return name
 
 
-def is_local(name: str) -> bool:
-    """Whether ``name`` is this machine's processor."""
-    return local_threads(name) is not None
-
-
-def threads_of(name: str) -> int | None:
-    """The threads in which this machine must run operators for ``name``; None for another machine's target."""
-    return local_threads(name)
-
-
 def check_here(target: ResolvedTarget, name: str) -> None:
     """Raise :class:`TuningError` where this machine cannot run what is compiled for ``target``, called ``name``."""
     import tvm
@@ -103,7 +92,7 @@ def resolve(name: str) -> ResolvedTarget:
         target = find_target(name)
     except SynoError as error:
         raise TuningError(f"TVM does not know the target {quoted(name)}: {error}") from None
-    kind = target.kind.name
+    kind = str(target.kind.name)
     device = {"llvm": "cpu", "c": "cpu"}.get(kind, kind)
     where = machine(target)
     families = ["cuda"] if kind == "cuda" else []

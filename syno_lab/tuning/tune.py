@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from syno_lab import private
+from syno_lab.codegen.target_names import local_threads
 from syno_lab.errors import FormatError, TrackerError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.board_server import power_mode
-from syno_lab.processes.process import cores
+from syno_lab.processes.process import cores, last_line
+from syno_lab.processes.worker import CallFailedError, CrashedError, Worker
 from syno_lab.scratch import scratch
-from syno_lab.tuning.conversation import Conversation
-from syno_lab.tuning.jobs import HERE
+from syno_lab.tuning.child import Earlier, Failed, Found, Inside, Request, Started, Tried, Turn, tune_in_worker
+from syno_lab.tuning.jobs import Device
 from syno_lab.tuning.method import Method
 from syno_lab.tuning.options import SCHEDULERS, TuningOptions
 from syno_lab.tuning.presets import Preset, find_preset
-from syno_lab.tuning.records import Record, Trial, key_of, known_target, open_record, remember_target
-from syno_lab.tuning.starting import STARTED, start_from
-from syno_lab.tuning.targets import architecture, check_target, threads_of
+from syno_lab.tuning.records import (
+    STARTED,
+    Record,
+    Trial,
+    key_of,
+    known_target,
+    open_record,
+    remember_target,
+    start_from,
+)
+from syno_lab.tuning.targets import architecture, check_target
 from syno_lab.tuning.tracker import (
-    Address,
     DeviceInfo,
     TrackerSummary,
     check_machines,
     check_tracker,
     check_versions,
     host_version,
-    parse_address,
     tracker_summary,
 )
 from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
@@ -117,30 +124,6 @@ def tune_queue(
     ).run()  # fmt: skip
 
 
-def recorded(
-    tasks: Sequence[TuningTask],
-    *,
-    store: str | os.PathLike[str],
-    target: str,
-    trials: int,
-    conditions: str,
-    method: Method | None = None,
-) -> dict[str, TuningResult]:
-    """The results that a folder of records already has for a budget of ``trials``, by label: needs no board and no TVM.
-
-    ``conditions`` are the board's; :func:`local_conditions` gives this machine's. Raises as :func:`tune` does.
-    """
-    version = host_version()
-    text = known_target(store, check_target(target), version)
-    found: dict[str, TuningResult] = {}
-    for task in tasks if text is not None else ():
-        with open_record(store, key_of(task, str(text), version, conditions, str(method or Method()))) as record:
-            answer = record.answer(trials)
-        if answer is not None:
-            found[task.label] = replace(answer, label=task.label, known=answer.trials, from_records=True)
-    return found
-
-
 def local_conditions(threads: int | None = None) -> str:
     """The conditions of this machine with operators in ``threads`` threads (all processors by default)."""
     return DeviceInfo("", "", 0, tvm=host_version(), threads=threads or cores(), power=power_mode()).conditions
@@ -164,43 +147,36 @@ class _Operator:
         """The number of trials measured in this tuning."""
         return len(self.tried) - self.known
 
-    def request(self) -> dict[str, Any]:
+    def earlier(self) -> Earlier:
         """The trials so far, and those of earlier tunings, for the process that continues; what their result says."""
-        found = {"known": self.tried, "start": self.start}
         answer = self.answer if not self.new else None
-        return {
-            name: [{"trace": one.trace, "seconds": list(one.seconds)} for one in trials]
-            for name, trials in found.items()
-        } | {"answered": answer is not None, "whole": answer is not None and answer.stopped == "space"}
+        is_whole = answer is not None and answer.stopped == "space"
+        return Earlier(tuple(self.tried), tuple(self.start), answer is not None, is_whole)
 
 
-@dataclass(frozen=True)
-class _Device:
-    """The devices that measure candidates: those under ``key`` at ``tracker``, or this machine if that is None."""
+class _Place(NamedTuple):
+    """Where candidates are measured: the device, of which there are ``boards``; the conditions of its latencies."""
 
-    tracker: Address | None
-    key: str
-    threads: int
+    device: Device
     boards: int
     conditions: str
 
 
-def _find_device(options: TuningOptions, deadline_s: float) -> _Device:
-    """The device that the options name; asks the tracker. Raises TrackerError, and TuningError for wrong options."""
-    threads = options.threads or threads_of(options.target) or cores()
-    if (options.tracker is None) != (options.key is None):
-        raise TuningError("expected tracker and key together, or neither to tune on this machine")
-    if options.tracker is None or options.key is None:
-        return _Device(None, HERE, threads, 1, local_conditions(threads))
+def _find_place(options: TuningOptions, deadline_s: float, threads: int) -> _Place:
+    """The place that the options name; asks the tracker. Raises TrackerError, and TuningError for wrong options."""
+    board = options.board
+    waits = min(options.wait_s, deadline_s), min(options.session_s, deadline_s)
+    device = Device(board, "", *waits, tvm=host_version(), target=options.target)
+    if board is None:
+        return _Place(device, 1, local_conditions(threads))
     if options.threads is not None:
         raise TuningError("a board runs operators in threads of its own: leave threads out")
-    tracker, key = parse_address(options.tracker), options.key
-    check_tracker(*tracker, key, min(5.0, deadline_s), need_free=False)
-    summary = tracker_summary(*tracker)
-    check_versions(summary.of(key), host_version())
-    check_machines(summary.of(key), architecture(options.target), options.target)
-    boards = min(max(len(summary.of(key)), 1), _MOST_BOARDS)
-    return _Device(tracker, key, threads, boards, conditions_of(summary, key))
+    check_tracker(*board.address, board.key, min(5.0, deadline_s), need_free=False)
+    summary = tracker_summary(*board.address)
+    found = summary.of(board.key)
+    check_versions(found, host_version())
+    check_machines(found, architecture(options.target), options.target)
+    return _Place(device, min(max(len(found), 1), _MOST_BOARDS), conditions_of(summary, board.key))
 
 
 class _Queue:
@@ -244,8 +220,9 @@ class _Queue:
         self._total = budget * len(labels) if options.total is None else options.total
         self._target = check_target(options.target)
         self._tvm = host_version()
+        self._threads = options.threads or local_threads(options.target) or cores()
         try:
-            self._device = _find_device(options, self._deadline_s)
+            self._place = _find_place(options, self._deadline_s, self._threads)
         except TrackerError:
             raise
         except TuningError as error:
@@ -264,7 +241,6 @@ class _Queue:
         except OSError as error:
             reason = error.strerror or error
             raise TuningError(f"{self._name}: expected to write the log {self._log}, found: {reason}") from None
-        self._told: dict[str, Any] = {}
         self._crashed = -1
         self._results: dict[str, TuningResult] = {}
         self._failed: dict[str, str] = {}
@@ -291,66 +267,55 @@ class _Queue:
     def _converse(self, stack: contextlib.ExitStack) -> bool:
         """Run one tuning process from start to end; return whether another one may be needed."""
         self._inside = None
-        with (
-            scratch(".tuning-", self._work_dir) as folder,
-            Conversation("syno_lab.tuning.child", self._log, {"TMPDIR": str(folder.resolve())}) as child,
-        ):
-            child.send(self._request())
-            turn: int | None = None
-            for message in child.messages(_POLL_S):
-                self._check_time()
-                if message is None:
-                    continue
-                match message.pop("event"):
-                    case "start":
-                        self._open(message["target"], message["tvm"], stack)
-                        if not self._waiting():
-                            return False
-                        child.send({str(n): self._operators[n].request() for n in self._waiting()})
-                    case "turn":
-                        turn = message["task"]
-                    case "inside":
-                        self._inside = message["code"]
-                    case "trial":
-                        self._take_trial(self._operators[message["task"]], message)
-                    case "kept":
-                        one = self._operators[message["task"]]
-                        assert one.answer is not None
-                        self._keep_recorded(one, one.answer)
-                    case "result":
-                        self._take_result(self._operators[message.pop("task")], message)
-                    case "failed":
-                        self._failed[self._operators[message["task"]].task.label] = message["message"]
-                    case "error":
-                        raise (TrackerError if message["tracker"] else TuningError)(
-                            f"{self._name}: {message['message']}"
-                        )
-                    case "end":
-                        return False
-            return self._blame(turn, child)
+        turn: int | None = None
+        with scratch(".tuning-", self._work_dir) as folder:
+            environment = {"TMPDIR": str(folder.resolve())}
+            try:
+                with Worker(self._log, environment, has_tvm=False) as child:
+                    for message in child.talk(tune_in_worker, self._request(), period_s=_POLL_S):
+                        self._check_time()
+                        match message:
+                            case Started(target, tvm):
+                                self._open(target, tvm, stack)
+                                if not self._waiting():
+                                    return False
+                                child.tell({number: self._operators[number].earlier() for number in self._waiting()})
+                            case Turn(task):
+                                turn = task
+                            case Inside(code):
+                                self._inside = code
+                            case Tried():
+                                self._take_trial(self._operators[message.task], message)
+                            case Found(task, result):
+                                self._take_result(self._operators[task], result)
+                            case Failed(task, reason):
+                                self._failed[self._operators[task].task.label] = reason
+            except CrashedError as crash:
+                return self._blame(turn, crash)
+            except (CallFailedError, TrackerError) as error:
+                kind = TrackerError if isinstance(error, TrackerError) else TuningError
+                raise kind(f"{self._name}: {error}") from None
+        return False
 
-    def _request(self) -> dict[str, Any]:
+    def _request(self) -> Request:
         options = self._options
         left = self._started + self._deadline_s - time.monotonic()
-        return {
-            "tasks": [{"task": one.task.request(), "trials": one.trials} for one in self._operators],
-            "tracker": self._device.tracker,
-            "key": self._device.key,
-            "threads": self._device.threads,
-            "target": self._target,
-            "tvm": self._tvm,
-            "preset": self._preset.name,
-            "method": self._method.request(self._work_dir / "code"),
-            "boards": self._device.boards,
-            "scheduler": options.scheduler,
-            "total": self._total - sum(len(one.tried) for one in self._operators if self._is_done(one)),
-            "seed": options.seed,
-            "log": str(self._log.resolve()),
-            "budget_s": max(left - (1 - _SEARCH_SHARE) * self._deadline_s, 0.0),
-            "wait_s": min(options.wait_s, self._deadline_s),
-            "session_s": min(options.session_s, self._deadline_s),
-            "records": None if options.records is None else str(Path(options.records).resolve()),
-        }
+        return Request(
+            tasks=tuple(one.task for one in self._operators),
+            trials=tuple(one.trials for one in self._operators),
+            device=self._place.device,
+            threads=self._threads,
+            boards=self._place.boards,
+            preset=self._preset,
+            method=self._method,
+            scheduler=options.scheduler,
+            total=self._total - sum(len(one.tried) for one in self._operators if self._is_done(one)),
+            seed=options.seed,
+            log=self._log.resolve(),
+            code=self._work_dir / "code",
+            budget_s=max(left - (1 - _SEARCH_SHARE) * self._deadline_s, 0.0),
+            records=None if options.records is None else Path(options.records).resolve(),
+        )
 
     @property
     def _how(self) -> str:
@@ -370,7 +335,6 @@ class _Queue:
 
     def _open(self, target: str, tvm: str, stack: contextlib.ExitStack) -> None:
         """With the target known, open the records, and take the results that they already have."""
-        self._told = {"target": target, "tvm_version": tvm}
         if self._store is not None:
             remember_target(self._store, self._target, self._tvm, target)
         elif self._options.start is None:
@@ -378,7 +342,7 @@ class _Queue:
         for number in self._waiting():
             one = self._operators[number]
             try:
-                key = key_of(one.task, target, tvm, self._device.conditions, self._how)
+                key = key_of(one.task, target, tvm, self._place.conditions, self._how)
                 if self._options.start is not None:
                     one.start = start_from(self._options.start, one.task, key, [str(self._method)])
             except (FormatError, TuningError) as error:  # the other operators' tunings continue
@@ -402,12 +366,10 @@ class _Queue:
     def _keep_recorded(self, one: _Operator, answer: TuningResult) -> None:
         self._keep(replace(answer, label=one.task.label, known=answer.trials, from_records=True))
 
-    def _take_trial(self, one: _Operator, message: dict[str, Any]) -> None:
-        facts = message["facts"]
-        trial = Trial(facts["trace"], tuple(facts["seconds"]), facts["reason"], facts["board"])
+    def _take_trial(self, one: _Operator, told: Tried) -> None:
         if one.record is not None:
-            one.record.add_trial(trial)
-        one.tried.append(trial)
+            one.record.add_trial(told.trial)
+        one.tried.append(told.trial)
         if self._on_progress is None:
             return
         tried = sum(other.new for other in self._operators)
@@ -417,29 +379,22 @@ class _Queue:
             now, left = tried, max(self._total - tried, 0)
         else:
             now, left = len(one.tried), sum(max(other.trials - len(other.tried), 0) for other in waiting)
-        best = message["best_ms"]
         self._on_progress(
-            TuningProgress(one.task.label, now, one.trials, message["failed"], best, pace, one.known, left * pace)
+            TuningProgress(one.task.label, now, one.trials, told.failed, told.best_ms, pace, one.known, left * pace)
         )
 
-    def _take_result(self, one: _Operator, message: dict[str, Any]) -> None:
-        try:
-            message["known"] = one.known  # without the trials of an earlier process of this tuning
-            message["history"] = tuple((int(trial), float(best)) for trial, best in message["history"])
-            result = TuningResult(
-                label=one.task.label,
-                seed=self._options.seed,
-                seconds=time.monotonic() - self._started,
-                preset=self._preset.name,
-                method=self._how,
-                conditions=self._device.conditions,
-                **self._told,
-                **message,
-            )
-        except (TypeError, KeyError, ValueError) as error:
-            raise TuningError(
-                f"{one.task.label}: the tuning process gave no result but something else ({error})"
-            ) from None
+    def _take_result(self, one: _Operator, found: TuningResult | None) -> None:
+        if found is None:
+            assert one.answer is not None
+            self._keep_recorded(one, one.answer)
+            return
+        result = replace(
+            found,
+            seconds=time.monotonic() - self._started,
+            known=one.known,  # without the trials of an earlier process of this tuning
+            method=self._how,
+            conditions=self._place.conditions,
+        )
         if one.record is not None:
             one.record.add_result(result)
         self._keep(result)
@@ -449,11 +404,11 @@ class _Queue:
         if self._on_result is not None:
             self._on_result(result)
 
-    def _blame(self, turn: int | None, child: Conversation) -> bool:
+    def _blame(self, turn: int | None, crash: CrashedError) -> bool:
         """The process died: count it against the operator whose turn it was. Raises if it was no operator's turn."""
         tried = sum(one.new for one in self._operators)
-        ending, said = child.last_words()
-        reason = f"the tuning process ended ({ending}) after {tried} trials{self._where()}{said}; see {child.log}"
+        said = f", saying {last!r}" if (last := last_line(self._log)) else ""
+        reason = f"the tuning process ended ({crash.ended}) after {tried} trials{self._where()}{said}; see {self._log}"
         if turn is None:
             raise TuningError(f"{self._name}: {reason}")
         self._crashed = turn

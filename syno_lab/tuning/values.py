@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,10 @@ RESULT_VERSION = 3
 
 #: The builder of a network's functions, whose texts are TVM modules, not operators.
 NETWORK_BUILDER = "syno_lab.codegen.tvm_network:task_module"
+
+#: Data that JSON can hold, and of it what TVM makes of a schedule's trace: its instructions and its decisions.
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+TraceData = list[Any]
 
 _DTYPES = ("float16", "float32", "float64")
 
@@ -59,9 +63,12 @@ class TuningTask:
     def __hash__(self) -> int:
         return hash((self.label, self.operator, tuple(sorted(self.binding.items())), self.dtype, self.builder))
 
-    def request(self) -> dict[str, Any]:
-        """The task as JSON data, for the child process."""
+    def request(self) -> dict[str, JSON]:
+        """The task as JSON data, for a job."""
         return {one.name: getattr(self, one.name) for one in fields(self)} | {"binding": dict(self.binding)}
+
+    def __reduce__(self) -> tuple[type[TuningTask], tuple[JSON, ...]]:
+        return TuningTask, tuple(self.request().values())  # to another process: a read-only mapping does not go there
 
 
 @dataclass(frozen=True)
@@ -140,12 +147,12 @@ class TuningResult:
         """Wall seconds for each candidate tried in this tuning, all overhead counted."""
         return self.seconds / max(self.trials - self.known, 1)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """The result as JSON data, with its version."""
         return {"version": RESULT_VERSION} | asdict(self) | {"history": [list(point) for point in self.history]}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TuningResult:
+    def from_dict(cls, data: JSON) -> TuningResult:
         """Inverse of :meth:`to_dict`; raises :class:`FormatError` on other versions, fields and types."""
         if not isinstance(data, Mapping) or data.get("version") != RESULT_VERSION:
             found = quoted(data.get("version") if isinstance(data, Mapping) else data)

@@ -11,10 +11,11 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -25,10 +26,10 @@ from syno_lab.models.selection import Selection
 from syno_lab.models.slot import Place, put_in, slots
 from syno_lab.scratch import scratch
 from syno_lab.systems import builder_of, system_of
-from syno_lab.tuning.network import Compiled, FunctionsTuning, compiled, run_networks, tune_functions
+from syno_lab.tuning.network import FunctionsTuning, Part, compiled, run_networks, tune_functions
 from syno_lab.tuning.options import Budget, TuningOptions
 from syno_lab.tuning.tune import tune_queue
-from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
+from syno_lab.tuning.values import JSON, TuningProgress, TuningResult, TuningTask
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,6 +41,14 @@ if TYPE_CHECKING:
 #: A function that gets the stage (``convolutions``, ``operator``, ``layers``, ``measure``), its progress (0 to 1) and a
 #: text.
 Progress = Callable[[str, float, str], None]
+
+
+class Alike(Budget, total=False):
+    """How both are tuned: a budget, and where they run, as in :class:`.network.NetworkOptions`."""
+
+    board: Board | None
+    target: str
+    threads: int | None
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class WholeNetwork:
     failed: dict[str, str]
     trials: int = 0
     known: int = 0
-    parts: tuple[dict[str, Any], ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def latency_ms(self) -> float:
@@ -85,11 +94,11 @@ class NetworkComparison:
         """How many times faster the network with the operator is, by the medians."""
         return self.convolutions.latency_ms / self.operator.latency_ms
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """As JSON data."""
         return {
             **{
-                name: asdict(one) | {"latency_ms": one.latency_ms, "best_ms": one.best_ms}
+                name: msgspec.to_builtins(one) | {"latency_ms": one.latency_ms, "best_ms": one.best_ms}
                 for name, one in (("convolutions", self.convolutions), ("operator", self.operator))
             },
             "places": [one.to_dict() for one in self.places],
@@ -114,10 +123,10 @@ class LayerComparison:
             return None
         return self.convolution.latency_ms / self.operator.latency_ms
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """As JSON data."""
 
-        def plain(one: TuningResult | str) -> dict[str, Any]:
+        def plain(one: TuningResult | str) -> JSON:
             return {"error": one} if isinstance(one, str) else one.to_dict()
 
         both = {"convolution": plain(self.convolution), "operator": plain(self.operator)}
@@ -167,15 +176,12 @@ def compare_networks(
     net: nn.Module,
     example: tuple[int, int, int] | Tensor,
     *,
-    board: Board | None = None,
     folder: str | os.PathLike[str],
     selection: Selection | None = None,
-    target: str = "local",
-    threads: int | None = None,
     repeats: int = 10,
     rounds: int = 3,
     on_progress: Progress | None = None,
-    **budget: Unpack[Budget],
+    **how: Unpack[Alike],
 ) -> NetworkComparison:
     """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn where they run.
 
@@ -191,9 +197,7 @@ def compare_networks(
     nets = {"convolutions": base.eval(), "operator": replaced.eval()}
     tokens = isinstance(example, Tensor)
     shape = tuple(example.shape) if isinstance(example, Tensor) else (1, *example)
-    where_to: dict[str, Any] = {"board": board, "target": target, "tokens": tokens}
-    done: dict[str, FunctionsTuning] = {}
-    ready: list[Compiled] = []
+    done: list[FunctionsTuning] = []
     with scratch("syno-networks-") as place:
         for name, one in nets.items():
 
@@ -201,15 +205,13 @@ def compare_networks(
                 say(name, now.trial / now.trials, f"{now.label}: {now}")
 
             say(name, 0.0, "looking at its functions")
-            done[name] = tune_functions(
-                one, shape, threads=threads, records=folder, on_progress=tell, **where_to, **budget
-            )
-            ready.append(compiled(one, shape, done[name], place, name=name, **where_to))
+            done.append(tune_functions(one, shape, records=folder, tokens=tokens, on_progress=tell, **how))
+        ready = [compiled(one, place, name=name) for name, one in zip(nets, done, strict=True)]
         say("measure", 0.0, f"{' and '.join(nets)} in turn, {rounds} rounds")
-        found, where = run_networks(ready, board=board, target=target, threads=threads, repeats=repeats, rounds=rounds)
+        found, where = run_networks(ready, done[0].options, repeats=repeats, rounds=rounds)
     convolutions, with_operator = (
-        WholeNetwork(tuple(rounds_of), len(one.results), one.failed, one.trials, one.known, tuple(one.parts))
-        for one, rounds_of in zip(done.values(), found, strict=True)
+        WholeNetwork(tuple(rounds_of), len(one.results), one.failed, one.trials, one.known, one.parts)
+        for one, rounds_of in zip(done, found, strict=True)
     )
     return NetworkComparison(convolutions, with_operator, places, where)
 

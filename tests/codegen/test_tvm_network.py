@@ -16,7 +16,7 @@ from torch import nn
 import syno_lab as sl
 from syno_lab.codegen.library import check_library, library_record
 from syno_lab.codegen.tvm_export import OPERATOR_CALL, export_network
-from syno_lab.codegen.tvm_job import measure_network, run_job
+from syno_lab.codegen.tvm_job import measure_network
 from syno_lab.errors import SpecError, SynoError, TuningError
 from syno_lab.models import find_convolutions, placeholders, resnet_tiny, with_slots
 from syno_lab.tuning import TuningTask, local_board, tune
@@ -160,20 +160,8 @@ def test_refusals_of_a_measurement() -> None:
     net = nn.Linear(2, 2)
     with pytest.raises(SynoError, match=r"expected a target for this machine's processor .* to run a network on"):
         measure_network(net, (1, 2), target="cuda")
-    with pytest.raises(SynoError, match=r"measure: the TVM process was not done after 0\.01 s"):
+    with pytest.raises(SynoError, match=r"^measuring a network: .* not done after 0\.01 s, killed$"):
         measure_network(net, (1, 2), deadline_s=0.01)
-    with pytest.raises(SynoError, match="TVM failed: KeyError"):
-        run_job("no such job", {})
-
-
-def test_a_process_without_an_answer_is_told_by_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "killed_here.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    (tmp_path / "failed_here.py").write_text("raise SystemExit('no room')")
-    with pytest.raises(SynoError, match=r"^run: .* \(killed by SIGKILL, as the system does where memory runs out\)$"):
-        run_job("run", {}, child="killed_here")
-    with pytest.raises(SynoError, match=r"^run: .* gave no answer \(exit status 1\), saying 'no room'$"):
-        run_job("run", {}, child="failed_here")
 
 
 @pytest.mark.tvm

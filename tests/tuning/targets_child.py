@@ -42,7 +42,7 @@ def drawn(target: Any, path: str) -> list[int]:
 
     tame_intrinsics(*target.intrinsics)
     module = to_tvm(conv2d(), BINDING)
-    space = Means(Method().request(Path(path).parent), target).space(module)
+    space = Means(Method(), target, Path(path).parent).space(module)
     means = {"space_generator": space, "search_strategy": "replay-trace", "rand_state": 1, "num_threads": 1}
     context = ms.TuneContext(mod=module, target=target.tvm, **means)
     context.pre_tuning(8, 8, context.generate_design_space(), ms.database.MemoryDatabase(), ms.cost_model.RandomModel())

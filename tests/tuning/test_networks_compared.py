@@ -161,7 +161,7 @@ def test_both_are_tuned_and_measured(tmp_path: Path) -> None:
         assert 0 < one.best_ms <= one.latency_ms
     assert whole.where.startswith("127.0.0.1:"), "both ran on the board"
     assert whole.convolutions.trials == 2 * whole.convolutions.tuned
-    assert all(part["trials"] > 0 and part["latency_ms"] > 0 for part in whole.operator.parts)
+    assert all(part.trials > 0 and part.latency_ms > 0 for part in whole.operator.parts)
     assert whole.speedup == pytest.approx(whole.convolutions.latency_ms / whole.operator.latency_ms)
     assert [one.name for one in whole.places if one.replaced] == ["0"]
     assert list(dict.fromkeys(told)) == ["convolutions", "operator", "measure"]

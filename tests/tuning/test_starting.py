@@ -12,8 +12,7 @@ from command_line import refused
 from syno_lab import operators
 from syno_lab.errors import TuningError
 from syno_lab.tuning import TuningTask
-from syno_lab.tuning.records import Trial, TuningKey, key_of, open_record
-from syno_lab.tuning.starting import start_from
+from syno_lab.tuning.records import Trial, TuningKey, key_of, open_record, start_from
 
 BINDING = {"N": 1, "C_in": 4, "C_out": 8, "H": 6, "W": 6, "k_1": 3}
 TASK = TuningTask("conv2d", operators.conv2d().to_json(), BINDING)

@@ -14,7 +14,7 @@ import pytest
 
 from syno_lab.codegen.target_names import TARGETS, architecture, describe, local_threads
 from syno_lab.errors import SynoError, TuningError
-from syno_lab.tuning.targets import check_target, is_local, threads_of
+from syno_lab.tuning.targets import check_target
 
 AARCH64, X86_64 = 183, 62  # ELF's e_machine, https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
 HERE = {"x86_64": X86_64, "aarch64": AARCH64}.get(platform.machine())
@@ -100,11 +100,10 @@ def test_the_architecture_that_a_target_is_for() -> None:
 
 def test_threads_of_this_machine() -> None:
     usable = len(os.sched_getaffinity(0))
-    assert threads_of("local") == usable
-    assert threads_of("local:1") == 1
-    assert threads_of("jetson-orin-nano-cpu") is None
-    assert is_local("local:1")
-    assert not is_local("locally")
+    assert local_threads("local") == usable
+    assert local_threads("local:1") == 1
+    assert local_threads("jetson-orin-nano-cpu") is None
+    assert local_threads("locally") is None
     for wrong in ("local:0", f"local:{usable + 1}", "local:", "local:two"):
         with pytest.raises(SynoError, match=f"expected local:THREADS with 1 to {usable} threads, found"):
             local_threads(wrong)

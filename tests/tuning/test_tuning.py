@@ -16,9 +16,9 @@ import pytest
 from waiting import wait_until
 
 from syno_lab.errors import FormatError, TrackerError, TuningError
+from syno_lab.processes.worker import CallFailedError, Worker
 from syno_lab.tuning import TuningResult, TuningStopped, TuningTask, local_board, tracker_summary, tune
 from syno_lab.tuning.search import compare
-from syno_lab.tuning.worker import CallFailedError, Worker
 
 # ---- builders: imported and called by the tuning's process, which finds this file on its path
 

@@ -28,8 +28,7 @@ from syno_lab.errors import TrackerError, TuningError
 from syno_lab.processes.process import end_group, start_child
 from syno_lab.tuning import TuningTask, tracker_summary, tune
 from syno_lab.tuning.board import Board
-from syno_lab.tuning.checkup import check_up
-from syno_lab.tuning.remote import run_remotely
+from syno_lab.tuning.checkup import check_up, run_remotely
 from syno_lab.tuning.setup import Plan, checked
 from syno_lab.tuning.tracker import request_device
 
@@ -200,7 +199,7 @@ def is_sound(result, seen, folder):
     assert result.verified
     assert 0 < result.best_ms <= result.latency_ms < 10_000
     assert all(best < 10_000 for _, best in result.history)
-    assert not [one for one in psutil.Process().children() if "tuning.child" in _command(one)]
+    assert not [one for one in psutil.Process().children() if "processes.worker" in _command(one)]
     return True
 
 

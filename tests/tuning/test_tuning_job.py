@@ -52,18 +52,18 @@ def test_a_job_that_is_paused_goes_on(tmp_path):
         ({"tasks": [TASK], "colour": 1}, "tune: expected the parameters .* found colour"),
         ({"tasks": [TASK], "trials": "many"}, "tune: parameter 'trials' holds 'many'"),
         ({"tasks": [TASK | {"builder": "os:system"}]}, "conv2d: expected a builder among .* found 'os:system'"),
-        ({"tasks": [TASK], "rules": ["tilling"]}, "tune: expected rules among default, .* found .'tilling'."),
-        ({"tasks": [TASK], "rules": ["mine.py:rule"]}, "expected rules among .*, or code; found .'mine.py:rule'."),
+        ({"tasks": [TASK], "rules": ["tilling"]}, "tune: expected a rule among default, .* found 'tilling'"),
+        ({"tasks": [TASK], "rules": ["mine.py:rule"]}, "expected a rule among .*, or code; found 'mine.py:rule'"),
         ({"tasks": [TASK], "space": "mine.py:rule"}, "expected code as its name, source and origin, found 'mine.py"),
         (
             {"tasks": [TASK], "rules": [{"name": "../x", "source": "", "origin": ""}]},
             "expected code as its name, source and origin, found",
         ),
         ({"tasks": [TASK], "strategy": "luck"}, "expected a strategy among evolutionary, .* found 'luck'"),
-        ({"tasks": [TASK], "cost_model": 3}, "tune: expected a strategy and a cost model by their names, found"),
+        ({"tasks": [TASK], "cost_model": 3}, "expected code as its name, source and origin, found 3"),
         ({"tasks": [TASK], "mutators": ["unroll"]}, "tune: expected mutators as pairs of a mutator and its share"),
         ({"tasks": [TASK], "postprocessors": ["verify"]}, "tune: expected a postprocessor among no-dynamic-loop"),
-        ({"tasks": [TASK], "key": "a"}, "tune: expected tracker and key together"),
+        ({"tasks": [TASK], "key": "a"}, "expected tracker and key together, or neither"),
         ({"tasks": [TASK], "target": "no such thing"}, "expected a target among local"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_network_is_tuned_and_measured_where_it_runs(tmp_path):
         ({"network": {"backbone": 3}}, "tune: expected a trial's request, found"),
         ({"trials": "many"}, "tune: parameter 'trials' holds 'many'"),
         ({"target": "no such thing"}, "expected a target among local"),
-        ({"tracker": "127.0.0.1:9190"}, "tune: expected tracker and key together"),
+        ({"tracker": "127.0.0.1:9190"}, "expected tracker and key together, or neither"),
     ],
 )
 def test_a_network_s_job_refuses_what_makes_no_sense(tmp_path, changes, message):

@@ -16,9 +16,9 @@ from syno_lab.errors import TrackerError, TuningError
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.systems import builder_of
 from syno_lab.tuning import TuningTask, list_records, local_board, tune, tune_queue
+from syno_lab.tuning.checkup import run_remotely
 from syno_lab.tuning.measuring import measure
 from syno_lab.tuning.records import key_of, open_record
-from syno_lab.tuning.remote import run_remotely
 from syno_lab.tuning.tracker import (
     DeviceInfo,
     DeviceKey,
@@ -27,7 +27,7 @@ from syno_lab.tuning.tracker import (
     host_version,
     tracker_summary,
 )
-from syno_lab.tuning.tune import conditions_of, local_conditions, recorded
+from syno_lab.tuning.tune import conditions_of
 
 SIZES = {"N": 1, "C_in": 4, "C_out": 8, "H": 6, "W": 10}
 
@@ -116,9 +116,6 @@ def test_a_queue_on_two_boards(boards, tmp_path):
     for label, result in again.results.items():
         first = done.results[label]
         assert result == replace(first, from_records=True, known=first.trials)
-    found = recorded([CONV, DENSE], store=store, target="local:1", trials=6, conditions=local_conditions(1))
-    assert found == again.results
-    assert recorded([CONV], store=store, target="local:1", trials=6, conditions=local_conditions(2)) == {}
     more = tune(CONV, trials=9, on_progress=seen.append, **options)
     assert (more.known, more.trials) == (6, 9)
     assert [trial for trial, _ in more.history] == list(range(1, 10))

@@ -1,0 +1,64 @@
+"""A call in a process of its own: what it gives, and one line for each way in which it can fail."""
+
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from syno_lab.errors import SynoError, TrackerError, TuningError
+from syno_lab.processes.worker import once
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves() -> None:
+    sys.stderr.write("no room\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def refuses() -> None:
+    raise SynoError("expected this, found that")
+
+
+def is_away() -> None:
+    raise TrackerError("nobody listens")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def test_a_call_gives_its_value_and_leaves_nothing() -> None:
+    assert once("a quotient", divmod, 7, 2, deadline_s=60, has_tvm=False) == (3, 1)
+    folder = once("a folder", tempfile.gettempdir, deadline_s=60, has_tvm=False)
+    assert folder != tempfile.gettempdir()
+    assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("killed", r"^it: killed: the process was killed by SIGKILL, as the system does where memory runs out$"),
+        ("leaves", r"^it: leaves: the process was exit status 1, saying 'no room'$"),
+        ("refuses", r"^it: expected this, found that$"),
+    ],
+)
+def test_a_call_that_fails_is_one_line(name: str, line: str) -> None:
+    import test_worker as of_a_process
+
+    with pytest.raises(TuningError, match=line):
+        once("it", getattr(of_a_process, name), deadline_s=60, has_tvm=False)
+
+
+def test_a_tracker_that_is_away_is_told_as_such() -> None:
+    import test_worker as of_a_process
+
+    with pytest.raises(TrackerError, match=r"^nobody listens$"):
+        once("it", of_a_process.is_away, deadline_s=60, has_tvm=False)
