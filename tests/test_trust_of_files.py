@@ -147,13 +147,11 @@ REASONS: dict[str, dict[str, str]] = {
         "_start Popen": "our own process",
     },
     "syno_lab/panes/generic.py": {"tir_pane Popen": "our own lines, with an operator as JSON"},
-    "syno_lab/reports/axes.py": {"_value getattr by name": "fields of a value"},
     "syno_lab/reports/icicle.py": {
         "_test getattr by name": "fields of a value, by names in this file",
         "listed getattr by name": "fields of a value",
     },
-    "syno_lab/reports/shown.py": {"_value getattr by name": "fields of a value"},
-    "syno_lab/reports/tables.py": {"trials_frame getattr by name": "fields of a value"},
+    "syno_lab/reports/rows.py": {"TrialRow.value getattr by name": "fields of a value"},
     "syno_lab/reports/why.py": {
         "_over getattr by name": "fields of a value, by names in this file",
         "why_tables getattr by name": "fields of a value, by names in this file",

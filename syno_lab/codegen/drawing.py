@@ -95,9 +95,14 @@ def describe(graph: Drawable) -> str:
 
 def describe_parts(graph: Drawable) -> dict[str, str]:
     """What is said of each node of the pGraph's picture, by its name."""
+    return drawn(graph).titles
+
+
+def drawn(graph: Drawable) -> _Drawing:
+    """The nodes and lines of the pGraph's picture, with what is said of them."""
     drawing = _Drawing(graph, (), None)
     drawing.source()
-    return drawing.titles
+    return drawing
 
 
 def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None = None) -> str:
@@ -182,7 +187,7 @@ class _Drawing:
         self.titles: dict[str, str] = {}
         self.lines: list[str] = []
         self.nodes: list[str] = []
-        self.joints: list[Joint] = []
+        self.joints: dict[str, Joint] = {}
         self.growth: list[Growth] = []
         # Where the way of each coordinate towards the input has come to; None once it has left the data.
         self.tip: dict[Coordinate, str | None] = {}
@@ -193,7 +198,7 @@ class _Drawing:
         return next(self.state.matches(), self.state.data)
 
     def source(self) -> str:
-        self.lines, self.nodes, self.joints, self.growth = [], [], [], []
+        self.lines, self.nodes, self.joints, self.growth = [], [], {}, []
         self.titles = {}
         if self.ends:
             self._tensor("y", "Y", "output", OUTPUT, "a", [c.size.pretty for c in self.state.output])
@@ -236,7 +241,7 @@ class _Drawing:
             # Reductions stand where they are used: beside the output they make more lines cross.
             self.lines += ["{ rank=min; x }", "{ rank=max; y }"]
             return
-        whole = Growth(tuple(self.nodes), tuple(self.joints))
+        whole = Growth(tuple(self.nodes), tuple(self.joints.values()))
         before = self.growth[: len(self.state.steps)]
         for row in reversed(steady_rows((*before, whole))):
             nodes = " -> ".join(name for name in row if isinstance(name, str))
@@ -251,7 +256,7 @@ class _Drawing:
             for axis, coordinate in enumerate(next(replay.matches(), replay.data))
             if (tip := self.tip[coordinate]) is not None
         ]
-        self.growth.append(Growth((*self.nodes, "x"), (*self.joints, *ends)))
+        self.growth.append(Growth((*self.nodes, "x"), (*self.joints.values(), *ends)))
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -353,7 +358,7 @@ class _Drawing:
         # The lines of one CONTRACTION hold its SHAREs and its weight together.
         bond = "" if of is None else f', color="{of.border}", penwidth=2'
         kinds = "line" if of is None else "line bond"
-        self.joints.append(Joint(*_end(upper), *_end(lower)))
+        self.joints[name] = Joint(*_end(upper), *_end(lower))
         self.lines.append(f'{upper} -> {lower} [id="{name}", class="{kinds}"{text}{bond}]')
 
 

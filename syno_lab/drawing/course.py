@@ -65,23 +65,12 @@ def course_svg(
     for place in range(len(distances) - 1):
         one, other = at(place, distances), at(place + 1, distances)
         if one is not None and other is not None:
-            ahead = ' stroke-dasharray="3 3"' if place >= here else ""
-            parts.append(
-                f'<path d="M{one[0]:.1f} {one[1]:.1f}L{other[0]:.1f} {other[1]:.1f}" stroke="currentColor" '
-                f'stroke-width="1.5" fill="none"{ahead}/>'
-            )
+            parts.append(_line(f"{one[0]:.1f} {one[1]:.1f}", f"{other[0]:.1f} {other[1]:.1f}", place >= here))
     for place, far in enumerate(distances):
-        x = _MARGIN + _ACROSS * place
         point = at(place, distances)
-        name = "?" if far is None else f"{far:g}"
+        said = f"place {first + place}: {'out of reach' if far is None else f'distance {far}'}"
         y = height - _MARGIN if point is None else point[1]
-        size, fill = (5, "currentColor") if place == here else (3, "none")
-        parts.append(
-            f"<g><title>place {first + place}: "
-            f"{'out of reach' if far is None else f'distance {far}'}</title>"
-            f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
-            f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{name}</text></g>'
-        )
+        parts.append(_dot(_MARGIN + _ACROSS * place, y, said, "?" if far is None else f"{far:g}", place == here))
     return _picture(width, height, words, parts)
 
 
@@ -110,22 +99,29 @@ def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: i
         )
         for place in range(len(line) - 1):
             if line[place] is not None and line[place + 1] is not None:
-                ahead = ' stroke-dasharray="3 3"' if place >= here else ""
-                parts.append(
-                    f'<path d="M{xs[place]} {ys[place]:.1f}L{xs[place + 1]} {ys[place + 1]:.1f}" '
-                    f'stroke="currentColor" stroke-width="1.5" fill="none"{ahead}/>'
-                )
+                one, other = (f"{xs[at]} {ys[at]:.1f}" for at in (place, place + 1))
+                parts.append(_line(one, other, place >= here))
         for place, far in enumerate(line):
-            size, fill = (5, "currentColor") if place == here else (3, "none")
             shown, said = ("?", "out of reach") if far is None else (f"{far:.3g}", f"distance {far:g}")
-            parts.append(
-                f"<g><title>place {first + place}: {escape(name)}, {said}</title>"
-                f'<ellipse cx="{xs[place]}" cy="{ys[place]:.1f}" rx="{size}" ry="{size}" fill="{fill}" '
-                'stroke="currentColor"/>'
-                f'<text x="{xs[place]}" y="{ys[place] - 7:.1f}" font-size="10" text-anchor="middle" '
-                f'fill="currentColor">{shown}</text></g>'
-            )
+            said = f"place {first + place}: {name}, {said}"
+            parts.append(_dot(xs[place], ys[place], said, shown, place == here))
     return _picture(width, height, words, parts)
+
+
+def _line(start: str, end: str, is_ahead: bool) -> str:
+    """A line from one place to the next; what is ahead of the place that is shown is dashed."""
+    ahead = ' stroke-dasharray="3 3"' if is_ahead else ""
+    return f'<path d="M{start}L{end}" stroke="currentColor" stroke-width="1.5" fill="none"{ahead}/>'
+
+
+def _dot(x: float, y: float, said: str, shown: str, is_here: bool) -> str:
+    """A place with its number above it."""
+    size, fill = (5, "currentColor") if is_here else (3, "none")
+    return (
+        f"<g><title>{escape(said)}</title>"
+        f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
+        f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{shown}</text></g>'
+    )
 
 
 def _picture(width: int, height: int, words: str, parts: Sequence[str]) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import FormatError, SpecError, SynoError
@@ -192,17 +193,37 @@ def plane(traits: Sequence[Mapping[str, int]]) -> tuple[list[tuple[float, float]
     return [(float(x), float(y)) for x, y in found], min(1.0, float((found**2).sum()) / whole)
 
 
-def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """An atlas as plain data.
+class ShownPlace(msgspec.Struct, frozen=True):
+    """A place on a page: ``mark`` is of its system, ``text`` all of it in a line, ``page`` its address, or empty."""
+
+    key: str
+    name: str
+    system: str
+    mark: str
+    x: float
+    y: float
+    known: bool
+    value: float | None
+    text: str
+    page: str
+
+
+class ShownAtlas(msgspec.Struct, frozen=True):
+    """An atlas on a page: the title of the ``measure``, and the lowest and highest result."""
+
+    words: str
+    measure: str
+    low: float
+    high: float
+    places: list[ShownPlace]
+
+
+def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> ShownAtlas:
+    """An atlas for a page.
 
     Args:
         found: the atlas.
         pages: the address of an operator's page by its key, where it has one.
-
-    Returns:
-        ``words``, ``measure`` (its title), ``low`` and ``high`` (of the results) and ``places``: ``key``, ``name``,
-        ``system``, ``mark`` (of its system), ``x``, ``y``, ``known``, ``value``, ``text`` (all of it in a line), and
-        ``page``, empty for none.
     """
     axis = find_axis(found.measure)
     values = [one.value for one in found.places if one.value is not None]
@@ -211,19 +232,8 @@ def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> dict[st
         system = system_of(one.operator)
         result = f"{axis.title} {one.value:.4g}" if one.value is not None else "no result"
         text = f"{one.name} ({system.title}): {'known operator' if one.known else result}"
-        places.append(
-            {
-                "key": one.key,
-                "name": one.name,
-                "system": system.title,
-                "mark": system.mark,
-                "x": round(one.x, 4),
-                "y": round(one.y, 4),
-                "known": one.known,
-                "value": one.value,
-                "text": text,
-                "page": (pages or {}).get(one.key, ""),
-            }
-        )
+        x, y, page = round(one.x, 4), round(one.y, 4), (pages or {}).get(one.key, "")
+        about = (one.key, one.name, system.title, system.mark, x, y, one.known, one.value, text, page)
+        places.append(ShownPlace(*about))
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
-    return {"words": found.words, "measure": axis.title, "low": low, "high": high, "places": places}
+    return ShownAtlas(found.words, axis.title, low, high, places)

@@ -9,16 +9,12 @@ from collections.abc import Iterable, Mapping
 
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
-from syno_lab.reports.rows import TrialRow
+from syno_lab.reports.rows import LATENCY, RUNG, TrialRow
 from syno_lab.store.latencies import latency_title
 from syno_lab.store.pareto import AXES, Axis
 
 __all__ = ["LATENCY", "RUNG", "Axis", "axis_value", "find_axis", "is_accuracy", "list_axes"]
 
-#: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
-RUNG = "accuracy@"
-#: The name of the latency on a target is ``latency_ms@TARGET``; :mod:`syno_lab.store.latencies` says what it is of.
-LATENCY = "latency_ms@"
 _MEMORY = Axis("memory_mib", "memory of the training", "MiB", False)
 _PROBE = Axis("probe", "score of the probe", "", True)
 _PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {one.name: one for one in (_MEMORY, _PROBE)}
@@ -92,11 +88,7 @@ def _against(value: float, row: TrialRow, axis: Axis, baselines: Mapping[str, Tr
 
 
 def _value(row: TrialRow, axis: Axis) -> float | None:
-    if axis.name.startswith(LATENCY):
-        return row.latencies.get(axis.name.removeprefix(LATENCY))
-    if axis.name.startswith(RUNG):
-        return row.accuracy_on(axis.name.removeprefix(RUNG))
-    if axis.name == "accuracy":  # an unfinished training's accuracy is not comparable
-        return row.accuracy if row.state == "finished" else None
-    found: float | None = getattr(row, axis.name)
-    return None if found is None else float(found)
+    found = row.value(axis.name)
+    if found is None or (axis.name == "accuracy" and row.state != "finished"):
+        return None  # an unfinished training's accuracy is not comparable
+    return float(found)

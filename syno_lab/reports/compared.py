@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import methodcaller
 from typing import Any
 
 from syno_lab.errors import FormatError
 from syno_lab.panes.compared import Subject, table_row
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import Reading
-from syno_lab.reports.rows import TrialRow, rungs_among
+from syno_lab.reports.rows import LATENCY, RUNG, TrialRow, rungs_among
+from syno_lab.reports.text_tables import Cell
 from syno_lab.store.latencies import short_title
 from syno_lab.systems import read_operator
 
@@ -58,24 +60,13 @@ def result_rows(rows: Sequence[TrialRow | None]) -> list[dict[str, Any]]:
     there = [row for row in rows if row is not None]
     if not there:
         return []
-    readers: dict[str, Callable[[TrialRow], Any]] = {
-        "trial": lambda row: f"{row.label} of {row.source.partition(':')[2]}",
-        "training": lambda row: row.state,
-        "accuracy": lambda row: row.accuracy,
-    }
-    for rung in rungs_among(there):
-        readers[f"accuracy on {rung}"] = lambda row, rung=rung: row.accuracy_on(rung)  # type: ignore[misc]
-    for target in dict.fromkeys(target for row in there for target in row.latencies):
-        readers[f"ms, {short_title(target)}"] = lambda row, target=target: row.latencies.get(target)  # type: ignore[misc]
-    readers |= {
-        "FLOPs of the network": lambda row: row.flops,
-        "parameters of the network": lambda row: row.params,
-        "probe": lambda row: row.probe,
-        "seconds of training": lambda row: row.wall_s or None,
-    }
-    found = []
-    for title, read in readers.items():
-        values = [None if row is None else read(row) for row in rows]
-        if any(value is not None for value in values):
-            found.append(table_row(GROUP, title, values))
-    return found
+    names = {"training": "state", "accuracy": "accuracy"}
+    names |= {f"accuracy on {rung}": RUNG + rung for rung in rungs_among(there)}
+    targets = dict.fromkeys(target for row in there for target in row.latencies)
+    names |= {f"ms, {short_title(target)}": LATENCY + target for target in targets}
+    names |= {"FLOPs of the network": "flops", "parameters of the network": "params", "probe": "probe"}
+    of: dict[str, Callable[[TrialRow], Cell]] = {"trial": lambda row: f"{row.label} of {row.source.partition(':')[2]}"}
+    of |= {title: methodcaller("value", name) for title, name in names.items()}
+    of["seconds of training"] = lambda row: row.wall_s or None
+    columns = {title: [None if row is None else read(row) for row in rows] for title, read in of.items()}
+    return [table_row(GROUP, title, values) for title, values in columns.items() if set(values) != {None}]

@@ -10,10 +10,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from syno_lab.drawing.style import PRIMITIVE_LOOKS, Look
+from syno_lab.drawing.svg import picture, safe
 from syno_lab.inputs import printable
 from syno_lab.search.branches import Branch, Branching
 
@@ -39,20 +41,44 @@ _WIDTH, _HIGH, _LETTER = (
 _GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
 
 
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    """A box of an icicle plot.
+
+    Attributes:
+        key: of its place; empty for several places in one.
+        text: what stands in it; where that has no room ``short`` (its sign and its primitive), or ``sign`` alone.
+        words: what is said of it.
+        kind: of the place, or ``more``.
+        level: from 0 on; ``left`` and ``width`` are shares of the whole.
+        fill: a colour; ``edge``: the primitive's, empty for none.
+        is_best: whether it is on the way to the best trial.
+    """
+
+    key: str = ""
+    text: str
+    short: str
+    sign: str
+    words: str
+    kind: str
+    level: int
+    left: float
+    width: float
+    fill: str
+    edge: str = ""
+    is_best: bool = False
+
+
 @dataclass(frozen=True)
 class Icicle:
     """An icicle plot.
 
     Attributes:
-        boxes: plain data, each box with ``key`` (empty for several places in one), ``text``, ``words``, ``kind``,
-            ``level`` from 0 on, ``left`` and ``width`` as shares of the whole, and ``fill``, a colour. Where ``text``
-            has no room there are ``short`` (its sign and its primitive) and ``sign``. ``edge`` is the primitive's
-            colour, empty for none; ``is_best``: whether it is on the way to the best trial.
+        boxes: row by row.
         places: the number of places shown, including those that share a box.
         matches: the number of them that match the filter.
     """
 
-    boxes: list[dict[str, Any]]
+    boxes: list[Box]
     places: int
     matches: int
 
@@ -85,7 +111,7 @@ def icicle(
     fits = parse_filter(wanted)
     kept = _kept(what, root, fits) if wanted.strip() else None
     shades = _shades(what, root, depth, colour)
-    boxes: list[dict[str, Any]] = []
+    boxes: list[Box] = []
     shown = 0
     row: list[tuple[str, float, float]] = [(root, 0.0, 1.0)]
     for level in range(depth + 1):
@@ -94,8 +120,8 @@ def icicle(
             if len(boxes) >= most:
                 break
             branch = what.branch(key)
-            box = _box(branch, level, left, width, shades(branch), colour == "primitive")
-            boxes.append({**box, "is_best": key in best})
+            box = _box(branch, level, left, width, shades(branch), colour == "primitive", key in best)
+            boxes.append(box)
             shown += 1
             if level == depth:
                 continue
@@ -243,26 +269,27 @@ def _fill(kind: str, shade: float | None) -> str:
 
 
 def _box(
-    branch: Branch, level: int, left: float, width: float, shade: float | None, by_primitive: bool
-) -> dict[str, Any]:
+    branch: Branch, level: int, left: float, width: float, shade: float | None, by_primitive: bool, is_best: bool
+) -> Box:
     name, look = _primitive(branch.text)
     kind, own = SIGNS[branch.kind], "" if look is None else look.sign
     if bound := _BOUND.fullmatch(branch.text):  # of a choice how many steps there may be
         name, own = f"≤ {bound[1]} steps", f"≤{bound[1]}"
     fill = _fill(branch.kind, shade)
-    return {
-        "key": branch.key,
-        "text": kind + branch.text,
-        "short": f"{kind}{name}" if bound else f"{kind}{own} {name}".strip(),
-        "sign": own,  # what kind of place it is its border and its fill say
-        "words": branch.words,
-        "kind": branch.kind,
-        "level": level,
-        "left": round(left, 6),
-        "width": round(width, 6),
-        "fill": look.fill if by_primitive and look is not None and branch.kind != "dead end" else fill,
-        "edge": "" if look is None else look.border,
-    }
+    return Box(
+        key=branch.key,
+        text=kind + branch.text,
+        short=f"{kind}{name}" if bound else f"{kind}{own} {name}".strip(),
+        sign=own,  # what kind of place it is its border and its fill say
+        words=branch.words,
+        kind=branch.kind,
+        level=level,
+        left=round(left, 6),
+        width=round(width, 6),
+        fill=look.fill if by_primitive and look is not None and branch.kind != "dead end" else fill,
+        edge="" if look is None else look.border,
+        is_best=is_best,
+    )
 
 
 def _primitive(text: str) -> tuple[str, Look | None]:
@@ -275,41 +302,33 @@ def _primitive(text: str) -> tuple[str, Look | None]:
     return (words[0] if words else ""), None
 
 
-def _bundle(number: int, parent: Branch, level: int, left: float, width: float) -> dict[str, Any]:
-    return {
-        "key": "",
-        "text": f"{number} more",
-        "short": f"+{number}",
-        "sign": "+",
-        "edge": "",
-        "is_best": False,
-        "words": f"{number} more below {parent.text} do not fit; start the picture there to see them",
-        "kind": "more",
-        "level": level,
-        "left": round(left, 6),
-        "width": round(width, 6),
-        "fill": _MORE,
-    }
+def _bundle(number: int, parent: Branch, level: int, left: float, width: float) -> Box:
+    return Box(
+        text=f"{number} more",
+        short=f"+{number}",
+        sign="+",
+        words=f"{number} more below {parent.text} do not fit; start the picture there to see them",
+        kind="more",
+        level=level,
+        left=round(left, 6),
+        width=round(width, 6),
+        fill=_MORE,
+    )
 
 
 def icicle_sketch(found: Icicle, words: str) -> str:
     """The icicle plot as a small SVG, for pages without a kernel; ``words`` are its description."""
-    levels = 1 + max((box["level"] for box in found.boxes), default=0)
+    levels = 1 + max((box.level for box in found.boxes), default=0)
     parts = []
     for box in found.boxes:
-        x, y, width = box["left"] * _WIDTH, box["level"] * _HIGH, box["width"] * _WIDTH
+        x, y, width = box.left * _WIDTH, box.level * _HIGH, box.width * _WIDTH
         place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_HIGH}"'
-        title = escape(printable(box["words"]))
-        dashed = ' stroke-dasharray="3 2"' if box["kind"] in ("pruned", "more") else ""
-        shape = f'<rect {place} fill="{box["fill"]}" stroke="#606060" stroke-width="0.5"{dashed}/>'
-        if box["edge"]:
-            shape += f'<rect x="{x:.1f}" y="{y}" width="{min(3.0, width):.1f}" height="{_HIGH}" fill="{box["edge"]}"/>'
+        dashed = ' stroke-dasharray="3 2"' if box.kind in ("pruned", "more") else ""
+        shape = f'<rect {place} fill="{box.fill}" stroke="#606060" stroke-width="0.5"{dashed}/>'
+        if box.edge:
+            shape += f'<rect x="{x:.1f}" y="{y}" width="{min(3.0, width):.1f}" height="{_HIGH}" fill="{box.edge}"/>'
         letters = int((width - 8) / _LETTER)
-        texts = (printable(box[name]) for name in ("text", "short", "sign"))
-        shown = next((text for text in texts if len(text) <= letters), "")
-        label = f'<text x="{x + 5:.1f}" y="{y + 16}" fill="#111111">{escape(shown)}</text>' if shown else ""
-        parts.append(f"<g><title>{title}</title>{shape}{label}</g>")
-    size = f'width="{_WIDTH}" height="{levels * _HIGH}" viewBox="0 0 {_WIDTH} {levels * _HIGH}"'
-    look = 'font-family="sans-serif" font-size="11"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(printable(words))}" {look}>'
-    return f"{head}{''.join(parts)}</svg>"
+        shown = next((one for one in map(printable, (box.text, box.short, box.sign)) if len(one) <= letters), "")
+        label = f'<text x="{x + 5:.1f}" y="{y + 16}" fill="#111111">{safe(shown)}</text>' if shown else ""
+        parts.append(f"<g><title>{safe(box.words)}</title>{shape}{label}</g>")
+    return picture(_WIDTH, levels * _HIGH, words, parts, ' font-size="11"')

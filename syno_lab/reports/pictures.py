@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.drawing.figure import Figure, Page
 from syno_lab.drawing.figure_room import fit_labels, legend_above
+from syno_lab.drawing.svg import GREY
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted
 from syno_lab.reports.front_names import draw_names
 from syno_lab.reports.fronts import Front, Placed, short_number
 from syno_lab.reports.marks import BASELINE, Mark, mark_of
+from syno_lab.reports.published import Stated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
-#: The grey of text and lines: readable on white and on black (contrast 4.5 and 4.6).
-GREY = "#767676"
 #: Colour and area of each kind of mark; its shape is that of the system. Kinds differ in more than colour: trials are
 #: small, those on the front large, known operators hollow, and the baseline is a star.
 KNOWN = "known operators"
@@ -88,9 +88,7 @@ def _finals(front: Front) -> str:
     return f" Intervals of the finals: {', '.join(found[:_MOST_NAMES])}." if found else ""
 
 
-def front_picture(
-    front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Mapping[str, Any]] = ()
-) -> bytes:
+def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Stated] = ()) -> bytes:
     """Draw the points, the front and the volume over time, on a white ground.
 
     Args:
@@ -137,7 +135,7 @@ class FrontFigure(Figure):
         title: for the description.
     """
 
-    def __init__(self, front: Front, *, published: Sequence[Mapping[str, Any]] = (), title: str = "Trials") -> None:
+    def __init__(self, front: Front, *, published: Sequence[Stated] = (), title: str = "Trials") -> None:
         self.description = describe_front(front, title)
         self._front = front
         self._published = tuple(published) if front.is_relative else ()
@@ -157,7 +155,7 @@ class FrontFigure(Figure):
         return plot
 
 
-def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Stated]) -> list[Any]:
     """Draw the points and what belongs to them; returns what the legend shows."""
     import matplotlib as mpl
 
@@ -213,7 +211,7 @@ def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Mapp
         where: Any = "pre" if x.maximise else "post"
         axes.step([v[0] for v in line], [v[1] for v in line], where=where, color="#2a7fd4", linewidth=1.2)
     for number, one in enumerate(published):
-        (x0, x1), (y0, y1) = one["ranges"][:2]
+        (x0, x1), (y0, y1) = one.ranges[:2]
         axes.plot(
             [x0, x1] if x0 != x1 else [x0, x0],
             [(y0 + y1) / 2] * 2 if x0 != x1 else [y0, y1],

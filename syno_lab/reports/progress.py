@@ -7,15 +7,15 @@ result. An untrained search has a funnel alone, without rungs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from math import isfinite, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from syno_lab.drawing.svg import picture, safe, text
 from syno_lab.inputs import count_of, printable
-from syno_lab.reports.pictures import GREY, LOOKS
+from syno_lab.reports.pictures import LOOKS
 from syno_lab.reports.searched import RESULT, STATUS, Final, Funnel, Plan, PlanPart, read_said, searched
 from syno_lab.reports.text_tables import Cell, Table
 from syno_lab.store.rungs import CONFIRM, FINAL
@@ -253,22 +253,19 @@ def funnel_picture(progress: Progress) -> str:
     """
     most = max((stage.number for stage in progress.stages), default=0)
     room = _WIDTH - _LEFT - _RIGHT
-    parts = [_text(0, 14, "operators by stage (bars: logarithm)", "start")]
+    parts = [text(0, 14, "operators by stage (bars: logarithm)", 12)]
     for place, stage in enumerate(progress.stages):
         top = _TOP + place * _LINE
         length = room * log10(1 + stage.number) / log10(1 + max(most, 1))
         colour = LOOKS["on the front" if stage.is_trained else "trials"][0]
-        parts.append(_text(_LEFT - 8, top + 15, stage.name, "end"))
+        parts.append(text(_LEFT - 8, top + 15, stage.name, 12, "end"))
         parts.append(
             f'<rect x="{_LEFT}" y="{top}" width="{max(length, 1):.1f}" height="{_LINE - 6}" fill="{colour}">'
-            f"<title>{_safe(stage.name)}</title></rect>"
+            f"<title>{safe(stage.name)}</title></rect>"
         )
-        parts.append(_text(_LEFT + length + 6, top + 15, _words(stage), "start"))
+        parts.append(text(_LEFT + length + 6, top + 15, _words(stage), 12))
     height = _TOP + len(progress.stages) * _LINE
-    size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
-    words = _safe(describe_funnel(progress))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{words}" font-family="sans-serif">'
-    return f"{head}{''.join(parts)}</svg>"
+    return picture(_WIDTH, height, describe_funnel(progress), parts)
 
 
 def _words(stage: Stage) -> str:
@@ -278,12 +275,3 @@ def _words(stage: Stage) -> str:
     parts += [f"{stage.waiting} under way"] if stage.waiting else []
     parts += [f"{stage.seconds:,.0f} s"] if stage.seconds else []
     return ", ".join(parts)
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    look = f'font-size="12" text-anchor="{anchor}" fill="{GREY}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{_safe(text)}</text>'
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text), quote=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -98,15 +97,22 @@ def published_points(figure: str | None = None) -> tuple[Published, ...]:
     return tuple(one for one in _read().statements if figure in (None, one.figure))
 
 
-def published_on(axes: Sequence[str]) -> list[dict[str, Any]]:
+class Stated(msgspec.Struct, frozen=True):
+    """A statement in a figure: pairs in the order of the figure's axes."""
+
+    label: str
+    text: str
+    ranges: tuple[Range, ...]
+
+
+def published_on(axes: Sequence[str]) -> list[Stated]:
     """The statements that have a range on each of these axes, for a figure against the baseline.
 
-    Each is a mapping with ``label``, ``text`` and ``ranges`` (pairs in the order of the axes). The paper's latencies
-    were measured on its Jetson Orin Nano, whatever target the axis names.
+    The paper's latencies were measured on its Jetson Orin Nano, whatever target the axis names.
     """
     found = []
     for one in _read().statements:
-        ranges = [one.along(axis) for axis in axes]
-        if all(span is not None for span in ranges):
-            found.append({"label": one.label, "text": one.text, "ranges": [list(span) for span in ranges if span]})
+        ranges = tuple(span for axis in axes if (span := one.along(axis)) is not None)
+        if len(ranges) == len(axes):
+            found.append(Stated(one.label, one.text, ranges))
     return found

@@ -12,6 +12,7 @@ from syno_lab.inputs import count_of
 from syno_lab.reports.marks import system_and_mark
 from syno_lab.reports.rungs import OnRung, Trained, names_of_rungs, on_rungs, read_trainings
 from syno_lab.reports.searched import RESULT, STATUS, Baseline, Outcome, Searched, read_said, searched, told
+from syno_lab.reports.text_tables import Cell
 from syno_lab.store.latencies import TORCH, is_of_network
 from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE, FINAL
@@ -20,6 +21,12 @@ from syno_lab.systems import find_system, format_of
 if TYPE_CHECKING:
     from syno_lab.jobs import JobRecord
     from syno_lab.store import SearchLog, Store
+
+
+#: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
+RUNG = "accuracy@"
+#: The name of the latency on a target is ``latency_ms@TARGET``; :mod:`syno_lab.store.latencies` says what it is of.
+LATENCY = "latency_ms@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,13 @@ class TrialRow:
     def accuracy_on(self, rung: str) -> float | None:
         """Its accuracy on a rung, the mean over the seeds; None where it has none there."""
         return next((one.accuracy for one in self.rungs if one.rung == rung), None)
+
+    def value(self, name: str) -> Cell:
+        """What is in a column: a field, or the accuracy or latency of a name that begins with :data:`RUNG` or so."""
+        if name.startswith(RUNG):
+            return self.accuracy_on(name.removeprefix(RUNG))
+        found: Cell = self.latencies.get(name.removeprefix(LATENCY)) if "@" in name else getattr(self, name)
+        return found
 
     @property
     def system(self) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import msgspec
 
 from syno_lab.inputs import count_of
 from syno_lab.reports.axes import LATENCY, RUNG, list_axes
@@ -23,6 +25,7 @@ from syno_lab.reports.progress import (
     read_progress,
     read_result,
 )
+from syno_lab.reports.published import Stated
 from syno_lab.reports.rows import Source, TrialRow, rungs_among
 from syno_lab.reports.searched import finalists
 from syno_lab.reports.text_tables import shown_table
@@ -56,16 +59,10 @@ def shown_trials(rows: Sequence[TrialRow], targets: Iterable[str]) -> dict[str, 
     more = (*(RUNG + rung for rung in rungs), *latencies)
     columns = []
     for name in (*_TEXTS, *(_IN_RUNGS if rungs else ()), _NUMBERS[0], *more, *_NUMBERS[1:], *_LAST):
-        values = [_value(row, name) for row in rows]
+        values = [row.value(name) for row in rows]
         kind = "number" if name in more or name in _NUMBERS else "text"
         columns.append({"name": name, "title": _title(name, bool(rungs)), "kind": kind, "values": values})
     return {"keys": [row.key for row in rows], "columns": columns}
-
-
-def _value(row: TrialRow, name: str) -> Any:
-    if name.startswith(RUNG):
-        return row.accuracy_on(name.removeprefix(RUNG))
-    return row.latencies.get(name.removeprefix(LATENCY)) if name.startswith(LATENCY) else getattr(row, name)
 
 
 def _title(name: str, in_rungs: bool) -> str:
@@ -91,7 +88,7 @@ def shown_sources(reading: Reading) -> list[dict[str, Any]]:
     ]
 
 
-def shown_front(front: Front, title: str, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> dict[str, Any]:
     """A front for drawing.
 
     ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices), of the
@@ -119,7 +116,7 @@ def shown_front(front: Front, title: str, published: Sequence[Mapping[str, Any]]
         "reference": list(front.reference),
         "unplaced": front.unplaced,
         "text": describe_front(front, title),
-        "paper": [dict(one) for one in published],
+        "paper": msgspec.to_builtins(published),
     }
 
 

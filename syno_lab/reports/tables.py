@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from syno_lab.inputs import no_formula
-from syno_lab.reports.axes import LATENCY, RUNG
-from syno_lab.reports.rows import TrialRow, rungs_among
+from syno_lab.reports.rows import LATENCY, RUNG, TrialRow, rungs_among
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,16 +43,14 @@ def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front
 
     given = list(rows)
     wanted = list(dict.fromkeys((*targets, *(target for row in given for target in row.latencies))))
-    table: dict[str, pd.Series] = {}
-    for name in FIRST:
-        table[name] = _column(pd, name, [getattr(row, name) for row in given])
-    for rung in rungs_among(given):
-        table[RUNG + rung] = _column(pd, RUNG, [row.accuracy_on(rung) for row in given])
-    for target in wanted:
-        table[LATENCY + target] = _column(pd, LATENCY, [row.latencies.get(target) for row in given])
-    for name in LAST:
-        values = [row.key in on_front if name == "on_front" else getattr(row, name) for row in given]
-        table[name] = _column(pd, name, values)
+    names = (*FIRST, *(RUNG + rung for rung in rungs_among(given)), *(LATENCY + target for target in wanted), *LAST)
+    kinds = {"number": "int64", "flops": "int64", "params": "int64", "job": "Int64"}
+    kinds |= dict.fromkeys(("accuracy", "memory_mib", "probe", "wall_s", "latency_ms"), "float64")
+    kinds |= dict.fromkeys(("on_front", "is_baseline"), "bool")
+    table = {}
+    for name in names:
+        values = [row.key in on_front if name == "on_front" else row.value(name) for row in given]
+        table[name] = pd.Series(values, dtype=kinds.get(name.partition("@")[0], "str"))
     return pd.DataFrame(table)
 
 
@@ -73,10 +70,3 @@ def trials_parquet(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_fro
     content = io.BytesIO()
     trials_frame(rows, targets, on_front).to_parquet(content, index=False)
     return content.getvalue()
-
-
-def _column(pd: object, name: str, values: list[object]) -> pd.Series:
-    kinds = {"number": "int64", "flops": "int64", "params": "int64", "job": "Int64"}
-    kinds |= dict.fromkeys(("accuracy", "memory_mib", "probe", "wall_s", LATENCY, RUNG), "float64")
-    kinds |= dict.fromkeys(("on_front", "is_baseline"), "bool")
-    return pd.Series(values, dtype=kinds.get(name, "str"))  # type: ignore[attr-defined]

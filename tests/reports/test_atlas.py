@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from known_runs import fill_lab, operator_texts
+from msgspec.structs import replace
 
 from syno_lab.alpha.known import KNOWN as NETWORKS
 from syno_lab.errors import SpecError, StoppedError
@@ -84,8 +85,7 @@ def test_the_best_trial_of_each_operator_is_in_it(found: Atlas, tmp_path: Path) 
 
 def test_the_picture_has_one_scale_and_its_names_lie_on_nothing(found: Atlas) -> None:
     shown = shown_atlas(found)
-    for one in shown["places"]:
-        one["known"] = True  # so that all have names
+    shown = replace(shown, places=[replace(one, known=True) for one in shown.places])  # so that all have names
     root = ElementTree.fromstring(atlas_svg(shown))
     groups = {group.get("id"): group for group in root.iter(f"{SVG}g") if group.get("id")}
     spots, texts = [], []
@@ -111,7 +111,7 @@ def test_the_picture_has_one_scale_and_its_names_lie_on_nothing(found: Atlas) ->
 
 def test_the_page_is_safe_and_links(found: Atlas) -> None:
     shown = shown_atlas(found, {found.places[0].key: "operators/000.html"})
-    shown["places"][1]["name"] = "<script>alert(1)</script>"
+    shown.places[1] = replace(shown.places[1], name="<script>alert(1)</script>")
     text = atlas_page('a "title" <b>', shown)
     assert text.count('href="operators/000.html"') == 2, "in the picture and in the table"
     assert "<script" not in text

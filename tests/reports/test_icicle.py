@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,7 +18,7 @@ from syno_lab.ir.state import State
 from syno_lab.operators import conv2d
 from syno_lab.pgraphs.probe import probe
 from syno_lab.reports import LabReader
-from syno_lab.reports.icicle import NARROWEST, icicle, icicle_sketch, listed, parse_filter, way_to
+from syno_lab.reports.icicle import NARROWEST, Box, icicle, icicle_sketch, listed, parse_filter, way_to
 from syno_lab.reports.replay import improvements, moment, replayed
 from syno_lab.reports.trees import read_tree, tree_file, trial_below
 from syno_lab.search.branches import Branch
@@ -49,8 +48,8 @@ class Letters:
         return 1.0 + key.count("a")
 
 
-def boxes(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {box["key"]: box for box in found if box["key"]}
+def boxes(found: list[Box]) -> dict[str, Box]:
+    return {box.key: box for box in found if box.key}
 
 
 def test_children_stand_side_by_side_below_their_parent() -> None:
@@ -59,34 +58,34 @@ def test_children_stand_side_by_side_below_their_parent() -> None:
     placed = boxes(found)
     for key, box in placed.items():
         children = [placed[child] for child in Letters(3).below(key) if child in placed]
-        left = box["left"]
+        left = box.left
         for child in children:
-            assert child["level"] == box["level"] + 1
-            assert child["left"] == pytest.approx(left, abs=1e-5)
-            left += child["width"]
+            assert child.level == box.level + 1
+            assert child.left == pytest.approx(left, abs=1e-5)
+            left += child.width
         if children:
-            assert left == pytest.approx(box["left"] + box["width"], abs=1e-5)
+            assert left == pytest.approx(box.left + box.width, abs=1e-5)
     spare = 1 - 3 * NARROWEST
-    assert placed["-a"]["width"] == pytest.approx(NARROWEST + spare * 2 / 4, abs=1e-5)
-    assert placed["-b"]["width"] == pytest.approx(NARROWEST + spare * 1 / 4, abs=1e-5)
+    assert placed["-a"].width == pytest.approx(NARROWEST + spare * 2 / 4, abs=1e-5)
+    assert placed["-b"].width == pytest.approx(NARROWEST + spare * 1 / 4, abs=1e-5)
 
 
 def test_what_has_no_room_shares_a_box() -> None:
     letters = "".join(chr(0x4E00 + number) for number in range(300))
     found = icicle(Letters(1, letters), "-", 1)
     assert found.places == 301
-    more = [box for box in found.boxes if box["kind"] == "more"]
+    more = [box for box in found.boxes if box.kind == "more"]
     assert len(more) == 1
-    assert more[0]["text"] == f"{300 - (len(found.boxes) - 2)} more"
-    assert min(box["width"] for box in found.boxes) >= NARROWEST - 1e-5
-    assert max(box["left"] + box["width"] for box in found.boxes) <= 1 + 1e-5
+    assert more[0].text == f"{300 - (len(found.boxes) - 2)} more"
+    assert min(box.width for box in found.boxes) >= NARROWEST - 1e-5
+    assert max(box.left + box.width for box in found.boxes) <= 1 + 1e-5
 
 
 def test_a_filter_keeps_the_way_to_what_fits() -> None:
     found = icicle(Letters(3), "-", 3, wanted="aba")
     assert set(boxes(found.boxes)) == {"-", "-a", "-ab", "-aba"}
     assert found.matches == 1
-    assert {box["key"] for box in icicle(Letters(3), "-", 3, wanted="reward>=0.3").boxes} == {"-", "-a", "-aa", "-aaa"}
+    assert {box.key for box in icicle(Letters(3), "-", 3, wanted="reward>=0.3").boxes} == {"-", "-a", "-aa", "-aaa"}
     assert [row["key"] for row in listed(Letters(3), "-a", "reward>=0.2")] == ["-aa"]
     assert [one["key"] for one in way_to(Letters(3), "-ab")] == ["-", "-a", "-ab"]
 
@@ -206,15 +205,15 @@ def test_boxes_say_their_primitive() -> None:
     around = Around(state)
     around.grow(1)
     for box in icicle(around, "start", 1, colour="primitive").boxes[1:]:
-        name = {"CONTRACTION": "SHARE"}.get(first := around.branch(box["key"]).text.split()[0], first)
+        name = {"CONTRACTION": "SHARE"}.get(first := around.branch(box.key).text.split()[0], first)
         look = PRIMITIVE_LOOKS[name]
-        assert box["edge"] == look.border
-        assert box["short"].endswith(f"{look.sign} {first}".strip())
-        assert box["sign"] == look.sign
-        assert box["fill"] == (look.fill if box["kind"] != "dead end" else "#c8c8c8")
-    words = {box["key"]: box for box in icicle(Letters(1), "-", 1, best=("-", "-b")).boxes}
-    assert [key for key, box in words.items() if box["is_best"]] == ["-", "-b"]
-    assert words["-a"]["edge"] == ""
+        assert box.edge == look.border
+        assert box.short.endswith(f"{look.sign} {first}".strip())
+        assert box.sign == look.sign
+        assert box.fill == (look.fill if box.kind != "dead end" else "#c8c8c8")
+    words = {box.key: box for box in icicle(Letters(1), "-", 1, best=("-", "-b")).boxes}
+    assert [key for key, box in words.items() if box.is_best] == ["-", "-b"]
+    assert words["-a"].edge == ""
 
 
 def test_a_narrow_choice_of_a_number_of_steps_says_the_number() -> None:
@@ -222,8 +221,8 @@ def test_a_narrow_choice_of_a_number_of_steps_says_the_number() -> None:
         def branch(self, key: str) -> Branch:
             return replace(super().branch(key), text=f"at most {len(key) + 3} steps")
 
-    (box,) = [one for one in icicle(Choices(2), "-", 1).boxes if one["key"] == "-a"]
-    assert (box["text"], box["short"], box["sign"]) == ("at most 5 steps", "≤ 5 steps", "≤5")
+    (box,) = [one for one in icicle(Choices(2), "-", 1).boxes if one.key == "-a"]
+    assert (box.text, box.short, box.sign) == ("at most 5 steps", "≤ 5 steps", "≤5")
 
 
 # -- the trials, one after the other -----------------------------------------------------------------------------------

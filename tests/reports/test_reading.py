@@ -454,10 +454,9 @@ def test_every_number_of_the_paper_is_in_its_quote() -> None:
 
 def test_the_paper_on_axes() -> None:
     both = published_on(("latency_ms@x", "accuracy"))
-    assert {"label", "text", "ranges"} == set(both[0])
-    operator_1 = next(one for one in both if one["label"] == "Operator 1")
-    assert operator_1["ranges"] == [[0.5, 0.5], [-1.0, 0.0]]
-    assert "ImageNet" in operator_1["text"]
-    assert [one["ranges"][0] for one in published_on(("flops", "accuracy"))] == [[0.37] * 2, [0.63] * 2, [0.75] * 2]
+    operator_1 = next(one for one in both if one.label == "Operator 1")
+    assert operator_1.ranges == ((0.5, 0.5), (-1.0, 0.0))
+    assert "ImageNet" in operator_1.text
+    assert [one.ranges[0] for one in published_on(("flops", "accuracy"))] == [(0.37,) * 2, (0.63,) * 2, (0.75,) * 2]
     assert published_on(("params", "accuracy")) == []
     assert find_axis("latency_ms@a@b").title == "sum of layers' latencies on a@b"

@@ -174,14 +174,14 @@ class Map(View):
         shown = shown_atlas(found)
         svg = atlas_svg(shown)
         links = {
-            name: {"words": one["text"], "light": [name], "key": one["key"]}
-            for name, one in zip(ids_of(shown), shown["places"], strict=True)
+            name: {"words": one.text, "light": [name], "key": one.key}
+            for name, one in zip(ids_of(shown), shown.places, strict=True)
         }
         with work.delivering(), self.hold_sync():
             self._atlas = found
             self.set_trait("svg", svg)
             self.set_trait("links", links)
-            self.set_trait("shown", shown)
+            self.set_trait("shown", msgspec.to_builtins(shown))
         self._static.update_bundle(self._bundle())
 
     def _place(self, key: str) -> Placed:

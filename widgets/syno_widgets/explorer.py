@@ -313,7 +313,7 @@ class Explorer(LookingView):
             words = "" if shown is None else shown.words
             self.set_trait("trials", {"count": count, "best": improvements(self._trials[:count]), "words": words})
             self.set_trait("measure", what.branch(what.root).measure)
-            self.set_trait("boxes", self._drawn.boxes)
+            self.set_trait("boxes", msgspec.to_builtins(self._drawn.boxes))
             self.set_trait("table", listed(what, at, self.filter))
             self.set_trait("way", way_to(what, at))
             summary = self._around.summary() if self.source == SPACE and self._around is not None else ""

@@ -43,6 +43,7 @@ from syno_lab.reports import (
 from syno_lab.reports.axes import LATENCY
 from syno_lab.reports.in_network import find_network, shared_sizes, shown_layers
 from syno_lab.reports.pictures import describe_front
+from syno_lab.reports.published import Stated
 from syno_lab.reports.shown import (
     find_progress,
     shown_axes,
@@ -431,7 +432,7 @@ class RunsView(Comparing, LookingView):
     def _on_front(self) -> Collection[str]:
         return set() if self._front is None else {self._front.points[place].key for place in self._front.front}
 
-    def _paper(self) -> list[dict[str, Any]]:
+    def _paper(self) -> list[Stated]:
         names = [name for name in (self.x, self._measure(), self.z) if name]
         return published_on(names) if self.relative and self.published else []
 
