@@ -26,7 +26,7 @@ from tvm.s_tir import Schedule, Trace  # noqa: E402
 from tvm.s_tir import meta_schedule as ms  # noqa: E402
 
 from syno_lab.codegen.tvm_target import lower_json  # noqa: E402
-from syno_lab.tuning import fusion, lanes, spaces  # noqa: E402
+from syno_lab.tuning import fusion, lanes, parts  # noqa: E402
 from syno_lab.tuning.nests import nest  # noqa: E402
 from syno_lab.tuning.targets import resolve  # noqa: E402
 
@@ -98,7 +98,7 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
         changed.extend([str(schedule.get(block).name_hint)] * any(one is not schedule for one in found))
         return found
 
-    rules = [spaces._python_rule(fuse), spaces._python_rule(rule), *plain.sch_rules]
+    rules = [parts.python_rule(fuse), parts.python_rule(rule), *plain.sch_rules]
     generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs="from-target", mutator_probs="from-target")
     context = ms.TuneContext(mod=module, target=target, space_generator=generator, rand_state=1, num_threads=1)
     space = list(context.generate_design_space())
