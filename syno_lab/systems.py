@@ -7,7 +7,7 @@ imported: a file from elsewhere names a format, never a module.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -75,8 +75,7 @@ def formats() -> dict[str, Row]:
         if not name or not equals or (target and target.count(":") != 1):
             raise SpecError(f"{VARIABLE}: expected format=module:name;…, found {quoted(entry)}")
         if target:
-            module = target.partition(":")[0]
-            found[name] = Row(target, f"{module}:lower_json")
+            found[name] = Row(target, f"{__name__}:lower_json")
         else:
             found.pop(name, None)
     return found
@@ -193,6 +192,11 @@ def find_card(words: Sequence[str]) -> PrimitiveCard:
 def builder_of(text: str | bytes) -> str:
     """The builder of an operator's JSON, by which a tuning makes a TVM module of it. Raises as :func:`format_of`."""
     return formats()[format_of(text)].builder
+
+
+def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> Any:
+    """A TVM module of an operator's JSON: the builder of a system that names none."""
+    return read_operator(operator_json).to_tvm(binding, dtype)
 
 
 def builders() -> tuple[str, ...]:

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from syno_lab.errors import FormatError, SpecError
+from syno_lab.errors import FormatError, PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.models.slot import InSlots
-from syno_lab.protocol import Pane
-from syno_lab.search.protocol import Step
+from syno_lab.protocol import Pane, System
+from syno_lab.sessions.named import NamedSpace, NamedSteps
 
 FORMAT = "tiny"
 VARIABLES = ("N", "C_in", "C_out", "H", "W")
@@ -151,80 +151,23 @@ def _term(x: Any, axis: int | None) -> Callable[..., Any]:
 class Chosen:
     """A state: the terms so far, in order, and whether there will be more."""
 
-    accepts: Callable[[Any], bool]
     terms: tuple[str, ...] = ()
     is_complete: bool = False
 
-    @property
-    def key(self) -> Any:
-        return self.terms, self.is_complete
-
-    def children(self) -> list[One]:
-        if self.is_complete:
-            return []
-        more = [term for term in AXES if not self.terms or term > self.terms[-1]]
-        steps = [Step(f"add {term}", (term,), Chosen(self.accepts, (*self.terms, term))) for term in more]
-        if self.terms:
-            steps.append(Step("end", ("end",), Chosen(self.accepts, self.terms, True)))
-        return [One(step) for step in steps]
-
-    def operator(self) -> Expression | None:
-        found = Expression(self.terms)
-        return found if self.accepts(found) else None
-
-    def traits(self) -> dict[str, int]:
-        return {"terms": len(self.terms)}
-
-    def towards(self, operator: Expression) -> list[Step]:
-        steps = [step for one in self.children() for step in one.steps()]
-        wanted = operator.terms[len(self.terms)] if len(self.terms) < len(operator.terms) else "end"
-        return [step for step in steps if step.actions == (wanted,) and operator.terms[: len(self.terms)] == self.terms]
-
-
-@dataclass(frozen=True)
-class One:
-    """A child that is one step."""
-
-    step: Step
-    weight = 1.0
-
-    def steps(self) -> list[Step]:
-        return [self.step]
-
-
-class Space:
-    """All expressions."""
+    def apply(self, step: str) -> Chosen:
+        if SUMS.names(self).get(step, step):  # a name with a reason, or none
+            raise PrimitiveError(f"expected a further term, or the end behind one, found {quoted(step)}")
+        return Chosen(self.terms, True) if step == "end" else Chosen((*self.terms, step.removeprefix("add ")))
 
     def __str__(self) -> str:
-        return "sums of terms"
-
-    wants = ""
-
-    def root(self, accepts: Callable[[Any], bool]) -> Chosen:
-        return Chosen(accepts)
-
-    def known(self, root: Any) -> dict[str, Expression]:
-        return {"pointwise": Expression(("image",))}
-
-    def name_of(self, operator: Expression) -> str:
-        return hashlib.sha256(str(operator).encode()).hexdigest()[:32]
-
-    def probe(self, operator: Expression) -> None:
-        return None
-
-    def lower(self, spare_flops: int) -> None:
-        pass
+        return " + ".join((*self.terms, *([] if self.is_complete else ["…"])))
 
 
-class Tiny:
+class Tiny(System):
     """The system of expressions."""
 
     format = FORMAT
     title = "expressions"
-    mark = "circle"
-    method = "estimate"
-    is_whole = False
-    space_options: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def read(self, text: str | bytes) -> Expression:
         try:
@@ -251,8 +194,11 @@ class Tiny:
     def placement(self, operator: Any, sites: Any, strides: Any) -> InSlots:
         return InSlots(operator, sites, strides)
 
-    def space(self, request: Any) -> Space:
-        return Space()
+    def construction(self) -> Sums:
+        return SUMS
+
+    def space(self, request: Any) -> NamedSpace:
+        return NamedSpace(SUMS)
 
     def traits(self, operator: Any, binding: Any) -> dict[str, int]:
         return {"terms": len(operator.terms)}
@@ -263,13 +209,40 @@ class Tiny:
     def panes(self) -> dict[str, Pane]:
         return {"graph": Pane(lambda asked: {"svg": asked.operator.svg(), "dot": asked.operator.dot(), "links": {}})}
 
-    def session(self, start: Any) -> Any:
-        raise SpecError("expressions are not built by steps")
-
-
-def lower_json(text: str, binding: Any, dtype: str) -> Any:
-    """The builder."""
-    return TINY.read(text).to_tvm(binding, dtype)
-
 
 TINY = Tiny()
+
+
+class Sums(NamedSteps[Chosen]):
+    """Terms are added one by one, in the order of their names."""
+
+    format = "tiny-session"
+    root = Chosen()
+    known = TINY.known()
+    readers: ClassVar[dict[str, Callable[[str], Expression]]] = {FORMAT: TINY.read}
+
+    def knows(self, start: Any) -> bool:
+        return isinstance(start, Chosen)
+
+    def names(self, state: Chosen) -> dict[str, str]:
+        if state.is_complete:
+            return {}
+        last = state.terms[-1] if state.terms else ""
+        found = {f"add {term}": "" if term > last else f"{term} comes before {last}" for term in AXES}
+        return {**found, "end": "" if state.terms else "an operator has a term"}
+
+    def steps_to(self, value: Any) -> list[str]:
+        steps = [f"add {term}" for term in value.terms]
+        return [*steps, "end"] if getattr(value, "is_complete", True) else steps
+
+    def operator(self, state: Chosen) -> Expression:
+        return Expression(state.terms)
+
+    def distance(self, state: Chosen, effort: Any = None) -> int:
+        return 0 if state.is_complete else 1 if state.terms else 2
+
+    def svg(self, state: Chosen) -> str:
+        return Expression(state.terms).svg()
+
+
+SUMS = Sums()

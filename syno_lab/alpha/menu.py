@@ -12,6 +12,7 @@ from syno_lab.alpha.properties import PROPERTIES
 from syno_lab.alpha.synthesis import Candidate, Draft, hopeless_words
 from syno_lab.common.pairing import WORDS
 from syno_lab.common.wants import RANK
+from syno_lab.effort import Stop
 from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.sessions.shown import Choice, Explanation, Group, Item, Now, Used, Wanted, Why
@@ -26,23 +27,23 @@ LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibilit
 # -- where it is -------------------------------------------------------------------------------------------------------
 
 
-def status(draft: Draft) -> str:
+def status(state: Draft) -> str:
     """How far a draft is, in one or two sentences."""
-    count = count_of(len(draft.chain), "operation")
-    if not draft.is_complete:
-        far = ", ".join(f"{name} {plain(distance)}" for name, distance in draft.distances.items())
-        hopeless = f" From here {hopeless_words(draft)}; undo some steps." if isinf(draft.distance) else ""
-        return f"After {count}: distance {plain(draft.distance)} ({far}).{hopeless}"
-    graph = draft.graph()
+    count = count_of(len(state.chain), "operation")
+    if not state.is_complete:
+        far = ", ".join(f"{name} {plain(distance)}" for name, distance in state.distances.items())
+        hopeless = f" From here {hopeless_words(state)}; undo some steps." if isinf(state.distance) else ""
+        return f"After {count}: distance {plain(state.distance)} ({far}).{hopeless}"
+    graph = state.graph()
     costs = f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
     return f"Complete after {count}: all that is wanted is satisfied. {costs}."
 
 
-def strip(draft: Draft) -> list[Used]:
+def strip(state: Draft) -> list[Used]:
     """The distance of each property and their sum, as a share of that of the chain without operations."""
-    start = Draft(draft.properties, draft.input_shape, others=draft.others)
-    rows = [(name, draft.distances[name], start.distances[name]) for name in NAMES]
-    return [_strip(*row) for row in (*rows, ("sum", draft.distance, start.distance))]
+    start = Draft(state.properties, state.input_shape, others=state.others)
+    rows = [(name, state.distances[name], start.distances[name]) for name in NAMES]
+    return [_strip(*row) for row in (*rows, ("sum", state.distance, start.distance))]
 
 
 def _strip(name: str, distance: float, start: float) -> Used:
@@ -52,43 +53,43 @@ def _strip(name: str, distance: float, start: float) -> Used:
     return Used(name, f"{text}, {plain(start)} at the input", share)
 
 
-def explain(draft: Draft) -> Explanation:
+def explain(state: Draft, should_stop: Stop | None = None) -> Explanation:
     """What is missing, in sentences, and what is wanted beside what is there."""
     words = [
-        f"{name}: {_missing(draft, name)}: distance {plain(distance)}."
-        for name, distance in draft.distances.items()
+        f"{name}: {_missing(state, name)}: distance {plain(distance)}."
+        for name, distance in state.distances.items()
         if distance
     ]
     return Explanation(
-        None if isinf(draft.distance) else plain(draft.distance),
+        None if isinf(state.distance) else plain(state.distance),
         words or ["Nothing is missing: all that is wanted is satisfied."],
-        aims=[_values(draft), _matrices(draft)],
+        aims=[_values(state), _matrices(state)],
     )
 
 
-def explain_distance(draft: Draft) -> str:
+def explain_distance(state: Draft) -> str:
     """What is missing, a line for each property; and, if nothing leads to what is wanted, which part of it."""
-    words = list(explain(draft).words)
-    if isinf(draft.distance):
-        words.append(f"From here {hopeless_words(draft)}.")
+    words = list(explain(state).words)
+    if isinf(state.distance):
+        words.append(f"From here {hopeless_words(state)}.")
     return "\n".join(words)
 
 
-def _missing(draft: Draft, name: str) -> str:
+def _missing(state: Draft, name: str) -> str:
     if name != "mixing":
-        return f"{said(wanted(draft, name))} is wanted, found {said(draft.values[name])}"
-    aim, lacks = wanted_mixing(draft), _lacks(draft)
+        return f"{said(wanted(state, name))} is wanted, found {said(state.values[name])}"
+    aim, lacks = wanted_mixing(state), _lacks(state)
     if len(lacks) == len(aim.rows) * len(aim.columns):
         return f"{len(aim.rows)} x {len(aim.columns)} axes are wanted, found another number"
     entries = (f"{aim.columns[axis]}->{aim.rows[out]}>={aim.marks[out][axis]}" for out, axis in lacks)
     return f"these entries are too small, wanted are {', '.join(entries)}"
 
 
-def _lacks(draft: Draft) -> list[list[int]]:
+def _lacks(state: Draft) -> list[list[int]]:
     """The entries of the wanted matrix that are more than those of the draft; all where the axes differ."""
-    if wanted(draft, "mixing") is None:
+    if wanted(state, "mixing") is None:
         return []
-    aim, now = wanted_mixing(draft).marks, draft.values["mixing"].marks
+    aim, now = wanted_mixing(state).marks, state.values["mixing"].marks
     fits = (len(aim), len(aim[0])) == (len(now), len(now[0]))
     return [
         [out, axis]
@@ -98,7 +99,7 @@ def _lacks(draft: Draft) -> list[list[int]]:
     ]
 
 
-def _values(draft: Draft) -> Wanted:
+def _values(state: Draft) -> Wanted:
     """The shapes and the depths, as two tables of one column."""
     names = [name for name in NAMES if name != "mixing"]
     return Wanted(
@@ -106,17 +107,17 @@ def _values(draft: Draft) -> Wanted:
         "property",
         names,
         ["value"],
-        [[said(wanted(draft, name))] for name in names],
-        Now("Shape and depth of the chain", names, ["value"], [[said(draft.values[name])] for name in names]),
-        [[number, 0] for number, name in enumerate(names) if draft.distances[name]],
+        [[said(wanted(state, name))] for name in names],
+        Now("Shape and depth of the chain", names, ["value"], [[said(state.values[name])] for name in names]),
+        [[number, 0] for number, name in enumerate(names) if state.distances[name]],
         {},
-        [[_choices(draft, name)] for name in names],
+        [[_choices(state, name)] for name in names],
     )
 
 
-def _matrices(draft: Draft) -> Wanted:
-    aim, now = wanted_mixing(draft), draft.values["mixing"]
-    columns, rows = axis_names(len(draft.input_shape)), axis_names(len(draft.shape))
+def _matrices(state: Draft) -> Wanted:
+    aim, now = wanted_mixing(state), state.values["mixing"]
+    columns, rows = axis_names(len(state.input_shape)), axis_names(len(state.shape))
     return Wanted(
         "Wanted mixing",
         "out \\ in",
@@ -124,13 +125,13 @@ def _matrices(draft: Draft) -> Wanted:
         aim.columns,
         aim.marks,
         Now("Mixing of the chain", rows, columns, now.marks),
-        _lacks(draft),
+        _lacks(state),
         WORDS,
-        [[_choices(draft, "mixing", (out, axis)) for axis in range(len(aim.columns))] for out in range(len(aim.rows))],
+        [[_choices(state, "mixing", (out, axis)) for axis in range(len(aim.columns))] for out in range(len(aim.rows))],
     )
 
 
-def _choices(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> list[Choice]:
+def _choices(state: Draft, name: str, entry: tuple[int, int] | None = None) -> list[Choice]:
     return [
         Choice(
             one.change.key,
@@ -138,18 +139,18 @@ def _choices(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> l
             f"{'another' if one.kind == 'other' else one.kind}, {one.effect}",
             one.is_feasible,
         )
-        for one in possible(draft, name, entry)
+        for one in possible(state, name, entry)
     ]
 
 
 # -- next steps --------------------------------------------------------------------------------------------------------
 
 
-def menu(draft: Draft, found: Sequence[Candidate], chosen: str, whole: Collection[str]) -> list[Group]:
+def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
     """The candidates by operation, the nearest first.
 
     Args:
-        draft: where they may be taken.
+        state: where they may be taken.
         found: all of them; an item's ``index`` is its place here.
         chosen: the id of a part of the picture: only what goes on from it is listed, which is all or nothing.
         whole: operations of which all are listed; of others :data:`SHOWN`.
@@ -157,26 +158,26 @@ def menu(draft: Draft, found: Sequence[Candidate], chosen: str, whole: Collectio
     Returns:
         The notes of an item are its verdict, and by how much it changes each distance.
     """
-    if chosen and chosen not in ends(draft):
+    if chosen and chosen not in ends(state):
         return []
     mine: dict[str, list[int]] = {}
     for index, one in enumerate(found):
         mine.setdefault(one.operation.name, []).append(index)
-    return [_group(draft, found, name, indices, name in whole) for name, indices in mine.items()]
+    return [_group(state, found, name, indices, name in whole) for name, indices in mine.items()]
 
 
-def ends(draft: Draft) -> tuple[str, ...]:
+def ends(state: Draft) -> tuple[str, ...]:
     """The ids of the parts of the picture that a step goes on from."""
-    last = len(draft.chain) - 1
-    return ("out0", f"n{last}" if draft.chain else "t0")
+    last = len(state.chain) - 1
+    return ("out0", f"n{last}" if state.chain else "t0")
 
 
-def _group(draft: Draft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
+def _group(state: Draft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
     offered = [index for index in mine if found[index].verdict not in LEFT_OUT]
     left_out = [index for index in mine if found[index].verdict in LEFT_OUT]
     most = None if is_whole else SHOWN
     row = found[mine[0]].operation.row
-    sign, _, colour = drawing.LOOKS[drawing.kind_of(found[mine[0]].operation, draft.shape)]
+    sign, _, colour = drawing.LOOKS[drawing.kind_of(found[mine[0]].operation, state.shape)]
     kind = {True: "linear", False: "not linear", None: "does not count for the depth"}[row.linear]
     return Group(
         name,
@@ -185,14 +186,14 @@ def _group(draft: Draft, found: Sequence[Candidate], name: str, mine: list[int],
         colour,
         f"{name}({', '.join(row.choices)})",
         kind,
-        [_item(draft, index, found[index]) for index in offered[:most]],
-        [_item(draft, index, found[index]) for index in left_out[:most]],
+        [_item(state, index, found[index]) for index in offered[:most]],
+        [_item(state, index, found[index]) for index in left_out[:most]],
         len(offered[most:]) if most else 0,
         len(left_out[most:]) if most else 0,
     )
 
 
-def _item(draft: Draft, index: int, one: Candidate) -> Item:
+def _item(state: Draft, index: int, one: Candidate) -> Item:
     is_left_out = one.verdict in LEFT_OUT
     said = f"{one.verdict}: {one.reason}" if is_left_out else one.verdict
     return Item(
@@ -202,20 +203,20 @@ def _item(draft: Draft, index: int, one: Candidate) -> Item:
         not isinf(one.distance),
         one.reason if is_left_out else "",
         one.rule or LEFT_OUT[one.verdict][0] if is_left_out else "",
-        ends(draft),
-        notes=[said, ", ".join(_change(draft, one, name) for name in NAMES)],
+        ends(state),
+        notes=[said, ", ".join(_change(state, one, name) for name in NAMES)],
     )
 
 
-def _change(draft: Draft, one: Candidate, name: str) -> str:
+def _change(state: Draft, one: Candidate, name: str) -> str:
     """By how much a candidate changes a distance: ``Δ shape -1``."""
-    before, after = draft.distances[name], one.distances[name]
+    before, after = state.distances[name], one.distances[name]
     if isinf(before) or isinf(after):
         return f"{name} {plain(after)}"
     return f"Δ {name} {after - before:+g}" if after != before else f"Δ {name} 0"
 
 
-def why(candidate: Candidate) -> Why:
+def why(state: Draft, candidate: Candidate) -> Why:
     """Why a candidate is left out, without formulas. Raises SynoError for one that is not."""
     if candidate.verdict not in LEFT_OUT:
         raise SynoError("expected an operation that is left out; this one may be taken")

@@ -6,12 +6,13 @@ A step appends an operation, or changes what is wanted (:mod:`.changes`); both a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isinf
 from typing import Any, ClassVar
 
-from syno_lab.alpha import drawing, files, menu, session_files
+from syno_lab.alpha import drawing, files, session_files
+from syno_lab.alpha import menu as listing
 from syno_lab.alpha.changes import Change, change_of, plain
 from syno_lab.alpha.edits import Variant
 from syno_lab.alpha.graph import Graph
@@ -25,17 +26,17 @@ from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.sessions.construction import (
-    PATIENCE_S,
     Aiming,
     Beginning,
     Construction,
     Labels,
+    Patience,
     Place,
     Reader,
     Records,
 )
 from syno_lab.sessions.own_rule import OwnRule, refusing
-from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Used, Why
+from syno_lab.sessions.shown import Node, Picture
 
 #: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
 ATTEMPTS = 30
@@ -82,15 +83,11 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     def begin(self, start: Draft | Graph | Variant | NetworkOperator) -> Beginning[Draft, Taken]:
         """From the input of the chain. Raises SpecError for a graph with branches."""
         if isinstance(start, Draft):
-            return Beginning(self.first(start), start.chain)
+            return Beginning(Draft(start.properties, start.input_shape, others=start.others), start.chain)
         operator = _operator_of(start)
         graph = operator.graph
         steps = tuple([node.operation for node in graph.nodes])
         return Beginning(Draft(Properties.of(graph), graph.inputs[0]), steps, operator)
-
-    def first(self, state: Draft) -> Draft:
-        """The input, with the same properties wanted."""
-        return Draft(state.properties, state.input_shape, others=state.others)
 
     def step(self, state: Draft, given: Any) -> Taken:
         """An operation, that of a candidate, or a change."""
@@ -106,7 +103,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     def operator(self, state: Draft) -> NetworkOperator:
         """The chain by itself, where it satisfies what is wanted."""
         if not state.is_complete:
-            raise SynoError(f"no operator yet: {menu.status(state)}")
+            raise SynoError(f"no operator yet: {listing.status(state)}")
         return NetworkOperator.of_graph(state.graph())
 
     def distance(self, state: Draft, effort: Effort | None = None) -> float | None:
@@ -119,32 +116,23 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         """All operations with their verdicts (:meth:`.Draft.candidates`), those that are represented among them."""
 
         def judged(one: Candidate) -> Candidate:
-            rule = refusing(rules, state, one.operation) if one.verdict not in menu.LEFT_OUT else None
+            rule = refusing(rules, state, one.operation) if one.verdict not in listing.LEFT_OUT else None
             return one if rule is None else replace(one, verdict="refused", reason=rule.reason, rule=rule.name)
 
         return list(map(judged, state.candidates(represented=True)))
 
     def way(
-        self, state: Draft, rules: Sequence[OwnRule], seconds: float | None, should_stop: Stop | None
+        self, state: Draft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Taken, ...]:
-        """See :func:`.greedy`; equal states get equal suggestions."""
-        return _steps(state, greedy(state, random.Random(0), refuses=_refusing(rules)))  # noqa: S311 - no secrets
-
-    def random_way(
-        self,
-        state: Draft,
-        rng: random.Random,
-        rules: Sequence[OwnRule],
-        seconds: float | None = PATIENCE_S,
-        should_stop: Stop | None = None,
-    ) -> tuple[Taken, ...]:
-        """The rule of section 5 (:func:`.progressive`), drawn again where it gives up."""
-        effort, refuses = Effort(should_stop=should_stop), _refusing(rules)
-        shortest = _steps(state, greedy(state, rng, refuses=refuses))
+        """See :func:`.greedy`; at random the rule of section 5 (:func:`.progressive`), drawn again if need be."""
+        effort = Effort(should_stop=patience.should_stop)
+        refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
+        chance = rng or random.Random(0)  # noqa: S311 - equal states get equal suggestions
+        shortest = _steps(state, greedy(state, chance, refuses=refuses))
         length = max(state.properties.length or 0, len(state.chain) + len(shortest))
-        for _ in range(ATTEMPTS):
+        for _ in range(ATTEMPTS if rng else 0):
             effort.look("drawing operations")
-            answer = progressive(state, rng, length, refuses)
+            answer = progressive(state, chance, length, refuses)
             if answer.draft is not None:
                 return _steps(state, answer)
         return shortest
@@ -177,12 +165,12 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         """The chain, its last operation marked, with the distances of the properties after each."""
         draft = place.state
         graph, last = draft.graph(), len(draft.chain) - 1
-        part, notes = self.first(draft), {}
+        part, notes = self.begin(draft).state, {}
         for number, operation in enumerate((*draft.chain, None)):
             notes[number] = [", ".join(f"{name} {plain(far)}" for name, far in part.distances.items())]
             if operation is not None:
                 part = part.apply(operation)
-        svg, ends = drawing.svg(graph, highlight=[last] if draft.chain else [], notes=notes), menu.ends(draft)
+        svg, ends = drawing.svg(graph, highlight=[last] if draft.chain else [], notes=notes), listing.ends(draft)
         parts = drawing.parts(graph, notes).items()
         return Picture(svg, drawing.describe(graph), {name: Node(*said, name in ends) for name, said in parts})
 
@@ -192,37 +180,20 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
         """See :func:`.menu.status`; nothing of it takes long."""
-        return menu.status(place.state)
-
-    def strip(self, state: Draft) -> Sequence[Used]:
-        """See :func:`.menu.strip`."""
-        return menu.strip(state)
+        return listing.status(place.state)
 
     def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
         """A line for each property."""
         lines = {
             name: [None if isinf(far := place.state.distances[name]) else far for place in places]
-            for name in menu.NAMES
+            for name in listing.NAMES
         }
         return courses_svg(lines, here, first)
 
-    def explain(self, state: Draft, should_stop: Stop | None = None) -> Explanation:
-        """See :func:`.menu.explain`."""
-        return menu.explain(state)
-
-    def menu(
-        self, state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
-    ) -> Sequence[Group]:
-        """See :func:`.menu.menu`."""
-        return menu.menu(state, found, chosen, whole)
-
-    def why(self, state: Draft, candidate: Candidate) -> Why:
-        """See :func:`.menu.why`."""
-        return menu.why(candidate)
-
-
-def _refusing(rules: Sequence[OwnRule]) -> Callable[[Draft, Operation], bool]:
-    return lambda state, step: refusing(rules, state, step) is not None
+    strip = staticmethod(listing.strip)
+    explain = staticmethod(listing.explain)
+    why = staticmethod(listing.why)
+    menu = staticmethod(listing.menu)
 
 
 def _operator_of(start: Graph | Variant | NetworkOperator) -> NetworkOperator:

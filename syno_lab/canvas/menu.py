@@ -11,6 +11,7 @@ from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.growth import SUBSTITUTION, Candidate, Limit, OwnLimit, candidates_of
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.rules import Rule
+from syno_lab.effort import Stop
 from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.inputs import count_of, quoted
 from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Ticked, Used, Why
@@ -71,7 +72,7 @@ def _strip(name: str, text: str, share: float, has_limit: bool = True) -> Used:
     return Used(name, text, share, has_limit and share > 1)
 
 
-def explain(state: AimedDraft) -> Explanation:
+def explain(state: AimedDraft, should_stop: Stop | None = None) -> Explanation:
     """Why so many primitives are needed at least, in sentences; a lower bound, as they are counted and not tried."""
     needs = state.growing.needs()
     words = []
@@ -110,7 +111,7 @@ def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
 # -- next steps --------------------------------------------------------------------------------------------------------
 
 
-def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str, whole: Collection[str]) -> list[Group]:
+def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
     """The candidates by primitive, those that need fewest primitives afterwards first.
 
     Args:
@@ -185,8 +186,11 @@ def notes(state: AimedDraft, one: Candidate) -> list[str]:
     return [*changed, f"t{len(draft.shapes)}: {after.shapes[-1]}"]
 
 
-def why(candidate: Candidate, verdict: Rule | Limit) -> Why:
-    """Why a candidate is refused, without formulas."""
+def why(state: AimedDraft, candidate: Candidate) -> Why:
+    """Why a candidate is refused, without formulas. Raises SynoError for one that may be taken."""
+    verdict = candidate.verdict
+    if verdict is None:
+        raise SynoError("expected a refused step; this one may be taken, and nothing has anything against it")
     section = verdict.source.partition("section ")[2] if isinstance(verdict, Rule) else ""
     reason = f"{verdict.sentence[:1].upper()}{verdict.sentence[1:].rstrip('.')}."
     return Why(str(candidate), verdict.name, _kind(verdict), section, reason)
@@ -227,7 +231,7 @@ def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> 
     return [one for name in names if inputs and name in include for one in candidates_of(state.growing, name, inputs)]
 
 
-def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str) -> Taken:
+def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str = "") -> Taken:
     """The step of ticked tensors that is called ``choice``. Raises SynoError where there is none."""
     found = _on_ticked(state, share, give)
     step = next((one for one in found if str(one) == choice), None)

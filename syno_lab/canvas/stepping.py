@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from syno_lab.canvas import drawing, files, growth, menu, session_files
+from syno_lab.canvas import drawing, files, growth, session_files
+from syno_lab.canvas import menu as listing
 from syno_lab.canvas.aim import Aim, AimedDraft, Taken
 from syno_lab.canvas.fitted import FORMAT, Fitted
 from syno_lab.canvas.growth import SUBSTITUTION, Candidate, OwnLimit
@@ -16,23 +17,21 @@ from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.system import CANVAS
 from syno_lab.canvas.ways import random_way, shortest_way
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.search.branches import Branch
 from syno_lab.sessions.construction import (
-    PATIENCE_S,
     Beginning,
     ByHand,
     Construction,
     Explorable,
     HandLabels,
     Labels,
+    Patience,
     Place,
     Reader,
-    Records,
 )
 from syno_lab.sessions.own_rule import OwnRule, refusing
-from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Tick, Used, Why
+from syno_lab.sessions.shown import Node, Picture, Preview
 
 PlaceOf = Place[AimedDraft, Taken]
 
@@ -84,17 +83,9 @@ class KernelConstruction(
         steps = [Taken(primitive, inputs) for primitive, inputs in nodes]
         return Beginning(AimedDraft(Draft(), aim), steps, start if isinstance(start, Fitted) else None)
 
-    def first(self, state: AimedDraft) -> AimedDraft:
-        """The input, with the same aim."""
-        return AimedDraft(Draft(), state.aim)
-
     def step(self, state: AimedDraft, given: Any) -> Taken:
         """See :meth:`.AimedDraft.step`."""
         return given if isinstance(given, Taken) else state.step(given)
-
-    def apply(self, state: AimedDraft, step: Taken) -> AimedDraft:
-        """See :meth:`.AimedDraft.apply`."""
-        return state.apply(step)
 
     def operator(self, state: AimedDraft) -> Fitted:
         """Fitted to the places of the aim."""
@@ -113,23 +104,13 @@ class KernelConstruction(
         return [judged(state, one, rules) for one in growth.candidates(state.draft, state.aim.room, look=look)]
 
     def way(
-        self, state: AimedDraft, rules: Sequence[OwnRule], seconds: float | None, should_stop: Stop | None
+        self, state: AimedDraft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Taken, ...]:
-        """See :func:`syno_lab.canvas.ways.shortest_way`."""
+        """See :mod:`syno_lab.canvas.ways`."""
         refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
-        return shortest_way(state, seconds=seconds, should_stop=should_stop, refuses=refuses)
-
-    def random_way(
-        self,
-        state: AimedDraft,
-        rng: random.Random,
-        rules: Sequence[OwnRule],
-        seconds: float | None = PATIENCE_S,
-        should_stop: Stop | None = None,
-    ) -> tuple[Taken, ...]:
-        """See :func:`syno_lab.canvas.ways.random_way`."""
-        refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
-        return random_way(state, rng, seconds=seconds, should_stop=should_stop, refuses=refuses)
+        if rng is None:
+            return shortest_way(state, refuses=refuses, **patience._asdict())
+        return random_way(state, rng, refuses=refuses, **patience._asdict())
 
     def loaded(self, operator: Any, first: AimedDraft, shown: AimedDraft) -> Any:
         """An operator that was fitted to no place goes on with the places and the budget of the session."""
@@ -148,9 +129,7 @@ class KernelConstruction(
     record = session_files.SessionRecord
     readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {FORMAT: files.from_json}
 
-    def records(self, places: Sequence[PlaceOf]) -> Records:
-        """See :func:`.session_files.records`."""
-        return session_files.records(places)
+    records = staticmethod(session_files.records)
 
     def reader(self, record: session_files.SessionRecord) -> Reader[AimedDraft, Taken]:
         """See :func:`.session_files.reader`."""
@@ -173,43 +152,18 @@ class KernelConstruction(
         nodes = {name: Node(words, lit[name], name.startswith("t")) for name, words in said.items()}
         return Picture(svg, description, nodes)
 
-    def describe(self, state: AimedDraft, step: Taken) -> str:
-        """The primitive on its tensors."""
-        return str(step)
-
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
         """See :func:`.menu.status`; nothing of it takes long."""
-        return menu.status(place.state, name, place.built if place.is_complete else None)
+        return listing.status(place.state, name, place.built if place.is_complete else None)
 
-    def strip(self, state: AimedDraft) -> Sequence[Used]:
-        """See :func:`.menu.strip`."""
-        return menu.strip(state)
-
-    def explain(self, state: AimedDraft, should_stop: Stop | None = None) -> Explanation:
-        """See :func:`.menu.explain`."""
-        return menu.explain(state)
-
-    def menu(
-        self, state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
-    ) -> Sequence[Group]:
-        """See :func:`.menu.menu`; of a chosen tensor those that use it."""
-        return menu.menu(state, found, chosen, whole)
-
-    def why(self, state: AimedDraft, candidate: Candidate) -> Why:
-        """See :func:`.menu.why`."""
-        if candidate.verdict is None:
-            raise SynoError("expected a refused step; this one may be taken, and nothing has anything against it")
-        return menu.why(candidate, candidate.verdict)
+    strip = staticmethod(listing.strip)
+    explain = staticmethod(listing.explain)
+    why = staticmethod(listing.why)
+    menu = staticmethod(listing.menu)
 
     # -- tensors that are ticked -------------------------------------------------------------------------------------
 
-    def ticks(self, state: AimedDraft) -> Sequence[Tick]:
-        """See :func:`.menu.ticks`."""
-        return menu.ticks(state)
-
-    def ticked(self, state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str = "") -> Taken:
-        """The step of ticked tensors: LHS and RHS; of several the one that is called ``choice``."""
-        return menu.ticked(state, share, give, choice)
+    ticks, ticked = staticmethod(listing.ticks), staticmethod(listing.ticked)
 
     def preview(
         self,
@@ -221,7 +175,7 @@ class KernelConstruction(
         should_stop: Stop | None,
     ) -> Preview:
         """See :func:`.menu.preview`."""
-        return menu.preview(state, share, give, lambda one: judged(state, one, rules))
+        return listing.preview(state, share, give, lambda one: judged(state, one, rules))
 
     # -- the space around a state ------------------------------------------------------------------------------------
 

@@ -27,12 +27,12 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.operators import KNOWN
-from syno_lab.pgraphs import menu, session_files
+from syno_lab.pgraphs import menu as listing
+from syno_lab.pgraphs import session_files
 from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.pgraphs.probe import probe
 from syno_lab.search.branches import Branch, Kind
 from syno_lab.sessions.construction import (
-    PATIENCE_S,
     Beginning,
     ByHand,
     Construction,
@@ -41,12 +41,12 @@ from syno_lab.sessions.construction import (
     Explorable,
     HandLabels,
     Labels,
+    Patience,
     Place,
     Reader,
-    Records,
 )
 from syno_lab.sessions.own_rule import OwnRule
-from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Tick, Why, Wish
+from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Wish
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.instead import instead
@@ -106,19 +106,6 @@ class PGraphConstruction(
             return Beginning(State.root(start))
         return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
 
-    def first(self, state: State) -> State:
-        """The output alone."""
-        return State.root(state.spec)
-
-    def step(self, state: State, given: Any) -> Step:
-        """The step of a candidate."""
-        found: Step = getattr(given, "step", given)
-        return found
-
-    def apply(self, state: State, step: Step) -> State:
-        """See :meth:`.State.apply`."""
-        return state.apply(step)
-
     def operator(self, state: State) -> Operator:
         """The first match with the input."""
         return state.operator()
@@ -132,21 +119,12 @@ class PGraphConstruction(
         return candidates(state, tuple(rules), should_stop=should_stop)
 
     def way(
-        self, state: State, rules: Sequence[Rule], seconds: float | None, should_stop: Stop | None
+        self, state: State, rules: Sequence[Rule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Step, ...]:
-        """See :func:`syno_lab.synthesis.ways.shortest_way`."""
-        return shortest_way(state, tuple(rules), seconds=seconds, should_stop=should_stop).steps
-
-    def random_way(
-        self,
-        state: State,
-        rng: random.Random,
-        rules: Sequence[Rule],
-        seconds: float | None = PATIENCE_S,
-        should_stop: Stop | None = None,
-    ) -> tuple[Step, ...]:
-        """See :func:`syno_lab.synthesis.ways.random_way`."""
-        return random_way(state, rng, tuple(rules), seconds=seconds, should_stop=should_stop).steps
+        """See :mod:`syno_lab.synthesis.ways`."""
+        if rng is None:
+            return shortest_way(state, tuple(rules), **patience._asdict()).steps
+        return random_way(state, rng, tuple(rules), **patience._asdict()).steps
 
     def rule(self, own: OwnRule) -> Rule:
         """A restriction of choice."""
@@ -163,9 +141,7 @@ class PGraphConstruction(
             return operator
         return replace(operator, state=replace(operator.state, spec=own))
 
-    def name(self, operator: Operator, known: Mapping[str, Callable[[], Any]]) -> str | None:
-        """Up to the names of variables."""
-        return recognise(operator, known)
+    name = staticmethod(recognise)
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
@@ -173,9 +149,7 @@ class PGraphConstruction(
     record = session_files.SessionRecord
     readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {files.FORMAT: files.from_json}
 
-    def records(self, places: Sequence[PlaceOf]) -> Records:
-        """See :func:`.session_files.records`."""
-        return session_files.records(places)
+    records = staticmethod(session_files.records)
 
     def reader(self, record: session_files.SessionRecord) -> Reader[State, Step]:
         """See :func:`.session_files.reader`."""
@@ -193,9 +167,7 @@ class PGraphConstruction(
         nodes = {name: Node(link.words, list(link.light), name in free) for name, link in links(shown, svg).items()}
         return Picture(svg, drawing.describe(shown), nodes)
 
-    def describe(self, state: State, step: Step) -> str:
-        """See :func:`.describe_step`."""
-        return drawing.describe_step(state, step)
+    describe = staticmethod(drawing.describe_step)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
         """The shape distance is left out where the effort does not suffice."""
@@ -208,7 +180,7 @@ class PGraphConstruction(
             many = f"; one of {number} ways to match the input is shown" if ways > 1 else ""
             verdict = wish_verdict(state.operator())
             return f"Complete after {count}: {this}{many}.{f' It {verdict}.' if verdict else ''}"
-        left = f"{menu.steps_left(state)} left in the budget."
+        left = f"{listing.steps_left(state)} left in the budget."
         try:
             far = place.measured(effort)
         except EffortError:
@@ -236,12 +208,10 @@ class PGraphConstruction(
     ) -> Sequence[Group]:
         """See :func:`.menu.menu`; of a chosen coordinate the steps that use it."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
-        only = None if coordinate is None else menu.touching(found, coordinate)
-        return menu.menu(state, found, only=only, whole=whole)
+        only = None if coordinate is None else listing.touching(found, coordinate)
+        return listing.menu(state, found, only=only, whole=whole)
 
-    def why(self, state: State, candidate: Candidate) -> Why:
-        """See :func:`.menu.why`."""
-        return menu.why(state, candidate)
+    why = staticmethod(listing.why)
 
     def instead(self, path: Sequence[State], candidate: Candidate, rules: Sequence[Rule]) -> Detour[Step] | None:
         """See :func:`syno_lab.synthesis.instead.instead`."""
@@ -271,14 +241,12 @@ class PGraphConstruction(
 
     # -- a contraction put together by hand --------------------------------------------------------------------------
 
-    def ticks(self, state: State) -> Sequence[Tick]:
-        """See :func:`.menu.ticks`."""
-        return menu.ticks(state)
+    ticks = staticmethod(listing.ticks)
 
     def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Step:
         """See :func:`.menu.contraction`. Raises SynoError for a name that is none."""
         try:
-            return menu.contraction(state, share, give)
+            return listing.contraction(state, share, give)
         except KeyError as missing:
             raise SynoError(f"no coordinate {missing} in this pGraph") from None
 

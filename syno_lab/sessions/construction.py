@@ -39,6 +39,16 @@ class State(Protocol):
     def is_complete(self) -> bool:
         """Whether it is an operator."""
 
+    def apply(self, step: Any, /) -> Any:
+        """The state behind a step."""
+
+
+class Patience(NamedTuple):
+    """How long is looked for a way: ``seconds`` of computing, None for as long as it takes, or until told to stop."""
+
+    seconds: float | None = PATIENCE_S
+    should_stop: Stop | None = None
+
 
 class Labels(msgspec.Struct, frozen=True):
     """What a stepper calls things of a system.
@@ -205,19 +215,17 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def begin(self, start: Any) -> Beginning[S, T]:
-        """What a session begins with that is given such a value or an operator of the system."""
+        """What a session begins with that is given such a value, a state, or an operator of the system."""
 
-    @abstractmethod
-    def first(self, state: S) -> S:
-        """The state that begins the way to this one."""
-
-    @abstractmethod
     def step(self, state: S, given: Any) -> T:
         """A step as a session keeps it, of a candidate or what else stands for a step. Raises SynoError for neither."""
+        found: T = getattr(given, "step", given)
+        return found
 
-    @abstractmethod
     def apply(self, state: S, step: T) -> S:
         """The state behind a step, refused or not. Raises PrimitiveError for an illegal one."""
+        found: S = state.apply(step)
+        return found
 
     @abstractmethod
     def operator(self, state: S) -> Any:
@@ -232,19 +240,8 @@ class Construction(ABC, Generic[S, T, C]):
         """All steps that may be taken next, those that rules refuse among them."""
 
     @abstractmethod
-    def way(self, state: S, rules: Sequence[Any], seconds: float | None, should_stop: Stop | None) -> Sequence[T]:
-        """The steps of a shortest way to an operator. Raises SynoError where there is none."""
-
-    @abstractmethod
-    def random_way(
-        self,
-        state: S,
-        rng: random.Random,
-        rules: Sequence[Any],
-        seconds: float | None = PATIENCE_S,
-        should_stop: Stop | None = None,
-    ) -> Sequence[T]:
-        """Random steps to an operator. Raises SynoError where none is found."""
+    def way(self, state: S, rules: Sequence[Any], patience: Patience, rng: random.Random | None = None) -> Sequence[T]:
+        """The steps of a shortest way to an operator; with ``rng``, random ones. Raises SynoError for none."""
 
     def rule(self, own: OwnRule) -> Any:
         """A rule of the user's own as :meth:`candidates` takes it: a :attr:`row` where the system has such."""
@@ -274,9 +271,9 @@ class Construction(ABC, Generic[S, T, C]):
     def picture(self, place: Place[S, T]) -> Picture:
         """The state of a place, drawn, with its last step marked."""
 
-    @abstractmethod
     def describe(self, state: S, step: T) -> str:
         """The step that led to a state, in words."""
+        return str(step)
 
     @abstractmethod
     def menu(self, state: S, found: Sequence[C], chosen: str = "", whole: Collection[str] = ()) -> Sequence[Group]:

@@ -268,7 +268,7 @@ class History:
 
     def reset(self) -> Any:
         """Begin again where the way to this place begins; what was before can be had back by :meth:`undo`."""
-        first = self.construction.first(self.state)
+        first = self.construction.begin(self.state).state
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
 
     def comment(self, text: str) -> None:

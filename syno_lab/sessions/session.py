@@ -25,6 +25,7 @@ from syno_lab.sessions.construction import (
     Detour,
     Detours,
     HandLabels,
+    Patience,
     Place,
 )
 from syno_lab.sessions.history import MAX_COMMENT, MAX_PLACES, History, Known
@@ -162,7 +163,7 @@ class Session(History):
         return self.lay(self._way(seconds, should_stop) if known is None else known, at_start)
 
     def _way(self, seconds: float | None, should_stop: Stop | None) -> tuple[Any, ...]:
-        return tuple(self.construction.way(self.state, self.rules, seconds, should_stop))
+        return tuple(self.construction.way(self.state, self.rules, Patience(seconds, should_stop)))
 
     def random_steps(
         self,
@@ -177,7 +178,7 @@ class Session(History):
         Raises:
             SynoError: where none is found.
         """
-        return tuple(self.construction.random_way(state, rng, self.rules, seconds, should_stop))
+        return tuple(self.construction.way(state, self.rules, Patience(seconds, should_stop), rng))
 
     def take_instead(self, candidate: Any) -> Any:
         """Take canonical steps in place of a refused one, as a branch behind the place where they begin.
