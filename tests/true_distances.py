@@ -1,13 +1,20 @@
 """How far the states of a small space are from its operators: the truth that distances are held against."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State
-from syno_lab.synthesis.rules import RULES, rejecting_rule
+from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals
 
 SPACE = tuple(rule for rule in RULES if rule.kind == "space")  # the distance counts steps within the space
+
+
+def canonical_successors(state: State, rules: tuple[Rule, ...] = RULES) -> Iterator[tuple[Step, State]]:
+    """The canonical next steps with the states they lead to."""
+    for step in proposals(state):
+        if rejecting_rule(state, step, rules) is None:
+            yield step, state.apply(step)
 
 
 def true_distances(spec: Spec, is_end: Callable[[State], bool]) -> tuple[list[State], dict[State, int]]:

@@ -11,7 +11,7 @@ without a partner costs 1. This is the bipartite approximation of the graph edit
 Vision Computing 27(7), 2009), here with a ground distance that is a metric, so that it is one as well: symmetric, 0
 from a pGraph to itself, and it obeys the triangle inequality. It depends neither on the names of variables nor on the
 order of independent steps. 0 does not say that two operators are the same, only that no step tells them apart; whether
-they are is decided by :func:`syno_lab.synthesis.recognise.is_same_pgraph`.
+they are is decided by :func:`syno_lab.synthesis.rebuilding.is_same_pgraph`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.synthesis.recognise import is_same_pgraph
+from syno_lab.synthesis.rebuilding import is_same_pgraph
 
 INPUT, OUTPUT = "input", "output"
 _WORDS = {INPUT: "the input's axes", OUTPUT: "the output's axes", "SHARE": "CONTRACTION"}

@@ -22,8 +22,8 @@ from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
+from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
-from syno_lab.synthesis.wish_obstacles import check_wants
 
 #: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. With free weights it is
 #: the Sampler's default.

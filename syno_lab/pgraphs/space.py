@@ -30,8 +30,8 @@ from syno_lab.search.protocol import Child, Step
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
+from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
-from syno_lab.synthesis.wish_obstacles import check_wants
 
 #: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
 #: Of 2, 4, 8, 16 and 32 chosen on ResNet-20's space, as what gave most operators within its limits a CPU-second.

@@ -51,7 +51,7 @@ from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
 from syno_lab.synthesis.instead import instead
 from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
-from syno_lab.synthesis.recognise import recognise
+from syno_lab.synthesis.rebuilding import recognise
 from syno_lab.synthesis.rules import OWN, RULES, Rule
 from syno_lab.synthesis.ways import random_way, shortest_way
 

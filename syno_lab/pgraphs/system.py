@@ -58,8 +58,8 @@ class PGraphs(System):
         return for_layer(site)
 
     def recognise(self, operator: Operator) -> str | None:
-        """See :func:`syno_lab.synthesis.recognise.recognise`."""
-        from syno_lab.synthesis.recognise import recognise
+        """See :func:`syno_lab.synthesis.rebuilding.recognise`."""
+        from syno_lab.synthesis.rebuilding import recognise
 
         return recognise(operator, self.known())
 

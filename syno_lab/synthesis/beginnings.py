@@ -6,6 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from syno_lab.synthesis.graph import Graph, Move
@@ -13,6 +14,7 @@ from syno_lab.synthesis.graph import Graph, Move
 Chance = Callable[[Move], float]
 
 
+@dataclass(eq=False)
 class Beginnings(ABC):
     """Chooses where walks begin, and learns from what they found.
 
@@ -28,12 +30,11 @@ class Beginnings(ABC):
     #: Steps left at which what lies ahead is counted whatever it takes.
     SMALL: ClassVar[int]
 
-    def __init__(self, graph: Graph, most: int, rng: random.Random, affordable: Chance, weight: Chance) -> None:
-        self.graph = graph
-        self.most = most
-        self.rng = rng
-        self.affordable = affordable
-        self.weight = weight
+    graph: Graph
+    most: int
+    rng: random.Random
+    affordable: Chance
+    weight: Chance
 
     @abstractmethod
     def deal(self) -> tuple[Move, int] | None:
@@ -56,6 +57,7 @@ class Beginnings(ABC):
         """The graph has forgotten its nodes."""
 
 
+@dataclass(eq=False)
 class Deck(Beginnings):
     """Every multiset of REDUCEs in turn, and few paths from one place: draws that spread.
 
@@ -75,8 +77,7 @@ class Deck(Beginnings):
     #: How likely at least one is taken that gave nothing new.
     HOPE = 1 / 64
 
-    def __init__(self, graph: Graph, most: int, rng: random.Random, affordable: Chance, weight: Chance) -> None:
-        super().__init__(graph, most, rng, affordable, weight)
+    def __post_init__(self) -> None:
         self._in_vain: Counter[Any] = Counter()  # by REDUCEs and by length
         self._last: tuple[Any, ...] = ()
         self._drawn = 0
@@ -137,6 +138,7 @@ class Deck(Beginnings):
         return max(2.0 ** -min(self._in_vain[key], 9), self.HOPE)
 
 
+@dataclass(eq=False)
 class Worthwhile(Beginnings):
     """Where most was found for the time it took: the fastest way to many operators, and to many that are alike.
 
@@ -151,8 +153,7 @@ class Worthwhile(Beginnings):
     #: What a walk that finds nothing new costs, in nodes.
     IN_VAIN = 100
 
-    def __init__(self, graph: Graph, most: int, rng: random.Random, affordable: Chance, weight: Chance) -> None:
-        super().__init__(graph, most, rng, affordable, weight)
+    def __post_init__(self) -> None:
         self._history: dict[Any, tuple[int, float]] = {}  # new paths, and what they cost in nodes and in paths drawn
         self._last: tuple[Any, ...] = ()
         self._walks = 0

@@ -17,8 +17,8 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Excess, cost_of, excess, meter_of
 from syno_lab.synthesis.distance import distances_after
 from syno_lab.synthesis.property_distance import wish_verdicts
-from syno_lab.synthesis.rules import RULES, Rule, Rules, rejecting_rule, rules_for
-from syno_lab.synthesis.space import Contractions, proposals, proposals_in_parts, room_for_contractions
+from syno_lab.synthesis.rules import RULES, Rule, Rules, rules_for
+from syno_lab.synthesis.space import Contractions, proposals_in_parts, room_for_contractions
 
 if TYPE_CHECKING:
     from syno_lab.synthesis.rewrites_parts import Rewrite
@@ -316,10 +316,3 @@ def _as_rule(found: Excess) -> Rule:
     if found.name == "min_flops":
         before, after = f"operators of at most {found.bound:,}", f"operators of {found.limit:,} and more"
     return Rule(found.name, before, after, f"{found}.", "7.2", "budget", lambda state, step: True)
-
-
-def canonical_successors(state: State, rules: tuple[Rule, ...] = RULES) -> Iterator[tuple[Step, State]]:
-    """The canonical next steps with the states they lead to, without explanations: what search uses."""
-    for step in proposals(state):
-        if rejecting_rule(state, step, rules) is None:
-            yield step, state.apply(step)

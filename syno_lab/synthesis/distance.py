@@ -6,7 +6,7 @@ SPLITs
 are needed (theorem A.1); eliminated pieces need 1-to-many primitives, of which one CONTRACTION can serve all, while an
 UNFOLD or an EXPAND serves one. All groupings are tried by branch and bound and the least bound is kept, within the
 budgets that are left. Equal axes are matched in any permutation. The inner order of an unordered axis changes no shape
-and so no distance, but of the operators that differ only in it one is kept (:mod:`syno_lab.synthesis.unordered`).
+and so no distance, but of the operators that differ only in it one is kept (:mod:`syno_lab.synthesis.orders`).
 """
 
 from __future__ import annotations

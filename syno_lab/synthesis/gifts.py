@@ -71,7 +71,7 @@ class Gifts(Roots):
                     continue
                 made_by = node.places[place].node.primitive if place < number else primitive
                 if self._is_free[axis] and made_by == "SHIFT":
-                    continue  # see syno_lab.synthesis.unordered
+                    continue  # see syno_lab.synthesis.orders
                 yield from fill(axis + 1, (*taken, place))
 
         for order in fill(0, ()):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from random import Random
@@ -114,7 +115,8 @@ class Graph(Gifts):
                 is_reduction = self._is_reduction[mine]
                 if not (is_reduction and mine in passed_reductions):
                     alike = is_reduction and mine in node.features[node.passed : active]
-                    stage = _Stage(node, active, passed, items, alike, near if is_far else -1, left)
+                    far, is_last = near if is_far else -1, active == node.passed
+                    stage = _Stage(node, active, tuple(passed), items, sorted(items), alike, is_last, far, left)
                     for view in self._views(stage):
                         move = self._view_move(view)
                         if move is not None:
@@ -320,6 +322,7 @@ class Graph(Gifts):
         return not is_old or label >= bound[1]
 
 
+@dataclass(slots=True, eq=False)
 class _Stage:
     """One coordinate at the front of a sweep.
 
@@ -335,20 +338,15 @@ class _Stage:
         left: the steps that are left.
     """
 
-    __slots__ = ("active", "alike", "is_last", "items", "left", "near", "node", "passed", "sorted_items")
-
-    def __init__(
-        self, node: SearchNode, active: int, passed: list[int], items: list[int], alike: bool, near: int, left: int
-    ) -> None:
-        self.node = node
-        self.active = active
-        self.passed = tuple(passed)
-        self.items = items
-        self.sorted_items = sorted(items)
-        self.alike = alike
-        self.is_last = active == node.passed
-        self.near = near
-        self.left = left
+    node: SearchNode
+    active: int
+    passed: tuple[int, ...]
+    items: list[int]
+    sorted_items: list[int]
+    alike: bool
+    is_last: bool
+    near: int
+    left: int
 
 
 class _View(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.candidates import Verdict
+from syno_lab.synthesis.rebuilding import over
 from syno_lab.synthesis.rewrites_parts import Side
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 
@@ -70,11 +71,7 @@ def _real(side: Side, bottoms: Sequence[Coordinate]) -> tuple[Step, ...] | None:
     for step in side.state.steps:
         if step.primitive == "REDUCE" or not {*step.operands, *step.given} <= set(real):
             return None
-        made = Step(step.primitive, _mapped(step.operands, real), step.parameter, _mapped(step.given, real))
+        made = over(step, real)
         real |= zip(side.state.results(step), side.state.results(made), strict=True)
         steps.append(made)
     return tuple(steps)
-
-
-def _mapped(coordinates: Sequence[Coordinate], real: Mapping[Coordinate, Coordinate]) -> tuple[Coordinate, ...]:
-    return tuple(real[c] for c in coordinates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from operator import add
@@ -67,6 +68,7 @@ class Edge(NamedTuple):
     need: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Move:
     """A step that may be taken from a node: the distance and the budgets have nothing against it, rules may have.
 
@@ -78,24 +80,13 @@ class Move:
         favour: how much likelier draws should take it than others as near, because of what is wished.
     """
 
-    __slots__ = ("_edges", "_make", "cost", "favour", "need", "sizes", "width")
-
-    def __init__(
-        self,
-        cost: int,
-        need: int,
-        make: Callable[[], Iterator[Edge]],
-        width: int = 1,
-        sizes: tuple[Size, ...] = (),
-        favour: float = 1.0,
-    ) -> None:
-        self.sizes = sizes
-        self.favour = favour
-        self.cost = cost
-        self.need = need
-        self.width = width
-        self._make: Callable[[], Iterator[Edge]] | None = make
-        self._edges: tuple[Edge, ...] | None = None
+    cost: int
+    need: int
+    _make: Callable[[], Iterator[Edge]] | None
+    width: int = 1
+    sizes: tuple[Size, ...] = ()
+    favour: float = 1.0
+    _edges: tuple[Edge, ...] | None = None
 
     def edges(self) -> tuple[Edge, ...]:
         """What it leads to: one edge mostly, none where a rule rejects it."""
@@ -106,6 +97,7 @@ class Move:
         return self._edges
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SearchNode:
     """A node of the graph, where a sweep begins: some of its coordinates have passed, the others wait.
 
@@ -135,60 +127,27 @@ class SearchNode:
         key: by it a node is found again; filled in by :class:`Nodes`.
     """
 
-    __slots__ = (
-        "_name",
-        "bound",
-        "cost",
-        "counts",
-        "dead",
-        "features",
-        "fresh",
-        "gift",
-        "is_contracted",
-        "items",
-        "key",
-        "looks",
-        "moves",
-        "packed",
-        "passed",
-        "places",
-        "roots",
-        "shortest",
-        "spent",
-        "state",
-        "used",
-    )
-
-    def __init__(
-        self,
-        state: State,
-        places: tuple[Coordinate, ...],
-        passed: int,
-        used: tuple[int, ...],
-        spent: tuple[int, ...],
-        cost: Cost | None,
-    ) -> None:
-        self.state = state
-        self.places = places
-        self.passed = passed
-        self.used = used
-        self.spent = spent
-        self.cost = cost
-        self.is_contracted = False
-        self.fresh: tuple[bool, ...] = ()
-        self.bound: tuple[int, Any, tuple[int, ...]] | None = None
-        self.gift: Gift | None = None
-        self.looks: tuple[Look, ...] = ()
-        self.features: tuple[int, ...] = ()
-        self.packed: tuple[int, ...] = ()
-        self.items: tuple[int, ...] = ()
-        self.roots: tuple[Digit | None, ...] = ()
-        self.moves: dict[int, list[Move]] = {}
-        self.counts: dict[int, int] = {}
-        self.shortest: int | None = None
-        self.dead = -1
-        self.key: tuple[Any, ...] = ()
-        self._name: int | None = None
+    state: State
+    places: tuple[Coordinate, ...]
+    passed: int
+    used: tuple[int, ...]
+    spent: tuple[int, ...]
+    cost: Cost | None
+    is_contracted: bool = False
+    fresh: tuple[bool, ...] = ()
+    bound: tuple[int, Any, tuple[int, ...]] | None = None
+    gift: Gift | None = None
+    looks: tuple[Look, ...] = ()
+    features: tuple[int, ...] = ()
+    packed: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
+    roots: tuple[Digit | None, ...] = ()
+    moves: dict[int, list[Move]] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    shortest: int | None = None
+    dead: int = -1
+    key: tuple[Any, ...] = ()
+    _name: int | None = None
 
     @property
     def name(self) -> int:

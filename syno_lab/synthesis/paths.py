@@ -3,7 +3,7 @@
 A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
 deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan, which bounds for
 partial pGraphs may not reach, the wishes (:mod:`syno_lab.common.wants`) and the inner order of unordered axes
-(:mod:`syno_lab.synthesis.unordered`) are asked when a path is replayed, so a path may turn out to be none.
+(:mod:`syno_lab.synthesis.orders`) are asked when a path is replayed, so a path may turn out to be none.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.graph import Edge, Graph, Move, SearchNode
+from syno_lab.synthesis.orders import is_in_order
 from syno_lab.synthesis.reach import pack
 from syno_lab.synthesis.rules import rules_for
 from syno_lab.synthesis.space import sums_no_weights
-from syno_lab.synthesis.unordered import is_in_order
 
 Path = tuple[Edge, ...]
 

@@ -16,9 +16,9 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.distance import distance
+from syno_lab.synthesis.orders import is_in_order
 from syno_lab.synthesis.rules import Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, room_for_contractions, sums_no_weights
-from syno_lab.synthesis.unordered import is_in_order
 
 #: What is drawn evenly: the primitive and then one of its steps, or one of all steps.
 Evenly = Literal["primitives", "steps"]

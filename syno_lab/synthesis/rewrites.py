@@ -1,54 +1,272 @@
 """For every rule what it rewrites in one state: the expression as proposed and the canonical one.
 
 Rules decide; rewrites explain, and only when asked. A new rule's row in ``RULES`` works without one (its own text is
-then shown); with one, it is an entry in :data:`REWRITES`.
+then shown); with one, it is an entry in :data:`REWRITES`. Here are those of contractions, sums and dropped coordinates,
+whole functions on both sides (Syno, section 6, "Contractions" and "Between views and contractions", and appendix A).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from syno_lab.ir.state import State, Step
-from syno_lab.synthesis import rewrites_sums as sums
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis import rewrites_views as views
-from syno_lab.synthesis.rewrites_parts import Rewrite
+from syno_lab.synthesis.digits import below, digit
+from syno_lab.synthesis.matches import first_digit, sharers
+from syno_lab.synthesis.matches_weights import (
+    absorbing_weight,
+    fixes,
+    high_of_fixed_shift,
+    later_weight,
+    low_of_shifted_split,
+    neighbouring_digits,
+)
+from syno_lab.synthesis.rewrites_parts import Rewrite, arrow, parts
+from syno_lab.synthesis.rewrites_views import behind, blocks_before, joined_digit, split_undoes_merge
+
+
+def reduce_first(state: State, step: Step) -> Rewrite | None:
+    """A REDUCE and the last step before it that is none, in both orders."""
+    assert step.parameter is not None
+    last = next(s for s in reversed(state.steps) if s.primitive != "REDUCE")
+    before, after = parts(state, last.operands + last.given)
+    left = (*before.taken(last), before.reduce(step.parameter))
+    new = after.reduce(step.parameter)
+    return arrow(before, left, after, (*after.taken(last), new), in_steps=True)
+
+
+def view_of_reduction(state: State, step: Step) -> Rewrite | None:
+    """A sum over the results of a view, each summed over by itself; blocks may stand before those of a SPLIT."""
+    if step.primitive == "SPLIT":
+        return split_undoes_merge(state, step)
+    before, after = parts(state)
+    before.sums(*step.operands)
+    left = before.taken(step)
+    return arrow(before, left, after, [after.reduce(c.size) for c in left])
+
+
+def split_of_reductions(state: State, step: Step) -> Rewrite | None:
+    """Two sums side by side in a SPLIT, in both orders."""
+    blocks, high = blocks_before(state, step.operands[0])
+    low = step.operands[1]
+    before, after = parts(state, blocks)
+    before.sums(high, low)
+    joined = behind(after, blocks, after.reduce(low.size))
+    return arrow(before, before.taken(step), after, [after.split(joined, after.reduce(high.size))])
+
+
+def shift_above_reduction(state: State, step: Step) -> Rewrite | None:
+    """A SHIFT across blocks whose number is summed, and one inside the blocks."""
+    (rest,), digits = step.operands, []
+    first = first_digit(state, rest)
+    while rest != first:
+        rest, offset = rest.node.operands
+        digits.append(offset)
+    before, after = parts(state, digits[::-1])
+    before.sums(first)
+    inside = after.split(*after.bottoms)
+    return arrow(before, before.taken(step), after, [after.split(after.reduce(first.size), after.shift(inside))])
+
+
+def view_above_share(state: State, step: Step) -> Rewrite | None:
+    """The weights' elements told by the view's operands, or by its results."""
+    before, after = parts(state, step.operands)
+    times = len(sharers(state, step.operands[0]))
+    before.share(before.bottoms, times=times)
+    right = after.taken(step)
+    after.share(right, times=times)
+    return arrow(before, before.taken(step), after, right)
+
+
+def expand_of_reduction(state: State, step: Step) -> Rewrite | None:
+    """A sum over what is dropped is a multiple."""
+    before, after = parts(state)
+    before.sums(*step.operands)
+    return arrow(before, before.taken(step), after, (), factor=step.operands[0].size)
+
+
+def expand_of_shared(state: State, step: Step) -> Rewrite | None:
+    """Shared with weights and then dropped, or given to the last of them."""
+    before, after = parts(state, step.operands)
+    more = max(0, len(sharers(state, step.operands[0])) - 1)
+    before.share(before.bottoms, times=more + 1)
+    after.share(after.bottoms, times=more)
+    after.share((), after.bottoms)
+    return arrow(before, before.taken(step), after, ())
+
+
+def expand_above_shift(state: State, step: Step) -> Rewrite | None:
+    """The high digit of a SHIFT dropped, or that of the whole, and the low one SHIFTed."""
+    node = step.operands[0].node
+    (shifted,) = node.operands
+    before, after = parts(state, shifted.node.operands)
+    _, left = before.merge(*before.built(shifted), block=node.parameter)
+    before.taken(step)
+    high, low = after.merge(*after.bottoms, block=node.parameter)
+    right = after.shift(low)
+    after.expand(high)
+    return arrow(before, [left], after, [right])
+
+
+def give_above_shift(state: State, step: Step) -> Rewrite | None:
+    """Weights that have the high digit of a SHIFT and fix the low one, and what they have without the carry."""
+    high = high_of_fixed_shift(state, step)
+    assert high is not None
+    node = high.node
+    assert node.parameter is not None
+    whole = node.operands[0].node.operands[0]
+    old = [state.weights[i] for i in sorted(sharers(state, high))]
+    coordinates = (*(c for weight in old for c in weight.coordinates), *step.operands, *step.given)
+    before, after = parts(state, tuple(dict.fromkeys((whole, *(e for c in coordinates for e in _leaves(c, whole))))))
+    after.here[high], low = after.merge(after.here[whole], block=node.parameter)
+    after.here[Coordinate(node, 1, node.parameter)] = after.shift(low)
+    for part in (before, after):
+        for weight in old:
+            part.share(part.built(*weight.coordinates))
+    return arrow(before, before.taken(step), after, after.taken(step))
+
+
+def _leaves(coordinate: Coordinate, stop: Coordinate) -> Iterator[Coordinate]:
+    """What a coordinate is made of, down to iterators and to ``stop``."""
+    if coordinate == stop or coordinate.is_leaf:
+        yield coordinate
+    else:
+        for operand in coordinate.node.operands:
+            yield from _leaves(operand, stop)
+
+
+def give_view(state: State, step: Step) -> Rewrite | None:
+    """A weight that is indexed by a view's results, or by its operands; with the weights that share those results."""
+    view = next((c for c in step.given if c.node.primitive in ("SPLIT", "SHIFT")), None)
+    digits = None if view is not None else next(neighbouring_digits(state, step), None)
+    views = (view,) if view is not None else digits
+    if views is None:
+        return None
+    instead = view.node.operands if view is not None else (digit(views[0]).root,)
+    others = tuple(c for c in step.given if c not in views)
+    bottoms = (*step.operands, *others, *instead)
+    if len(set(bottoms)) < len(bottoms):
+        return None
+    before, after = parts(state, bottoms)
+    given = after.built(*instead) if digits is None else (joined_digit(after, *digits),)
+    times = len(sharers(state, views[0]))
+    before.share(before.built(*views), times=times)
+    before.share(before.built(*step.operands), before.built(*others, *views))
+    after.share(given, times=times)
+    after.share(after.built(*step.operands), (*after.built(*others), *given))
+    return arrow(before, before.built(*step.operands), after, after.built(*step.operands))
+
+
+def share_above_shift(state: State, step: Step) -> Rewrite | None:
+    """The low digit of a SHIFTed SPLIT shared, or the SPLIT's offset."""
+    found = low_of_shifted_split(step)
+    assert found is not None
+    low, (block, offset) = found
+    others = tuple(c for c in step.operands if c != low)
+    before, after = parts(state, (block, offset, *others, *step.given))
+    for part, shared in ((before, low), (after, offset)):
+        part.share(part.built(shared, *others), part.built(*step.given))
+    return arrow(before, before.built(low, *others), after, after.built(low, *others))
+
+
+def absorbed_weight(state: State, step: Step) -> Rewrite | None:
+    """Two weights, the coordinates of one among the other's, or their product in one."""
+    old = absorbing_weight(state, step)
+    assert old is not None
+    bottoms, shared, given = _both(old, step)
+    before, after = parts(state, bottoms)
+    before.share(before.built(*old.shared), before.built(*old.given))
+    before.taken(step)
+    after.share(after.built(*shared), after.built(*given))
+    return arrow(before, before.built(*shared), after, after.built(*shared))
+
+
+def _both(old: Weight, step: Step) -> tuple[tuple[Coordinate, ...], ...]:
+    """The coordinates of a weight and of a new one, each once; those of them that stay, and those given to either."""
+    bottoms = tuple(dict.fromkeys(old.coordinates + step.operands + step.given))
+    given = tuple(c for c in bottoms if c in old.given or c in step.given)
+    return bottoms, tuple(c for c in bottoms if c not in given), given
+
+
+def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
+    """Two weights, the element of one fixed by the other's through views, or their product in one."""
+    new = step.operands + step.given
+    pairs = [pair for old in state.weights for pair in ((old.coordinates, new), (new, old.coordinates))]
+    kept, absorbed = next(pair for pair in pairs if fixes(*pair))
+    old = absorbed if kept is new else kept
+    before, after = parts(state, tuple(dict.fromkeys(leaf for c in (*old, *new) for leaf in c.leaves())))
+    before.share(before.built(*old))
+    before.share(before.built(*new))
+    after.share(after.built(*kept))
+    # The bounds of an UNFOLD that only the absorbed weight was indexed by stay.
+    seen = below((*kept, *step.operands))
+    bounds = [c for c in absorbed if c not in seen and any(one.node.primitive == "UNFOLD" for one in below([c]))]
+    after.expand(*after.built(*bounds))
+    return arrow(before, before.built(*step.operands), after, after.built(*step.operands))
+
+
+def contraction_order(state: State, step: Step) -> Rewrite | None:
+    """A contraction and an earlier one that it does not depend on, in both orders."""
+    old = later_weight(state, step)
+    assert old is not None
+    new = step.operands + step.given
+    bottoms, shared, given = _both(old, step)
+    before, after = parts(state, bottoms)
+    before.share(before.built(*old.shared), before.built(*old.given))
+    before.taken(step)
+    # Whoever comes last is given what both have.
+    first = [c for c in new if c in step.operands or c in old.shared]
+    after.share(after.built(*first), after.built(*(c for c in step.given if c not in old.shared)))
+    last = [c for c in old.shared if c not in step.given]
+    after.share(after.built(*last), after.built(*(c for c in old.coordinates if c in given)))
+    return arrow(before, before.built(*shared), after, after.built(*shared), in_steps=True)
+
+
+def unfold_of_reductions(state: State, step: Step) -> Rewrite | None:
+    """A sum over windows is a multiple of the sum, but for what the windows at the border leave out."""
+    main, window = step.operands
+    before, after = parts(state)
+    before.sums(main, window)
+    return arrow(before, before.taken(step), after, [after.reduce(main.size)], factor=window.size)
+
 
 Rewriter = Callable[[State, Step], Rewrite | None]
 
 # By the name of the rule. Rules of kind "space" leave functions out, so most of them rewrite nothing.
 REWRITES: dict[str, Rewriter] = {
-    "absorbed-but-for-border": sums.absorbed_through_views,
-    "absorbed-through-views": sums.absorbed_through_views,
-    "absorbed-weight": sums.absorbed_weight,
-    "contraction-order": sums.contraction_order,
+    "absorbed-but-for-border": absorbed_through_views,
+    "absorbed-through-views": absorbed_through_views,
+    "absorbed-weight": absorbed_weight,
+    "contraction-order": contraction_order,
     "dilated-window": views.dilated_window,
-    "expand-above-shift": sums.expand_above_shift,
-    "expand-of-reduction": sums.expand_of_reduction,
-    "expand-of-shared": sums.expand_of_shared,
+    "expand-above-shift": expand_above_shift,
+    "expand-of-reduction": expand_of_reduction,
+    "expand-of-shared": expand_of_shared,
     "expand-of-unfold": views.expand_of_view,
     "expand-of-view": views.expand_of_view,
-    "give-above-shift": sums.give_above_shift,
-    "give-view": sums.give_view,
+    "give-above-shift": give_above_shift,
+    "give-view": give_view,
     "merge-above-shift-above-split": views.merge_above_shift_above_split,
     "merge-above-split": views.merge_above_split,
     "merge-above-unfold": views.merge_above_unfold,
     "merge-of-low-digit": views.merge_of_low_digit,
     "merge-of-reduction": views.merge_of_reduction,
-    "reduce-first": sums.reduce_first,
-    "share-above-shift": sums.share_above_shift,
-    "shift-above-reduction": sums.shift_above_reduction,
+    "reduce-first": reduce_first,
+    "share-above-shift": share_above_shift,
+    "shift-above-reduction": shift_above_reduction,
     "shift-above-rejoined": views.shift_above_rejoined,
     "shifts-all-around": views.shifts_all_around,
     "shifts-of-a-block": views.shifts_of_a_block,
-    "split-of-reductions": sums.split_of_reductions,
+    "split-of-reductions": split_of_reductions,
     "split-of-split": views.split_of_split,
     "split-undoes-merge": views.split_undoes_merge,
     "unfold-above-shift": views.unfold_above_shift,
-    "unfold-of-reductions": sums.unfold_of_reductions,
+    "unfold-of-reductions": unfold_of_reductions,
     "unfold-one-sided": views.swapped_windows,
     "unfold-windows": views.swapped_windows,
-    "view-above-share": sums.view_above_share,
-    "view-of-reduction": sums.view_of_reduction,
+    "view-above-share": view_above_share,
+    "view-of-reduction": view_of_reduction,
     "window-and-offset": views.swapped_windows,
     "window-rejoins-blocks": views.window_rejoins_blocks,
 }

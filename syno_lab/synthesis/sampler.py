@@ -28,9 +28,9 @@ from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, exactly, name, take
+from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rules
 from syno_lab.synthesis.walks import Walker, counted
-from syno_lab.synthesis.wish_obstacles import check_wants
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -62,7 +62,7 @@ class Sampler:
         mappings: further bindings as dictionaries.
         fixed_io_pairs: pairs (input axis, output axis) that are one coordinate and take part in nothing.
         unordered: input axes whose inner order is free in the final match: of operators that differ only in it one is
-            given (:mod:`syno_lab.synthesis.unordered`).
+            given (:mod:`syno_lab.synthesis.orders`).
         seed: for reproducible samples; None draws one, kept in ``.seed``.
         spread: whether draws from a space that is too large to be counted spread over it, few from one place; else they
             list the neighbourhood of one place after the other, which gives more operators a second, many of them alike

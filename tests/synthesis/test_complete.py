@@ -19,12 +19,12 @@ from functools import cache
 
 import pytest
 import search_spaces
+from true_distances import canonical_successors
 
 from syno_lab.ir.fingerprint import fingerprint, terms
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.synthesis.candidates import canonical_successors
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
 from syno_lab.synthesis.space import sums_no_weights

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from true_distances import canonical_successors
 
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
-from syno_lab.synthesis.candidates import canonical_successors
 from syno_lab.synthesis.graph import Graph, SearchNode
 from syno_lab.synthesis.paths import Builder, count, exactly, take
 from syno_lab.synthesis.rules import RULES

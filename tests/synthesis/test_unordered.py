@@ -16,10 +16,10 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.graph import Graph
+from syno_lab.synthesis.orders import free_axes, is_in_order
 from syno_lab.synthesis.paths import count
 from syno_lab.synthesis.rules import RULES
 from syno_lab.synthesis.sampler import Sampler
-from syno_lab.synthesis.unordered import free_axes, is_in_order
 from tests.synthesis.test_complete import (
     EXACT,
     SPACE,

@@ -6,13 +6,14 @@ import random
 from functools import cache
 
 import pytest
+from true_distances import canonical_successors
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.operators import conv2d
 from syno_lab.sessions.session import Session
-from syno_lab.synthesis.candidates import candidates, canonical_successors
+from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.random_walks import is_operator
 from syno_lab.synthesis.rules import rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
