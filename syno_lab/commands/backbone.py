@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,32 +19,11 @@ if TYPE_CHECKING:
     from syno_lab.protocol import Operator
 
 
-class Layers(StrEnum):
-    """The kinds of layers to replace."""
-
-    conv2d = "conv2d"
-    linear = "linear"
-    both = "both"
-
-
-class Strides(StrEnum):
-    """What becomes of a stride."""
-
-    pool = "pool"
-    shape = "shape"
-
-
-_KINDS: dict[Layers, tuple[Kind, ...]] = {
-    Layers.conv2d: ("conv2d",),
-    Layers.linear: ("linear",),
-    Layers.both: ("conv2d", "linear"),
-}
-
-
 def command(
     name: Annotated[str | None, typer.Argument(help="A backbone; without it, all are listed.")] = None,
     layers: Annotated[
-        Layers | None, typer.Option(help="The kind of layers to replace. [default: the backbone's own]")
+        Literal["conv2d", "linear", "both"] | None,
+        typer.Option(help="The kind of layers to replace. [default: the backbone's own]"),
     ] = None,
     match: Annotated[
         list[str] | None, typer.Option(help="Replace only layers whose names match a pattern, as in '*.qkv'.")
@@ -60,9 +38,9 @@ def command(
     ] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Replace only convolutions of this stride.")] = None,
     strides: Annotated[
-        Strides,
+        Literal["pool", "shape"],
         typer.Option(help="Apply strides by an average pooling after the operator, or in the operator's shape."),
-    ] = Strides.pool,
+    ] = "pool",
     operator: Annotated[
         str | None, typer.Option(help="A known operator or an operator file: shows its cost in each slot.")
     ] = None,
@@ -83,9 +61,9 @@ def command(
         return
     chosen = backbone(name)
     loaded = None if operator is None else load_operator(operator)
-    selection = replace(chosen.selection, strides=strides.value, pointwise=pointwise or chosen.selection.pointwise)
+    selection = replace(chosen.selection, strides=strides, pointwise=pointwise or chosen.selection.pointwise)
     if layers is not None:
-        kinds = _KINDS[layers]
+        kinds: tuple[Kind, ...] = ("conv2d", "linear") if layers == "both" else (layers,)
         # The backbone's own patterns are meant for its own kind of layer.
         names = chosen.selection.names if chosen.selection.kinds == kinds else ("*",)
         selection = replace(selection, kinds=kinds, names=names)
@@ -111,14 +89,14 @@ def command(
     }
     lines = []
     if loaded is not None:
-        with_operator = _put_in(loaded, seen, sites, rows, strides.value)
+        with_operator = _put_in(loaded, seen, sites, rows, strides)
         summary["operator"] = with_operator
         lines.append(
             f"with {loaded[0]}: {with_operator['params']:,} parameters, {with_operator['flops']:,} FLOPs, "
             f"{with_operator['flops'] / seen.flops:.1%} of the network's"
         )
     try:
-        spec = derive_spec(sites, strides=strides.value)
+        spec = derive_spec(sites, strides=strides)
     except SpecError as error:
         lines.insert(0, f"no one specification: {error}")
     else:

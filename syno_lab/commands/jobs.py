@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,16 +34,8 @@ _REQUEST_LENGTH = 2_000
 app = typer.Typer(help="List, watch and control the jobs of a lab.", invoke_without_command=True)
 
 
-class State(StrEnum):
-    """The states of a job."""
-
-    waiting = "waiting"
-    running = "running"
-    paused = "paused"
-    finished = "finished"
-    failed = "failed"
-    cancelled = "cancelled"
-    poisoned = "poisoned"
+#: The states of a job.
+State = Literal["waiting", "running", "paused", "finished", "failed", "cancelled", "poisoned"]
 
 
 KindOption = Annotated[str | None, typer.Option(help="Only jobs of this kind: train, search, tune.")]
@@ -121,7 +112,7 @@ def every(
 def list_jobs(folder: FolderOption = None, kind: KindOption = None, state: StateOption = None) -> None:
     """List the jobs, after correcting the states of jobs whose process is dead."""
     with use_lab(folder, start=False) as lab:
-        found = lab.jobs(kind=kind, state=None if state is None else state.value)
+        found = lab.jobs(kind=kind, state=state)
         if not found:
             say(f"no jobs in {lab.folder}")
     say_table([job_row(record) for record in found])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,19 +18,12 @@ if TYPE_CHECKING:
     from syno_lab.tuning.versus import LayerComparison, NetworkComparison
 
 
-class Scheduler(StrEnum):
-    """How a network's functions share the trials."""
-
-    gradient = "gradient"
-    equal = "equal"
+#: How a network's functions share the trials.
+Scheduler = Literal["gradient", "equal"]
 
 
-class Part(StrEnum):
-    """The parts of a network that are compared."""
-
-    both = "both"
-    whole = "whole"
-    layers = "layers"
+#: The parts of a network that are compared.
+Part = Literal["both", "whole", "layers"]
 
 
 def command(
@@ -39,7 +31,7 @@ def command(
         str, typer.Argument(help="A known operator or an operator file.", autocompletion=complete_operator)
     ],
     backbone: Annotated[str, typer.Option(help="The network: see `syno-lab backbone`.")] = "resnet20",
-    part: Annotated[Part, typer.Option(help="The whole network, layer by layer, or both.")] = Part.both,
+    part: Annotated[Part, typer.Option(help="The whole network, layer by layer, or both.")] = "both",
     resolution: Annotated[
         int | None, typer.Option(min=1, help="Height and width of the images; tokens of a text.")
     ] = None,
@@ -61,7 +53,7 @@ def command(
             help="How a network's functions share the trials: gradient (TVM's task scheduler: more for those that "
             "promise most of the network's time) or equal."
         ),
-    ] = Scheduler.gradient,
+    ] = "gradient",
     target: Annotated[str, typer.Option(help="What is compiled for, as for `syno-lab tune`.")] = "local",
     tracker: TrackerOption = None,
     key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None,
@@ -91,17 +83,17 @@ def command(
     from syno_lab.tuning.versus import compare_layers, compare_networks
 
     if system_of(value).is_whole:
-        if part is Part.layers:
+        if part == "layers":
             raise SpecError(f"--part: expected whole for a whole network of {system_of(value).title}, found layers")
-        part = Part.whole
+        part = "whole"
     find_preset(preset)
     chosen = find_backbone(backbone)
     is_text = chosen.domain == "text"
-    if is_text and part is Part.layers:
+    if is_text and part == "layers":
         raise SpecError(
             f"--part: expected whole for a backbone without convolutions such as {chosen.name}, found layers"
         )
-    part = Part.whole if is_text else part
+    part = "whole" if is_text else part
     board = None if tracker is None else Board(*parse_address(tracker), key or target)
     if key is not None and tracker is None:
         raise SpecError(f"--key: expected --tracker beside {key}, found none")
@@ -121,14 +113,14 @@ def command(
         options: dict[str, Any] = {"folder": out, "selection": chosen.selection, "trials": trials}
         options |= {"preset": preset, "seed": seed, "on_progress": report, "board": board, "target": target}
         options["deadline_s"] = deadline
-        if part is not Part.whole:
+        if part != "whole":
             layers = compare_layers(value, net, (3, size, size), **options)
-        if part is not Part.layers:
-            options |= {"scheduler": scheduler.value, "threads": threads, "rounds": rounds}
+        if part != "layers":
+            options |= {"scheduler": scheduler, "threads": threads, "rounds": rounds}
             whole = compare_networks(value, net, example, **options)
     told: dict[str, Any] = {"operator": label, "backbone": chosen.name, "target": target}
     told |= {"tokens": size} if is_text else {"image": [3, size, size]}
-    told |= {"tracker": tracker, "scheduler": scheduler.value}
+    told |= {"tracker": tracker, "scheduler": scheduler}
     count = trials or find_preset(preset).trials
     where = f"for {target}, at most {count} candidates for each layer"
     others = "its own layers" if is_text else "convolutions"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -18,7 +18,6 @@ from syno_lab.commands.search_options import (
     Machine,
     Method,
     Network,
-    Optimizer,
     Run,
     Training,
     Tuning,
@@ -131,10 +130,10 @@ def _settings(
     untrained = choice.untrained
     systems = _systems(choice.system)
     is_whole, usual = _kind_of(systems)
-    method = choice.method or (Method.elites if untrained else Method(usual))
+    method = choice.method or ("elites" if untrained else cast("Method", usual))
     for option, is_given in (("--rave", choice.rave), ("--virtual-loss", choice.virtual_loss)):
-        if is_given and method != Method.mcts:
-            raise SearchError(f"{option}: expected --method mcts beside it, found {method.value}")
+        if is_given and method != "mcts":
+            raise SearchError(f"{option}: expected --method mcts beside it, found {method}")
     minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
     count, gpus = parse_workers(machine.workers, in_process=run.in_process)
     device = "cuda" if gpus and machine.device == "cpu" else machine.device
@@ -151,7 +150,7 @@ def _settings(
         budget_s=training.budget,
         batch_size=training.batch_size,
         learning_rate=training.learning_rate,
-        optimizer="adamw" if training.optimizer == Optimizer.adamw else None,
+        optimizer="adamw" if training.optimizer == "adamw" else None,
         device=device,
         threads=None if run.in_process else max(1, cores() // workers),
         precision=precision_of(machine.precision, device),
@@ -166,7 +165,7 @@ def _settings(
     settings = SearchSettings(
         training=request,
         name=run.name,
-        method=method.value,
+        method=method,
         tree="rave" if choice.rave else "uct",
         virtual_loss=choice.virtual_loss,
         seed=choice.seed,
@@ -267,8 +266,8 @@ def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
     and accuracies say little yet. ResNet-20's after one of two epochs on three seeds were 0.190, 0.132 and 0.142, and
     then 0.255, 0.317 and 0.362: the rule of Canvas would have ended the two best of them for falling behind the worst.
     """
-    has_warmup = rule in (Rule.canvas, Rule.median, Rule.percentile)
-    return {"rule": rule.value, **({"warmup": 1} if has_warmup and epochs < FEW_EPOCHS else {})}
+    has_warmup = rule in ("canvas", "median", "percentile")
+    return {"rule": rule, **({"warmup": 1} if has_warmup and epochs < FEW_EPOCHS else {})}
 
 
 def _options(texts: list[str], width: int | None, blocks: int | None) -> dict[str, Any]:
@@ -347,7 +346,7 @@ def _tuning(given: Tuning, objectives: str | None) -> TuningChoice | None:
         key=given.key,
         preset=given.tune_preset,
         trials=given.tune_trials,
-        of=given.tune_what.value,
+        of=given.tune_what,
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,23 +13,12 @@ from syno_lab.commands.train import Precision, Rule
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, quoted
 
-
-class Method(StrEnum):
-    """The methods that choose the next operator."""
-
-    estimate = "estimate"
-    mcts = "mcts"
-    evolution = "evolution"
-    random = "random"
-    elites = "elites"
-    pareto = "pareto"
+#: The methods that choose the next operator.
+Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
 
 
-class Optimizer(StrEnum):
-    """How weights are updated."""
-
-    sgd = "sgd"
-    adamw = "adamw"
+#: How weights are updated.
+Optimizer = Literal["sgd", "adamw"]
 
 
 @dataclass(frozen=True)
@@ -201,9 +189,9 @@ class Training:
         float | None,
         typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text and adamw, 0.001]"),
     ] = None
-    optimizer: Annotated[Optimizer, typer.Option(help="For images and data of your own.")] = Optimizer.sgd
+    optimizer: Annotated[Optimizer, typer.Option(help="For images and data of your own.")] = "sgd"
     stop_early: Annotated[Rule, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")] = (
-        Rule.canvas
+        "canvas"
     )
     to_the_end: Annotated[bool, flag("--to-the-end", "End no training early.")] = False
     budget: Annotated[
@@ -246,7 +234,7 @@ class Machine:
         ),
     ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu"
-    precision: Annotated[Precision, typer.Option()] = Precision.float32
+    precision: Annotated[Precision, typer.Option()] = "float32"
 
 
 def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | None, float]:
@@ -290,11 +278,8 @@ class Validating:
     ] = None
 
 
-class TuneWhat(StrEnum):
-    """What a latency is of."""
-
-    network = "network"
-    layers = "layers"
+#: What a latency is of.
+TuneWhat = Literal["network", "layers"]
 
 
 @dataclass(frozen=True)
@@ -315,7 +300,7 @@ class Tuning:
             help="What is tuned and measured: the whole network, through Relax on the target, or, as a quick estimate, "
             "the layers, whose latencies are summed."
         ),
-    ] = TuneWhat.network
+    ] = "network"
     target: Annotated[
         str, typer.Option(help="The target of tunings, as for `syno-lab tune`; use --workers 1 with local.")
     ] = "local"

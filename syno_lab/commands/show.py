@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -22,40 +21,23 @@ if TYPE_CHECKING:
     from syno_lab.protocol import Operator
 
 
-class Form(StrEnum):
-    """The forms that ``show`` can print."""
-
-    SUMMARY = "summary"
-    LOOPS = "loops"
-    PYTHON = "python"
-    C = "c"
-    LATEX = "latex"
-    TABLE = "table"
-    RECEPTIVE_FIELD = "receptive-field"
-    MIXING = "mixing"
-    SOURCE = "source"
-    TVM = "tvm"
-    DOT = "dot"
-    SVG = "svg"
-    FILE = "file"
-    FIGURE = "figure"
-    WHY = "why"
+#: The forms that ``show`` can print.
+Form = Literal[
+    "summary", "loops", "python", "c", "latex", "table", "receptive-field", "mixing", "source", "tvm", "dot", "svg",
+    "file", "figure", "why",
+]  # fmt: skip
 
 
-class Of(StrEnum):
-    """What of an operator a figure shows."""
-
-    GRAPH = "graph"
-    LOOPS = "loops"
-    EQUATION = "equation"
+#: What of an operator a figure shows.
+Of = Literal["graph", "loops", "equation"]
 
 
-_STAGED = (Form.LOOPS, Form.PYTHON, Form.C, Form.LATEX, Form.FIGURE)
-_GRADIENTS = (*_STAGED, Form.TABLE)
+_STAGED = ("loops", "python", "c", "latex", "figure")
+_GRADIENTS = (*_STAGED, "table")
 _REACH = "reach"
 #: The forms that an operator of any system has. Those of a system with the pane have a receptive field; only pGraphs
 #: have the others.
-_OF_ALL = (Form.SUMMARY, Form.SOURCE, Form.TVM, Form.DOT, Form.SVG, Form.FILE, Form.FIGURE)
+_OF_ALL = ("summary", "source", "tvm", "dot", "svg", "file", "figure")
 
 
 @dataclass(frozen=True)
@@ -87,7 +69,7 @@ def command(
             "source: PyTorch; tvm: TIR; file: an operator file; figure: for a paper, by the suffix of --out; "
             "why: why a search chose it.",
         ),
-    ] = Form.SUMMARY,
+    ] = "summary",
     bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None,
     staged: Annotated[
         bool, typer.Option("--staged", help="One loop nest for each stage of the lowering plan.")
@@ -114,11 +96,11 @@ def command(
     folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
-    if is_for_json() and out is None and form not in (Form.SUMMARY, Form.WHY):
+    if is_for_json() and out is None and form not in ("summary", "why"):
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
-    if folder is not None and form is not Form.WHY:
+    if folder is not None and form != "why":
         raise SynoError(f"--folder: expected --as why, found --as {form}")
-    if form is Form.WHY:
+    if form == "why":
         _check(form, _Asked(bind or [], staged, wrt, at, of, width, font))
         _why(operator, folder, out)
         return
@@ -126,17 +108,17 @@ def command(
     asked = _Asked(bind or [], staged, wrt, at, of, width, font)
     _check(form, asked)
     facts = _facts(label, value, asked.bind)
-    if form is Form.FIGURE:
+    if form == "figure":
         _save_figure(value, asked, out)
         say(str(out))
         write_json(facts)
         return
     if form in _OF_ALL:
         text = _text(value, form, facts, asked)
-    elif form is Form.RECEPTIVE_FIELD and _has_field(value):
+    elif form == "receptive-field" and _has_field(value):
         text = _field_by_gradients(value, asked)
     else:
-        options = [f"--as {one}" for one in (*_OF_ALL, *((Form.RECEPTIVE_FIELD,) if _has_field(value) else ()))]
+        options = [f"--as {one}" for one in (*_OF_ALL, *(("receptive-field",) if _has_field(value) else ()))]
         text = _pgraph_text(_pgraph_for(f"--as {form}", label, value, options), form, asked)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
@@ -166,15 +148,15 @@ def _save_figure(operator: Operator, asked: _Asked, out: Path | None) -> None:
 
     if out is None:
         raise SynoError("expected --out FILE for the figure, such as --out figure.pdf")
-    of = asked.of or Of.GRAPH
-    if of is Of.GRAPH and (asked.staged or asked.wrt is not None):
+    of = asked.of or "graph"
+    if of == "graph" and (asked.staged or asked.wrt is not None):
         raise SynoError("--staged and --wrt: expected --of loops or --of equation, found --of graph")
     given = asked.width or "column"
     width: float | str = given
     with suppress(ValueError):  # what is neither a number nor a name is refused below
         width = float(given)
-    bound = complete_binding(operator, asked.bind) if asked.bind and of is not Of.GRAPH else None
-    made = figure(operator, of.value, bound, staged=asked.staged, wrt=asked.wrt)
+    bound = complete_binding(operator, asked.bind) if asked.bind and of != "graph" else None
+    made = figure(operator, of, bound, staged=asked.staged, wrt=asked.wrt)
     made.save(out, width=width, font=asked.font or "sans")
 
 
@@ -182,11 +164,11 @@ def _check(form: Form, asked: _Asked) -> None:
     forms = {
         "--staged": (asked.staged, _STAGED),
         "--wrt": (asked.wrt is not None, _GRADIENTS),
-        "--at": (asked.at is not None, (Form.RECEPTIVE_FIELD,)),
-        "--of": (asked.of is not None, (Form.FIGURE,)),
-        "--width": (asked.width is not None, (Form.FIGURE,)),
-        "--font": (asked.font is not None, (Form.FIGURE,)),
-        "--bind": (bool(asked.bind), tuple(one for one in Form if one is not Form.WHY)),
+        "--at": (asked.at is not None, ("receptive-field",)),
+        "--of": (asked.of is not None, ("figure",)),
+        "--width": (asked.width is not None, ("figure",)),
+        "--font": (asked.font is not None, ("figure",)),
+        "--bind": (bool(asked.bind), tuple(one for one in get_args(Form) if one != "why")),
     }
     for option, (given, fitting) in forms.items():
         if given and form not in fitting:
@@ -226,18 +208,18 @@ def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
 def _text(operator: Operator, form: Form, facts: dict[str, Any], asked: _Asked) -> str:
     """One of the forms that any operator has."""
     match form:
-        case Form.SOURCE:
+        case "source":
             return operator.to_torch_source(complete_binding(operator, asked.bind))
-        case Form.TVM:
+        case "tvm":
             from syno_lab.processes.light import import_tvm
 
             import_tvm()  # without torch, which TVM would load
             return str(operator.to_tvm(complete_binding(operator, asked.bind)).script())
-        case Form.DOT:
+        case "dot":
             return operator.dot()
-        case Form.SVG:
+        case "svg":
             return operator.svg()
-        case Form.FILE:
+        case "file":
             return operator.to_json()
     return _summary(facts)
 
@@ -262,23 +244,23 @@ def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[st
 def _pgraph_text(operator: PGraph, form: Form, asked: _Asked) -> str:
     """One of the forms that only pGraphs have."""
     match form:
-        case Form.LOOPS | Form.PYTHON | Form.C:
+        case "loops" | "python" | "c":
             from syno_lab.codegen.loops import loops
 
             bound = complete_binding(operator, asked.bind) if asked.bind else None
-            language: Literal["python", "c"] = "c" if form is Form.C else "python"
+            language: Literal["python", "c"] = "c" if form == "c" else "python"
             return loops(operator, bound, language=language, staged=asked.staged, wrt=asked.wrt)
-        case Form.LATEX:
+        case "latex":
             from syno_lab.codegen.equation import equation
 
             bound = complete_binding(operator, asked.bind) if asked.bind else None
             return equation(operator, bound, staged=asked.staged, wrt=asked.wrt).latex
-        case Form.TABLE:
+        case "table":
             from syno_lab.codegen.coordinates import coordinates
 
             bound = complete_binding(operator, asked.bind) if asked.bind else None
             return str(coordinates(operator, bound, wrt=asked.wrt))
-        case Form.RECEPTIVE_FIELD:
+        case "receptive-field":
             return _receptive_field(operator, asked)
     from syno_lab.codegen.mixing import mixing
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from enum import StrEnum
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,13 +22,8 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 22
 
 
-class Method(StrEnum):
-    """See :data:`syno_lab.alpha.synthesis.METHODS`."""
-
-    PROGRESSIVE = "progressive"
-    GREEDY = "greedy"
-    ENUMERATIVE = "enumerative"
-    RANDOM = "random"
+#: See :data:`syno_lab.alpha.synthesis.METHODS`.
+Method = Literal["progressive", "greedy", "enumerative", "random"]
 
 
 def command(
@@ -52,7 +46,7 @@ def command(
             help="progressive: by chance, the nearer the likelier; greedy: always the nearest; enumerative: all, the "
             "shorter first; random: until the shape is right."
         ),
-    ] = Method.PROGRESSIVE,
+    ] = "progressive",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same chain.")] = 0,
     seconds: Annotated[float | None, typer.Option(min=0, help="At most so many seconds of computing.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the chain into this file.")] = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,40 +27,25 @@ BASELINE = "baseline"
 _USABLE = ("finished", "pruned", "timeout")
 
 
-class Precision(StrEnum):
-    """The precision of matrix products and convolutions; ``fastest`` is measured on the processor."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-    fastest = "fastest"
+#: The precision of matrix products and convolutions; ``fastest`` is measured on the processor.
+Precision = Literal["float32", "bfloat16", "float16", "fastest"]
 
 
 def precision_of(chosen: Precision, device: str) -> Literal["float32", "bfloat16", "float16"]:
     """The precision that a request has."""
-    if chosen is not Precision.fastest:
-        found: Any = chosen.value
-        return found
+    if chosen != "fastest":
+        return chosen
     from syno_lab.training.precision import fastest_precision
 
     return fastest_precision(device)
 
 
-class Augment(StrEnum):
-    """The changes of training images."""
-
-    none = "none"
-    crop = "crop"
-    resized_crop = "resized-crop"
+#: The changes of training images.
+Augment = Literal["none", "crop", "resized-crop"]
 
 
-class Rule(StrEnum):
-    """The rules for early termination."""
-
-    canvas = "canvas"
-    median = "median"
-    percentile = "percentile"
-    halving = "halving"
+#: The rules for early termination.
+Rule = Literal["canvas", "median", "percentile", "halving"]
 
 
 def command(
@@ -126,7 +110,7 @@ def command(
         typer.Option("--against-baseline", help="Train the baseline too, and give the difference."),
     ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
-    precision: Annotated[Precision, typer.Option()] = Precision.float32,
+    precision: Annotated[Precision, typer.Option()] = "float32",
     steps: Annotated[
         int | None, typer.Option(min=1, help="Train for so many batches and then measure, instead of --epochs.")
     ] = None,
@@ -179,7 +163,7 @@ def command(
             channels_last=channels_last,
             time_limit_s=time_limit,
             budget_s=budget,
-            augment=None if augment is None else augment.value,
+            augment=augment,
             stopping=_rule(patience, stop_early),
         )
         if detach:
@@ -276,7 +260,7 @@ def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | Non
         raise SpecError("expected --patience or --stop-early, found both")
     if patience is not None:
         return {"rule": "patience", "patience": patience}
-    return None if stop_early is None else {"rule": stop_early.value}
+    return None if stop_early is None else {"rule": stop_early}
 
 
 def _say(request: TrialRequest, trials: list[dict[str, Any]], comparisons: list[dict[str, Any]]) -> None:

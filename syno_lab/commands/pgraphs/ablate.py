@@ -7,8 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,18 +27,12 @@ DRAW = (
 DRAW_STEPS = "a step evenly among all legal ones; pGraphs with one that the space refuses count as not canonical"
 
 
-class Ablation(StrEnum):
-    """The ablations."""
-
-    CANONICAL = "canonical"
-    DISTANCE = "distance"
+#: The ablations.
+Ablation = Literal["canonical", "distance"]
 
 
-class Evenly(StrEnum):
-    """What a random step draws evenly."""
-
-    PRIMITIVES = "primitives"
-    STEPS = "steps"
+#: What a random step draws evenly.
+Evenly = Literal["primitives", "steps"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ def command(
             help="canonical: draw a primitive evenly and then one of its steps in the space, or one of all legal "
             "steps, where what the space refuses counts as not canonical."
         ),
-    ] = Evenly.PRIMITIVES,
+    ] = "primitives",
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same walks.")] = None,
 ) -> None:
     """Measure what canonicalization and shape distance are worth, as section 9.4 of the paper does.
@@ -99,25 +92,25 @@ def command(
     Shares come with 95 % Wilson intervals and stand beside the paper's figures.
     """
     sizes = parse_sizes(max_primitives)
-    if complete and ablation is Ablation.DISTANCE:
+    if complete and ablation == "distance":
         raise SynoError("--complete: only for `syno-lab ablate canonical`; every trial of distance ends at an operator")
-    if evenly is Evenly.STEPS and ablation is Ablation.DISTANCE:
+    if evenly == "steps" and ablation == "distance":
         raise SynoError("--evenly: only for `syno-lab ablate canonical`; trials of distance take canonical steps alone")
     parsed, own_seed = load_spec(spec, max_primitives=sizes[-1], weight_limits=weight_limits)
     chosen = seed if seed is not None else own_seed
     if chosen is None:
         chosen = random.SystemRandom().randrange(1 << 32)
     head = {
-        "ablation": ablation.value,
+        "ablation": ablation,
         "spec": spec,
         "weight_limits": parsed.weight_limits,
         "seed": chosen,
         "syno_lab": __version__,
-        "draw": DRAW if evenly is Evenly.PRIMITIVES else DRAW_STEPS,
+        "draw": DRAW if evenly == "primitives" else DRAW_STEPS,
     }
     with Reporter() as report:
         walks = _Walks(parsed, trials, chosen, seconds, seldom(report))
-        if ablation is Ablation.CANONICAL:
+        if ablation == "canonical":
             figures, table, summary = _canonical(walks, sizes, complete, evenly)
         else:
             figures, table, summary = _distance(walks, sizes)
@@ -157,7 +150,7 @@ _Result = tuple[dict[str, Any], list[dict[str, Any]], list[str]]
 def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) -> _Result:
     from syno_lab.synthesis import ablation as engine
 
-    found = engine.canonical_rates(walks.spec, sizes, complete=complete, evenly=evenly.value, **walks.arguments())
+    found = engine.canonical_rates(walks.spec, sizes, complete=complete, evenly=evenly, **walks.arguments())
     rows = [
         {
             "size": row.size,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import platform
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,20 +17,12 @@ from syno_lab.protocol import Operator
 from syno_lab.scratch import folder_of
 from syno_lab.systems import read_operator, system_of
 
-
-class Target(StrEnum):
-    """The formats that ``export`` can write."""
-
-    ONNX = "onnx"
-    TORCH_EXPORT = "torch-export"
-    PYTHON = "python"
-    WEIGHTS = "weights"
-    LIBRARY = "library"
-    JSON = "json"
+#: The formats that ``export`` can write.
+Target = Literal["onnx", "torch-export", "python", "weights", "library", "json"]
 
 
 #: Why a format takes no weights.
-_WITHOUT_WEIGHTS = {Target.LIBRARY: "whose weights are arguments", Target.JSON: "which holds no weights"}
+_WITHOUT_WEIGHTS = {"library": "whose weights are arguments", "json": "which holds no weights"}
 
 
 def command(
@@ -62,17 +53,17 @@ def command(
     label, value = load_operator(operator)
     from syno_lab.codegen.library import SUFFIXES
 
-    kind = form or {".json": Target.JSON, **dict.fromkeys(SUFFIXES, Target.LIBRARY)}.get(out.suffix)
+    kind = form or {".json": "json", **dict.fromkeys(SUFFIXES, "library")}.get(out.suffix)
     if kind in _WITHOUT_WEIGHTS:
         for option, is_given in {"--weights": weights is not None, "--scale": scale != 1.0}.items():
             if is_given:
                 raise SynoError(f"{option}: expected another format, found --as {kind}, {_WITHOUT_WEIGHTS[kind]}")
-    if target is not None and kind is not Target.LIBRARY:
+    if target is not None and kind != "library":
         raise SynoError("--target: expected --as library; the other formats run on any machine")
-    bound = complete_binding(value, bind or []) if bind or kind is not Target.JSON else None
-    if kind is Target.LIBRARY:
+    bound = complete_binding(value, bind or []) if bind or kind != "json" else None
+    if kind == "library":
         facts = _library(value, out, bound or {}, target)
-    elif kind is Target.JSON:
+    elif kind == "json":
         facts = _file(value, out)
     else:
         facts = _export(value, out, bound or {}, form, weights, seed, scale)
@@ -95,7 +86,7 @@ def _export(
     from syno_lab.codegen.export import Format, export, format_of, load_weights
     from syno_lab.codegen.export_check import torch_module
 
-    kind = format_of(out, None if form is None else form.value)
+    kind = format_of(out, form)
     if weights is not None and kind is Format.PYTHON:
         raise SynoError(f"--weights: expected a format that holds weights, found --as {kind}")
     if weights is None:
@@ -120,7 +111,7 @@ def _file(operator: Operator, out: Path) -> dict[str, Any]:
     write_text(out, operator.to_json() + "\n")
     if read_operator(out.read_bytes()) != operator:
         raise SynoError(f"{out}: read back, expected the operator that was written, found another")
-    return {"path": str(out), "format": str(Target.JSON), "bytes": out.stat().st_size, "compared_with": "itself"}
+    return {"path": str(out), "format": "json", "bytes": out.stat().st_size, "compared_with": "itself"}
 
 
 @private.usual()
@@ -130,7 +121,7 @@ def _library(operator: Operator, out: Path, bound: dict[str, int], target: str |
 
     with folder_of(out):
         record = save_library(operator, out, bound, target=target or "local")
-    facts: dict[str, Any] = {"path": str(out), "format": str(Target.LIBRARY), "bytes": out.stat().st_size}
+    facts: dict[str, Any] = {"path": str(out), "format": "library", "bytes": out.stat().st_size}
     facts |= {"target": record.kind, "machine": record.machine}
     # What is for another machine can only be compared there.
     if record.kind == "llvm" and record.machine == platform.machine() and runs_reference(operator, bound):
