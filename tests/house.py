@@ -44,6 +44,7 @@ ROOMS = (
 
 # What every room may use; these files use nothing but each other.
 SHARED = (
+    "settings",
     "beside",
     "blame",
     "copies",

@@ -95,11 +95,6 @@ def hand_over(lab: Lab) -> None:
         lab.hand_over()
 
 
-def detach(kind: str, params: Mapping[str, Any], folder: Path | None = None, *, name: str = "") -> None:
-    """Submit one job; see :func:`detach_all`."""
-    detach_all([(kind, params, name)], folder)
-
-
 def detach_all(jobs: Iterable[tuple[str, Mapping[str, Any], str]], folder: Path | None = None) -> None:
     """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
 

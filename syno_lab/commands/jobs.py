@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import typer
 
 from syno_lab import private
@@ -125,13 +126,13 @@ def show(job: Job, folder: FolderOption = None) -> None:
     with use_lab(folder, start=False) as lab:
         handle = lab.job(job)
         record, attempts = handle.record(), handle.attempts()
-    facts = _plain(record)
+    facts = msgspec.to_builtins(record)
     for name, value in facts.items():
         say(f"{name + ':':<13} {_fact(value)}")
     for one in attempts:
         ending = "runs" if one.ended is None else one.cause or "gave its result"
         say(f"attempt {one.attempt}: {ending}, {one.wall_s:.1f} s, on {one.host}")
-    write_json({**facts, "attempts": _plain(attempts)})
+    write_json({**facts, "attempts": msgspec.to_builtins(attempts)})
 
 
 @app.command()
@@ -216,7 +217,7 @@ def _say_request(record: JobRecord) -> None:
             say(f"  | {printable(line)}")
     say(f"job {record.id}: {quoted(record.kind)} {quoted(record.name)}, with")
     for name, value in record.params.items():
-        say(f"  {printable(name, QUOTED)}: {printable(_fact(_plain(value)), _REQUEST_LENGTH)}")
+        say(f"  {printable(name, QUOTED)}: {printable(_fact(msgspec.to_builtins(value)), _REQUEST_LENGTH)}")
 
 
 @app.command()
@@ -367,15 +368,7 @@ def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:
             records = look()
 
 
-def _plain(value: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(value)
-
-
-def _fact(value: Any) -> str:
-    import msgspec
-
+def _fact(value: object) -> str:
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
     return "–" if value is None or value == "" else str(value)

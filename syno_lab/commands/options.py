@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 import typer
@@ -14,6 +15,10 @@ import typer
 from syno_lab.commands.output import JsonTarget, json_to, say
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import MOST_DIGITS, quoted
+from syno_lab.settings import settings_of
+
+#: The rules for early termination.
+Rule = Literal["canvas", "median", "percentile", "halving"]
 
 TrackerOption = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: none, this machine itself]")
@@ -21,21 +26,58 @@ TrackerOption = Annotated[
 """The address of the tracker that knows the board of a tuning."""
 
 
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
+        "[default: $SYNO_LAB_DATA, else digits]"
+    ),
+]
+"""What a network is trained on."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """How a network that is trained is built, and in which numbers it computes."""
+
+    width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None
+    blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Another option of the network, as in layers=2, context=128, tokens=bpe, strides=shape."),
+    ] = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16", "fastest"],
+        typer.Option(help="Of matrix products and convolutions; fastest is measured on the processor."),
+    ] = "float32"
+
+    def options(self) -> dict[str, Any]:
+        """The options of the network that are given.
+
+        Raises:
+            SpecError: as :func:`backbone_options`.
+        """
+        sizes = {"width": self.width, "blocks": self.blocks}
+        return {name: value for name, value in sizes.items() if value} | backbone_options(self.option or ())
+
+    def precision_on(self, device: str) -> Literal["float32", "bfloat16", "float16"]:
+        """The precision that a request has."""
+        if self.precision != "fastest":
+            return self.precision
+        from syno_lab.training.precision import fastest_precision
+
+        return fastest_precision(device)
+
+
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``command`` as typer takes it, with the option ``--json``.
 
-    A parameter that is a dataclass becomes an option for each of its fields, which have their types, helps and defaults
-    as parameters of a command have theirs. The options come in the order of the parameters and fields; no two have one
+    A parameter that is a dataclass or a struct is a group: it becomes an option for each of its fields, in their order,
+    and what is given comes as one. The fields of a dataclass have their types, helps and defaults as parameters of a
+    command have theirs; those of a struct have them as :func:`syno_lab.settings.setting` says. No two options have one
     name. Numbers of more than 18 digits are refused: SQLite and torch cannot hold them.
     """
-    kinds = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
-    options: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        group = groups.get(parameter.name)
-        found = [parameter] if group is None else inspect.signature(group).parameters.values()
-        hints = kinds if group is None else get_type_hints(group, include_extras=True)
-        options += [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[one.name]) for one in found]
+    options = list(_options(command))
     options.append(inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget))
 
     @wraps(command)
@@ -45,15 +87,46 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 if isinstance(one, int) and abs(one) >= 10**MOST_DIGITS:
                     option = name.replace("_", "-")
                     raise SynoError(f"{option}: expected a number of at most {MOST_DIGITS} digits, found {quoted(one)}")
-        values = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
         with json_to(json):
-            return command(**values, **given)
+            return _called(command, given)
 
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return call
+
+
+def _parts(called: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
+    """The parameters of a command, or the fields of a group, by name, as typer takes them."""
+    hints = get_type_hints(called, include_extras=True)
+    about = settings_of(called) if isinstance(called, type) and issubclass(called, msgspec.Struct) else None
+    for name, one in inspect.signature(called).parameters.items():
+        found = one.replace(kind=one.KEYWORD_ONLY, annotation=hints[name])
+        if about is None:
+            yield name, found
+        elif name in about:
+            more = about[name].extra or {}
+            names = more["names"] or (f"--{name.replace('_', '-')}",)  # named, or typer adds a --no-… to a flag
+            option = typer.Option(*names, help=about[name].description, metavar=more["metavar"], min=more["least"])
+            kind: Any = Annotated[get_args(hints[name])[0], option]
+            yield name, found.replace(name=names[0].strip("-").replace("-", "_"), annotation=kind)
+
+
+def _is_group(kind: Any) -> bool:
+    return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+
+
+def _options(called: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for _, one in _parts(called):
+        yield from _options(one.annotation) if _is_group(one.annotation) else [one]
+
+
+def _called(called: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """The command's answer, or the group, with what is given for it."""
+    return called(
+        **{
+            name: _called(one.annotation, given) if _is_group(one.annotation) else given[one.name]
+            for name, one in _parts(called)
+        }
+    )
 
 
 def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
@@ -91,6 +164,13 @@ def backbone_options(texts: Iterable[str]) -> dict[str, Any]:
         except (msgspec.DecodeError, RecursionError, UnicodeError):
             options[name] = value
     return options
+
+
+def whole_path(data: str) -> str:
+    """The path of data, absolute, so that it holds in every process and folder; ``digits`` is none."""
+    from syno_lab.data.datasets import DIGITS
+
+    return data if data == DIGITS else str(Path(data).expanduser().absolute())
 
 
 def named_value(text: str, option: str, example: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 STANDARD_OUTPUT = "-"
-_LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
+_LINE_PERIOD_S, _BAR_PERIOD_S = 5.0, 0.1  # between lines of progress where there is no terminal, and looks at a bar
 _WIDE = 200  # columns for tables where there is no terminal
 _LONG = 500  # characters of a line or a cell
 
@@ -194,15 +194,16 @@ class Reporter:
         self._console.print(drawn)
 
     def __call__(self, stage: str, fraction: float, message: str) -> None:
-        """Report the progress of ``stage``."""
-        message = printable(message, _LONG)
-        if self._bars is not None:
-            if stage not in self._tasks:
-                self._tasks[stage] = self._bars.add_task(message, total=1.0, stage=stage)
-            self._bars.update(self._tasks[stage], completed=fraction, description=message)
+        """Report the progress of ``stage``: at its beginning, at every end, and now and then between them."""
+        now, period = time.monotonic(), _LINE_PERIOD_S if self._bars is None else _BAR_PERIOD_S
+        is_new = stage != self._last[0] or fraction >= 1.0 > self._last[1]
+        shown = (stage, fraction, printable(message, _LONG))
+        if shown == self._last or not (is_new or now - self._last_time >= period):
             return
-        now = (stage, fraction, message)
-        is_new = stage != self._last[0] or (fraction >= 1.0 > self._last[1])
-        if now != self._last and (is_new or time.monotonic() - self._last_time >= _LINE_PERIOD_S):
-            self._last, self._last_time = now, time.monotonic()
-            tell(f"{stage} {100 * fraction:3.0f} %  {message}")
+        self._last, self._last_time = shown, now
+        if self._bars is None:
+            tell(f"{stage} {100 * fraction:3.0f} %  {shown[2]}")
+            return
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(shown[2], total=1.0, stage=stage)
+        self._bars.update(self._tasks[stage], completed=fraction, description=shown[2])

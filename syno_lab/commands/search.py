@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from syno_lab.commands.detach import detach_all, lab_folder
-from syno_lab.commands.options import backbone_options, check_board, named_value
+from syno_lab.commands.options import Rule, check_board, named_value, whole_path
 from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
 from syno_lab.commands.pgraphs.specs import wants_option
-from syno_lab.commands.search_options import (
-    Choice,
-    Machine,
-    Method,
-    Network,
-    Run,
-    Training,
-    Tuning,
-    Validating,
-    parse_workers,
-)
+from syno_lab.commands.search_options import Given, Method, parse_workers
 from syno_lab.commands.search_own import advice, choice_again, named_again, say_files, with_choice, with_own
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
-from syno_lab.commands.train import Rule, precision_of
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
 from syno_lab.processes.process import cores
+from syno_lab.settings import TuningSettings
 
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings, TuningChoice
@@ -44,15 +36,7 @@ SEEDS = 3
 FEW_EPOCHS = 5
 
 
-def command(
-    network: Network,
-    choice: Choice,
-    training: Training,
-    machine: Machine,
-    validating: Validating,
-    tuning: Tuning,
-    run: Run,
-) -> None:
+def command(given: Given) -> None:
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
     Many operators, the known ones of the space first, are trained on cheap proxies of the network, the rungs; only the
@@ -62,6 +46,7 @@ def command(
     With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
     The folder keeps every result at once: --continue continues a stopped search.
     """
+    run, validating = given.run, given.validating
     place = lab_folder(run.folder)
     if run.address is not None and run.in_process:
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
@@ -70,14 +55,12 @@ def command(
     if validating.validate_proxy:
         from syno_lab.commands.validate import validate
 
-        validate(_settings(network, choice, training, machine, run, None, place), validating, run, place)
+        validate(_settings(given, None, place), validating, run, place)
         return
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
-    if run.go_on:
-        settings = _earlier(place, run.name, choice, machine, _tuning(tuning, choice.objectives), network)
-    else:
-        settings = _settings(network, choice, training, machine, run, _tuning(tuning, choice.objectives), place)
+    tuning = _tuning(given.tuning, given.choice.objectives)
+    settings = _earlier(given, tuning, place) if run.go_on else _settings(given, tuning, place)
     if run.detach:
         _check_new(place, settings, run.go_on)
         from syno_lab.experiments.as_job import offer_gpus
@@ -91,19 +74,22 @@ def command(
             check_board(settings.tuning.tracker, settings.tuning.board_key)
         if not run.go_on:
             _check(settings, report)
-        if run.in_process:
-            from syno_lab.experiments import run_here
+        teller = PlanTeller(place, settings.name, settings.minutes, report)
 
-            teller = PlanTeller(place, settings.name, settings.minutes, report)
+        def told(fraction: float, message: str) -> None:
+            if settings.rungs:
+                teller.look()
+            report(KIND, fraction, message)
 
-            def told(fraction: float, message: str) -> None:
-                if settings.rungs:
-                    teller.look()
-                report(KIND, fraction, message)
+        with _advised(_command(place, settings, run.in_process), place):
+            if run.in_process:
+                from syno_lab.experiments import run_here
 
-            result = _with_advice(place, settings, True, lambda: run_here(settings, place, report=told))
-        else:
-            result = _as_job(settings, place, run.address, report)
+                result = run_here(settings, place, report=told)
+            else:
+                from syno_lab.experiments.as_job import run_as_job
+
+                result = run_as_job(settings, place, address=run.address, report=told)
     _say(result)
     say_files(result)
     write_json(result)
@@ -112,65 +98,50 @@ def command(
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
-def _settings(
-    network: Network,
-    choice: Choice,
-    training: Training,
-    machine: Machine,
-    run: Run,
-    tuning: TuningChoice | None,
-    place: Path,
-) -> SearchSettings:
+def _settings(given: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
     """The settings of a new search in the lab at ``place``."""
+    from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.settings import USUAL_OBJECTIVES
     from syno_lab.trial import TrialRequest
     from syno_lab.trial.request import ENDLESS
 
-    untrained = choice.untrained
+    choice, search, training, machine = given.choice, given.search, given.training, given.machine
+    untrained, in_process = search.untrained, given.run.in_process
     systems = _systems(choice.system)
     is_whole, usual = _kind_of(systems)
     method = choice.method or ("elites" if untrained else cast("Method", usual))
-    for option, is_given in (("--rave", choice.rave), ("--virtual-loss", choice.virtual_loss)):
+    for option, is_given in (("--rave", choice.rave), ("--virtual-loss", search.virtual_loss)):
         if is_given and method != "mcts":
             raise SearchError(f"{option}: expected --method mcts beside it, found {method}")
-    minutes = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
-    count, gpus = parse_workers(machine.workers, in_process=run.in_process)
-    device = "cuda" if gpus and machine.device == "cpu" else machine.device
-    workers = 1 if untrained else count or (1 if run.in_process or device != "cpu" else cores())
-    is_stopped = not training.to_the_end and training.budget is None
+    count, gpus = parse_workers(machine.workers, in_process=in_process)
+    device = "cuda" if gpus and training.device == "cpu" else training.device
+    workers = 1 if untrained else count or (1 if in_process or device != "cpu" else cores())
+    is_timed = training.budget_s is not None
+    if training.budget_s is not None:
+        _check_budget(training.budget_s, given)
+    trained = msgspec.structs.asdict(training) | {"device": device}
     request = TrialRequest(
-        backbone=network.backbone,
-        options=_options(training.option or [], training.width, training.blocks),
-        data=_data(network.data),
-        resolution=training.resolution,
-        train_images=training.images,
-        test_images=training.test_images,
-        epochs=training.epochs if training.budget is None else ENDLESS,
-        budget_s=training.budget,
-        batch_size=training.batch_size,
-        learning_rate=training.learning_rate,
-        optimizer="adamw" if training.optimizer == "adamw" else None,
-        device=device,
-        threads=None if run.in_process else max(1, cores() // workers),
-        precision=precision_of(machine.precision, device),
+        **trained | ({"epochs": ENDLESS} if is_timed else {}),
+        backbone=given.network.backbone,
+        options=given.built.options(),
+        data=whole_path(given.network.data or os.environ.get(DATA_VARIABLE) or DIGITS),
+        threads=None if in_process else max(1, cores() // workers),
+        precision=given.built.precision_on(device),
         channels_last=True,
-        time_limit_s=training.time_limit,
-        stopping=_stopping(training.stop_early, training.epochs) if is_stopped else None,
+        stopping=None if given.ending.to_the_end or is_timed else _stopping(given.ending.stop_early, training.epochs),
     )
-    if training.budget is not None:
-        _check_budget(training.budget, choice)
-    request = with_own(request, network, tries=not is_whole)
-    rungs = training.budget is None and _in_rungs(choice, request, place, tuning)
+    request = with_own(request, given.network, tries=not is_whole)
+    rungs = not is_timed and _in_rungs(given, request, place, tuning)
+    searched = msgspec.structs.asdict(search)
+    if search.minutes is None and search.trials is None:
+        searched["minutes"] = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
     settings = SearchSettings(
+        **searched,
         training=request,
-        name=run.name,
+        name=given.run.name,
         method=method,
         tree="rave" if choice.rave else "uct",
-        virtual_loss=choice.virtual_loss,
-        seed=choice.seed,
-        minutes=minutes if choice.minutes is None and choice.trials is None else choice.minutes,
-        trials=choice.trials,
         max_replaced_ratio=(1.0 if is_whole else 0.4) if choice.flops is None else choice.flops,
         max_traffic_ratio=choice.traffic or None,
         workers=workers,
@@ -180,10 +151,8 @@ def _settings(
         weight_limits="primary",
         starts_with_known=not choice.from_nothing,
         tuning=tuning,
-        untrained=untrained,
         rungs=rungs,
         system=systems,
-        lower_within=choice.lower_within,
         wants=wants_option(choice.wants) or None,
         objectives=USUAL_OBJECTIVES if choice.objectives is None else _names(choice.objectives),
         system_options=dict(
@@ -193,24 +162,25 @@ def _settings(
     return with_choice(settings, choice)
 
 
-def _check_budget(seconds: float, choice: Choice) -> None:
+def _check_budget(seconds: float, given: Given) -> None:
     if not 0 < seconds < float("inf"):
         raise SearchError(f"--budget: expected seconds above 0, found {seconds:g}")
-    if choice.rungs or choice.untrained:
-        other = "--rungs" if choice.rungs else "--untrained"
+    if given.choice.rungs or given.search.untrained:
+        other = "--rungs" if given.choice.rungs else "--untrained"
         raise SearchError(f"--budget: expected trainings of the network itself, found {other}; leave one of them out")
 
 
-def _in_rungs(choice: Choice, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:
+def _in_rungs(given: Given, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:
     """Whether trials climb rungs: as the user says, or where the search has minutes and rungs that it may use."""
     from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
 
-    if choice.rungs is not None:
-        return choice.rungs
-    if choice.trials is not None or choice.untrained or tuning is not None or choice.lower_within is not None:
+    search = given.search
+    if given.choice.rungs is not None:
+        return given.choice.rungs
+    if search.trials is not None or search.untrained or tuning is not None or search.lower_within is not None:
         return False
     try:
-        systems = _systems(choice.system)
+        systems = _systems(given.choice.system)
         if _kind_of(systems)[0]:
             return False
         used, _ = usable_rungs(request, validations_in(place), systems)
@@ -226,14 +196,6 @@ def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:
     if in_rungs:
         return final_seeds(LEAST_FINAL_SEEDS if count is None else count)
     return tuple(range(SEEDS if count is None else count))
-
-
-def _data(data: str | None) -> str:
-    """The data's absolute path, which holds in every process and folder."""
-    from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
-
-    named = data or os.environ.get(DATA_VARIABLE) or DIGITS
-    return named if named == DIGITS else str(Path(named).expanduser().absolute())
 
 
 def _systems(names: str) -> str:
@@ -268,11 +230,6 @@ def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
     """
     has_warmup = rule in ("canvas", "median", "percentile")
     return {"rule": rule, **({"warmup": 1} if has_warmup and epochs < FEW_EPOCHS else {})}
-
-
-def _options(texts: list[str], width: int | None, blocks: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {name: value for name, value in (("width", width), ("blocks", blocks)) if value}
-    return options | backbone_options(texts)
 
 
 def _check(settings: SearchSettings, report: Reporter) -> None:
@@ -328,50 +285,42 @@ def _check_idle(place: Path, name: str) -> None:
         raise SearchError(busy(name, place).replace("{who}", who))
 
 
-def _tuning(given: Tuning, objectives: str | None) -> TuningChoice | None:
+def _tuning(given: TuningSettings, objectives: str | None) -> TuningChoice | None:
     """What to tune; nothing without ``--tune-within`` or the latency among the objectives."""
     from syno_lab.experiments import TuningChoice
     from syno_lab.experiments.settings import LATENCY
 
     is_objective = objectives is not None and LATENCY in _names(objectives)
-    if given.tune_within is None and not is_objective:
-        needless = {"--tracker": given.tracker, "--key": given.key, "--tune-trials": given.tune_trials}
+    if given.within is None and not is_objective:
+        needless = {"--tracker": given.tracker, "--key": given.key, "--tune-trials": given.trials}
         for option in (option for option, value in needless.items() if value is not None):
             raise SynoError(f"{option}: expected --tune-within POINTS beside it, found none")
         return None
-    return TuningChoice(
-        within=given.tune_within,
-        target=given.target,
-        tracker=given.tracker,
-        key=given.key,
-        preset=given.tune_preset,
-        trials=given.tune_trials,
-        of=given.tune_what,
-    )
+    return TuningChoice(**msgspec.structs.asdict(given))
 
 
-def _earlier(
-    place: Path, name: str, choice: Choice, machine: Machine, tuning: TuningChoice | None, network: Network
-) -> SearchSettings:
+def _earlier(given: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
     """The settings of a search that was begun, with a new end, or something new to tune, where one is given."""
     from syno_lab.experiments import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
+    name, search = given.run.name, given.search
     found = read_json(search_folder(place, name) / SETTINGS_FILE)
     if found is None:
         raise SearchError(
             f"--continue: expected a search {quoted(name)} in {place}, found none; name another by --name and --folder"
         )
-    count, gpus = parse_workers(machine.workers)
-    given: dict[str, Any] = {"workers": count, "gpus": gpus} if count else {}
-    if choice.minutes is not None or choice.trials is not None:
-        given |= {"minutes": choice.minutes, "trials": choice.trials}
+    settings = SearchSettings.from_dict(found)
+    count, gpus = parse_workers(given.machine.workers)
+    if count:
+        settings = msgspec.structs.replace(settings, workers=count, gpus=gpus)
+    if search.minutes is not None or search.trials is not None:
+        settings = msgspec.structs.replace(settings, minutes=search.minutes, trials=search.trials)
     if tuning is not None:
-        given["tuning"] = msgspec.to_builtins(tuning)
-    settings = SearchSettings.from_dict(found | given)
-    if tuning is None and settings.tuning is not None and settings.tuning.tracker is not None:
+        settings = msgspec.structs.replace(settings, tuning=tuning)
+    elif settings.tuning is not None and settings.tuning.tracker is not None:
         _check_asked(place, settings.tuning.tracker, name)
-    settings = choice_again(settings, choice)
-    return msgspec.structs.replace(settings, training=named_again(settings.training, network))
+    settings = choice_again(settings, given.choice)
+    return msgspec.structs.replace(settings, training=named_again(settings.training, given.network))
 
 
 def _check_asked(place: Path, tracker: str, name: str) -> None:
@@ -397,37 +346,16 @@ def _command(place: Path, settings: SearchSettings, in_process: bool) -> str:
     return shlex.join([*words, "--in-process"] if in_process else words)
 
 
-# -- as a job --------------------------------------------------------------------------------------------------------
-
-
-def _with_advice(place: Path, settings: SearchSettings, in_process: bool, work: Any) -> dict[str, Any]:
-    """Do the work; after an interruption or on a full disk, say how to continue."""
+@contextmanager
+def _advised(again: str, place: Path) -> Iterator[None]:
+    """Around the search: after an interruption or on a full disk, say how to continue."""
     try:
-        found: dict[str, Any] = work()
+        yield
     except DiskFullError as error:
-        raise DiskFullError(f"{error}; `{_command(place, settings, in_process)}` continues the search") from None
+        raise DiskFullError(f"{error}; `{again}` continues the search") from None
     except (KeyboardInterrupt, SystemExit):
-        tell(f"the search is kept in {place}; `{_command(place, settings, in_process)}` continues it")
+        tell(f"the search is kept in {place}; `{again}` continues it")
         raise
-    return found
-
-
-def _as_job(settings: SearchSettings, place: Path, address: str | None, report: Reporter) -> dict[str, Any]:
-    from syno_lab.experiments.as_job import run_as_job
-
-    teller = PlanTeller(place, settings.name, settings.minutes, report)
-
-    def told(fraction: float, message: str) -> None:
-        report(KIND, fraction, message)
-
-    def look() -> None:
-        if settings.rungs:
-            teller.look()
-
-    def work() -> dict[str, Any]:
-        return run_as_job(settings, place, address=address, report=told, look=look)
-
-    return _with_advice(place, settings, False, work)
 
 
 # -- what came out ---------------------------------------------------------------------------------------------------

@@ -8,17 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 from syno_lab.commands.detach import DetachOption, FolderOption
-from syno_lab.commands.options import TrackerOption, flag
-from syno_lab.commands.train import Precision, Rule
+from syno_lab.commands.options import Built, DataOption, Rule, flag
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, quoted
+from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings
 
 #: The methods that choose the next operator.
 Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
-
-
-#: How weights are updated.
-Optimizer = Literal["sgd", "adamw"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +22,7 @@ class Network:
     """The network to search operators for, and its data."""
 
     backbone: Annotated[str, typer.Option(help="A network of `syno-lab backbone`.")] = "resnet20"
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
-            "[default: $SYNO_LAB_DATA, else digits]"
-        ),
-    ] = None
+    data: DataOption = None
     model: Annotated[
         str | None,
         typer.Option(
@@ -60,13 +50,8 @@ class Network:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which operators are searched, and for how long."""
+    """Which operators are searched, and by what."""
 
-    minutes: Annotated[
-        float | None,
-        typer.Option(help="Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]"),
-    ] = None
-    trials: Annotated[int | None, typer.Option(min=1, help="The most operators to evaluate, in all.")] = None
     method: Annotated[
         Method | None,
         typer.Option(
@@ -78,15 +63,6 @@ class Choice:
     rave: Annotated[bool, flag("--rave", "With --method mcts: value actions wherever they were taken (RAVE), too.")] = (
         False
     )
-    virtual_loss: Annotated[
-        float,
-        typer.Option(min=0, help="With --method mcts: an operator in training counts for so many losses."),
-    ] = 0.0
-    untrained: Annotated[
-        bool,
-        flag("--untrained", "Train nothing: rank operators by the score of a probe, about a tenth of a second each."),
-    ] = False
-    seed: Annotated[int, typer.Option(min=0, help="The seed of the search; trainings have seed 0.")] = 0
     flops: Annotated[
         float | None,
         typer.Option(
@@ -111,14 +87,6 @@ class Choice:
             "(memory traffic: such operators are slow even with few FLOPs); 0: no limit.",
         ),
     ] = 4.0
-    lower_within: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="After a trial that is at most so many percentage points less accurate than the baseline, train only "
-            "operators with a tenth fewer FLOPs than it has, again and again.",
-        ),
-    ] = None
     system: Annotated[
         str,
         typer.Option(
@@ -175,47 +143,18 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Training:
-    """How a network is trained."""
+class Ending:
+    """Which trainings end early."""
 
-    epochs: Annotated[int, typer.Option(min=1)] = 3
-    images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None
-    test_images: Annotated[
-        int | None, typer.Option(min=1, help="Test on the first so many images, or windows of a text.")
-    ] = None
-    resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None
-    batch_size: Annotated[int, typer.Option(min=1)] = 64
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text and adamw, 0.001]"),
-    ] = None
-    optimizer: Annotated[Optimizer, typer.Option(help="For images and data of your own.")] = "sgd"
     stop_early: Annotated[Rule, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")] = (
         "canvas"
     )
     to_the_end: Annotated[bool, flag("--to-the-end", "End no training early.")] = False
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Train every operator, and the baseline, for so many seconds instead of --epochs, none is ended "
-            "early: a faster operator takes more steps. Use --workers 1, so that all have the machine alike.",
-        ),
-    ] = None
-    time_limit: Annotated[
-        float | None, typer.Option(help="The most seconds of a training. [default: twice the baseline's]")
-    ] = None
-    width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None
-    blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="Another option of the network, as in layers=2, context=128, strides=shape."),
-    ] = None
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How much is trained, and on what."""
+    """How much is trained."""
 
     seeds: Annotated[
         int | None,
@@ -233,8 +172,6 @@ class Machine:
             "for each core; on a GPU, 1]",
         ),
     ] = None
-    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu"
-    precision: Annotated[Precision, typer.Option()] = "float32"
 
 
 def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | None, float]:
@@ -278,47 +215,6 @@ class Validating:
     ] = None
 
 
-#: What a latency is of.
-TuneWhat = Literal["network", "layers"]
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What is tuned while the search goes on, and for what."""
-
-    tune_within: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="Tune trials that are at most so many percentage points less accurate than the baseline, during the "
-            "search; a latency is that of --tune-what.",
-        ),
-    ] = None
-    tune_what: Annotated[
-        TuneWhat,
-        typer.Option(
-            help="What is tuned and measured: the whole network, through Relax on the target, or, as a quick estimate, "
-            "the layers, whose latencies are summed."
-        ),
-    ] = "network"
-    target: Annotated[
-        str, typer.Option(help="The target of tunings, as for `syno-lab tune`; use --workers 1 with local.")
-    ] = "local"
-    tracker: TrackerOption = None
-    key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None
-    tune_preset: Annotated[
-        str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
-    ] = "quick"
-    tune_trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Candidates for each size of layer, and on average for each function of a network: more go to those "
-            "that promise most of its time. [default: the preset's]",
-        ),
-    ] = None
-
-
 @dataclass(frozen=True)
 class Run:
     """Where the search is kept, and who does the work."""
@@ -336,3 +232,19 @@ class Run:
         bool, flag("--in-process", "Train and tune in this process, one after another, without jobs.")
     ] = False
     detach: DetachOption = False
+
+
+@dataclass(frozen=True)
+class Given:
+    """All that the command is given."""
+
+    network: Network
+    search: SearchChoice
+    choice: Choice
+    training: TrainingSettings
+    ending: Ending
+    built: Built
+    machine: Machine
+    validating: Validating
+    tuning: TuningSettings
+    run: Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -13,10 +13,11 @@ import typer
 from syno_lab.commands.detach import DetachOption, detach_all
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import load_operator
-from syno_lab.commands.options import backbone_options, flag
+from syno_lab.commands.options import Built, DataOption, Rule, whole_path
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError
 from syno_lab.scratch import scratch
+from syno_lab.settings import TrialSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,27 +28,6 @@ BASELINE = "baseline"
 _USABLE = ("finished", "pruned", "timeout")
 
 
-#: The precision of matrix products and convolutions; ``fastest`` is measured on the processor.
-Precision = Literal["float32", "bfloat16", "float16", "fastest"]
-
-
-def precision_of(chosen: Precision, device: str) -> Literal["float32", "bfloat16", "float16"]:
-    """The precision that a request has."""
-    if chosen != "fastest":
-        return chosen
-    from syno_lab.training.precision import fastest_precision
-
-    return fastest_precision(device)
-
-
-#: The changes of training images.
-Augment = Literal["none", "crop", "resized-crop"]
-
-
-#: The rules for early termination.
-Rule = Literal["canvas", "median", "percentile", "halving"]
-
-
 def command(
     operators: Annotated[
         list[str],
@@ -56,70 +36,27 @@ def command(
             autocompletion=complete_operator,
         ),
     ],
+    *,
     backbone: Annotated[
         str | None,
         typer.Option(help="A network of `syno-lab backbone`. [default: a ResNet of 8 layers; of a text, gpt_tiny]"),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="A folder with CIFAR or with images in class folders, a text file, or 'digits'. "
-            "[default: $SYNO_LAB_DATA, else digits]"
-        ),
-    ] = None,
+    data: DataOption = None,
+    training: TrialSettings,
+    built: Built,
     download: Annotated[bool, typer.Option("--download", help="Download CIFAR-10 first if it is missing.")] = False,
-    resolution: Annotated[int | None, typer.Option(min=1, help="Scale images to this height and width.")] = None,
-    train_images: Annotated[int | None, typer.Option(min=1, help="Train on the first so many images.")] = None,
-    test_images: Annotated[
-        int | None, typer.Option(min=1, help="Test on the first so many images, or windows of a text.")
-    ] = None,
-    epochs: Annotated[int, typer.Option(min=1)] = 3,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="The highest learning rate of the cycle. [default: 0.1; for a text, 0.001]")
-    ] = None,
     patience: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many epochs without a better test.")
     ] = None,
     stop_early: Annotated[
         Rule | None, typer.Option(help="Prune a training that falls behind earlier ones, by this rule.")
     ] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(help="The most seconds of a training; a longer one ends as a timeout.")
-    ] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds after which a training stops and is tested.")] = None,
-    augment: Annotated[
-        Augment | None,
-        typer.Option(
-            help="Changes of training images: shifted and mirrored, or a part of each scaled and mirrored. [default: "
-            "crop for CIFAR, resized-crop for folders that are too large to be held in memory, else none]"
-        ),
-    ] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own, or 16]")] = None,
-    blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: 1]")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="Another option of the network, as in layers=2, context=128, tokens=bpe, strides=shape."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
     seeds: Annotated[
         int, typer.Option(min=1, max=10_000, help="Train each operator on so many seeds, from --seed on.")
     ] = 1,
     against_baseline: Annotated[
         bool,
         typer.Option("--against-baseline", help="Train the baseline too, and give the difference."),
-    ] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
-    precision: Annotated[Precision, typer.Option()] = "float32",
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Train for so many batches and then measure, instead of --epochs.")
-    ] = None,
-    holdout: Annotated[
-        float | None,
-        typer.Option(help="Hold this share of the training images out and measure on them, not on the test images."),
-    ] = None,
-    channels_last: Annotated[
-        bool, flag("--channels-last", "Keep images in memory with the channels last, which is faster on most CPUs.")
     ] = False,
     folder: Annotated[
         Path | None,
@@ -132,8 +69,8 @@ def command(
 ) -> None:
     """Train a network for images or text in which an operator replaces the convolutions or projections.
 
-    Without --backbone the network is a ResNet of 8 layers for images, or a tiny GPT for a text. A layer whose sizes the
-    operator cannot have stays.
+    Without --backbone the network is a ResNet of 8 layers for images, 16 channels wide, or a tiny GPT for a text. A
+    layer whose sizes the operator cannot have stays.
     """
     if detach and (against_baseline or stop_early is not None):
         raise SynoError("--detach: expected independent trainings; leave --against-baseline and --stop-early out")
@@ -145,35 +82,24 @@ def command(
         from syno_lab.trial import TrialRequest, places_of, run_stage
 
         is_text = place != DIGITS and is_text_file(place)
-        options = _options(option or [], width, blocks, is_default=backbone is None and not is_text)
+        is_small = backbone is None and not is_text
         base = TrialRequest(
+            **msgspec.structs.asdict(training),
             backbone=backbone or ("gpt_tiny" if is_text else "resnet20"),
-            options=options,
+            options=({"width": 16, "blocks": 1} if is_small else {}) | built.options(),
             data=place,
-            resolution=resolution,
-            train_images=train_images,
-            test_images=test_images,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            device=device,
-            precision=precision_of(precision, device),
-            steps=steps,
-            holdout=holdout,
-            channels_last=channels_last,
-            time_limit_s=time_limit,
-            budget_s=budget,
-            augment=augment,
+            precision=built.precision_on(training.device),
             stopping=_rule(patience, stop_early),
         )
+        numbers = range(training.seed, training.seed + seeds)
         if detach:
-            _submit(loaded, base, range(seed, seed + seeds), folder)
+            _submit(loaded, base, numbers, folder)
             return
         where = folder or stack.enter_context(scratch("syno-train-"))
         stage = run_stage(
             loaded,
             base,
-            range(seed, seed + seeds),
+            numbers,
             folder=where,
             against_baseline=against_baseline,
             report=lambda fraction, message: report("train", fraction, message),
@@ -193,13 +119,11 @@ def command(
     write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons})
 
 
-def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: Iterable[int], folder: Path | None) -> None:
+def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: range, folder: Path | None) -> None:
     """Each training as its own job. It runs in another folder, so the path of its data must be absolute."""
-    from syno_lab.data.datasets import DIGITS
     from syno_lab.trial import costs_of
 
-    data = base.data if base.data == DIGITS else str(Path(base.data).expanduser().absolute())
-    numbers = list(seeds)
+    data = whole_path(base.data)
     jobs = []
     for label, operator in operators.items():
         request = msgspec.structs.replace(base, operator=operator, data=data)
@@ -207,9 +131,9 @@ def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: Iter
             costs_of(request)
         except SpecError as error:
             raise SpecError(f"{label}: {error}") from None
-        for seed in numbers:
+        for seed in seeds:
             params = msgspec.structs.replace(request, seed=seed).to_dict()
-            jobs.append(("train", params, label if len(numbers) == 1 else f"{label}, seed {seed}"))
+            jobs.append(("train", params, label if len(seeds) == 1 else f"{label}, seed {seed}"))
     detach_all(jobs, folder)
 
 
@@ -248,14 +172,7 @@ def _data(data: str | None, download: bool, report: Reporter) -> str:
     return named
 
 
-def _options(texts: Iterable[str], width: int | None, blocks: int | None, *, is_default: bool) -> dict[str, Any]:
-    """The backbone's options; of the default one, width 16 and a single block."""
-    options: dict[str, Any] = {"width": 16, "blocks": 1} if is_default else {}
-    options |= {name: value for name, value in (("width", width), ("blocks", blocks)) if value is not None}
-    return options | backbone_options(texts)
-
-
-def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, Any] | None:
+def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, str | int] | None:
     if patience is not None and stop_early is not None:
         raise SpecError("expected --patience or --stop-early, found both")
     if patience is not None:

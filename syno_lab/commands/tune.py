@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syno_lab.commands.detach import DetachOption, FolderOption
-from syno_lab.commands.detach import detach as submit
+from syno_lab.commands.detach import DetachOption, FolderOption, detach_all
 from syno_lab.commands.helping import complete_operator
 from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
 from syno_lab.commands.options import TrackerOption, check_board, flag
@@ -119,7 +118,7 @@ def command(
         params: dict[str, Any] = {"tasks": [task.request() for task in tasks], "target": target}
         params |= {"tracker": tracker, "key": key, "preset": preset, "trials": trials, "seed": seed}
         params |= {"deadline_s": seconds, **to_job(method)}
-        submit("tune", params, folder, name=", ".join(task.label for task in tasks))
+        detach_all([("tune", params, ", ".join(task.label for task in tasks))], folder)
         return
     if folder is not None:
         raise SynoError("--folder: expected --detach with it; without --detach, use --out and --records")

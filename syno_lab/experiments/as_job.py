@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,8 @@ def run_as_job(
     *,
     address: str | None = None,
     report: Report = lambda fraction, message: None,
-    look: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Do the search as a job of the lab in ``folder``, and return its result; ``look`` is called again and again.
+    """Do the search as a job of the lab in ``folder``, and return its result.
 
     KeyboardInterrupt pauses the job and its trainings, and is raised again: the same call goes on. Raises SynoError
     where the job ends otherwise than with a result.
@@ -43,7 +41,6 @@ def run_as_job(
         record = handle.record()
         try:
             while not record.is_ended:
-                look()
                 report(record.progress, record.message or f"job {record.id} is {record.state}")
                 if lab.keeper.trouble:
                     report(record.progress, lab.keeper.trouble)

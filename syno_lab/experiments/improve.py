@@ -30,6 +30,7 @@ from syno_lab.reports.axes import RUNG
 from syno_lab.reports.case_study import write_case_study
 from syno_lab.reports.progress import plan_table, read_progress, title
 from syno_lab.reports.text_tables import table_text
+from syno_lab.settings import Optimizer
 from syno_lab.systems import find_system, format_named, read_operator
 from syno_lab.training import train
 from syno_lab.training.files import write_whole
@@ -184,8 +185,6 @@ def improve(
         SearchError: the minutes are too few; the line says how many are needed.
         StoreError: the lab has a search of this name for another network, data or training.
     """
-    from syno_lab.trial.request import Optimizer
-
     systems = [format_named(one.strip()) for one in system.split(",")]
     for searched in map(find_system, systems):
         if searched.is_whole:

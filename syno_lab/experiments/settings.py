@@ -9,9 +9,9 @@ import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import is_plain_name, quoted
+from syno_lab.settings import SearchChoice, TuningSettings, check_bounds
 from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
-from syno_lab.trial.request import Plain
 from syno_lab.tuning.presets import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
@@ -38,33 +38,18 @@ DEFAULT_SYSTEM = "syno-lab-operator"
 DERIVED = "derived"
 
 
-class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which trials of a search are tuned, and how (Algorithm 1, lines 6 to 9).
 
-    Attributes:
-        within: percentage points that a trial may be less accurate than the baseline's seeds are on average; None: all
-            trials are tuned, for the objective ``latency``.
-        of: what a latency is of: ``network``, the whole network through Relax, or ``layers``, the sum over the replaced
-            layers, a quick estimate.
+    Attributes (and those of :class:`~syno_lab.settings.TuningSettings`):
         scheduler: how the functions of a network share its trials (:data:`syno_lab.tuning.options.SCHEDULERS`).
         target: a name that :func:`syno_lab.tuning.targets.check_target` accepts.
-        tracker: ``host:port`` of an RPC tracker; None for a board of our own on this machine.
-        key: the devices' key at the tracker; None: the target's name.
-        preset, trials: the budget of one size of layer, and on average of one function of a network; ``trials`` None:
-            as many as the preset says.
 
     Raises:
         SearchError: for numbers out of range, and a key without a tracker.
         TuningError, TrackerError: for unknown targets and presets, and invalid addresses.
     """
 
-    within: float | None
-    target: str = "local"
-    tracker: str | None = None
-    key: str | None = None
-    preset: str = "quick"
-    trials: int | None = None
-    of: Literal["network", "layers"] = "network"
     scheduler: Literal["gradient", "equal"] = "gradient"
 
     def __post_init__(self) -> None:
@@ -95,10 +80,10 @@ class TuningChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.key or self.target
 
 
-class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of one search (Syno, Algorithm 1), as plain data.
 
-    Attributes:
+    Attributes (and those of :class:`~syno_lab.settings.SearchChoice`):
         name: of the search in its store.
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
             of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
@@ -107,10 +92,7 @@ class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             front of the accuracy and ``objectives``.
         tree: which tree search ``mcts`` is: ``uct``, as in section 7.2; ``rave``, which also values actions wherever
             they were taken.
-        virtual_loss: losses for which an operator in training counts in ``mcts``.
-        seed: of the search's choices.
-        minutes: how long to search, baseline and comparison not counted; None: no limit.
-        trials: how many operators to evaluate at most; None: no limit. One of the two is given.
+        minutes, trials: None: no limit; one of the two is given.
         max_replaced_ratio: operators that take more than this share of the FLOPs of the layers that they replace are
             not trained (section 7.2: a hard limit); of whole networks a share of the network's.
         max_traffic_ratio: the most elements that an operator may store, over the elements of the outputs of the layers
@@ -128,13 +110,11 @@ class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             learns from them, and is measured against them. They count as trials; the best discovered operator is never
             one of them.
         tuning: which trials are tuned, and how; None for none. The objective ``latency`` needs one.
-        untrained: train nothing: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials``
-            counts those examined.
+        untrained: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts those
+            examined.
         system: the format of the operators that are searched (:mod:`syno_lab.systems`); several with commas between
             them are searched together (:class:`.JointSpace`).
-        lower_within: percentage points that a trial may be less accurate than the baseline's seeds are on average:
-            after one that is not, only operators with a tenth fewer FLOPs than it has are trained, again and again
-            (Canvas, section 8). None: the limit stays.
+        lower_within: None: the limit stays (Canvas, section 8).
         objectives: of the method ``pareto``: some of :data:`OBJECTIVES`.
         system_options: what the system's space alone has (:attr:`.System.space_options`), by name.
         rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
@@ -155,10 +135,6 @@ class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str = "search"
     method: Method = "estimate"
     tree: TreeKind = "uct"
-    virtual_loss: float = 0.0
-    seed: int = 0
-    minutes: float | None = None
-    trials: int | None = None
     max_replaced_ratio: float = 0.4
     max_traffic_ratio: float | None = None
     workers: int = 1
@@ -170,11 +146,9 @@ class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     weight_limits: Literal["free", "primary"] = "free"
     starts_with_known: bool = False
     tuning: TuningChoice | None = None
-    untrained: bool = False
     system: str = DEFAULT_SYSTEM
     rungs: bool = False
     wants: str | None = None
-    lower_within: float | None = None
     objectives: tuple[str, ...] = USUAL_OBJECTIVES
     system_options: dict[str, str] = msgspec.field(default_factory=dict)
     rules: tuple[dict[str, str], ...] = ()
@@ -183,9 +157,7 @@ class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
             raise SearchError("expected minutes or trials to search for, found neither")
-        for what, value in (("minutes", self.minutes), ("trials", self.trials)):
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise SearchError(f"{what}: expected a number above 0, found {value}")
+        check_bounds(self)
         for what, ratio in (
             ("max_replaced_ratio", self.max_replaced_ratio),
             ("max_traffic_ratio", self.max_traffic_ratio),
@@ -194,8 +166,6 @@ class SearchSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 raise SearchError(f"{what}: expected a number above 0, found {ratio}")
         if self.method != "mcts" and self.tree != "uct":
             raise SearchError(f"tree: expected the method mcts beside {self.tree}, found {self.method}")
-        if not (math.isfinite(self.virtual_loss) and self.virtual_loss >= 0):
-            raise SearchError(f"virtual_loss: expected a number of 0 or more, found {self.virtual_loss}")
         if self.virtual_loss and self.method != "mcts":
             raise SearchError("virtual_loss: expected the method mcts; leave it out")
         if not (math.isfinite(self.gpus) and self.gpus >= 0):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +11,9 @@ from types import TracebackType
 import torch
 from torch import Tensor, nn
 
+from syno_lab.effort import peak_bytes
+
 _MIB = 1 << 20
-_STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 #: The first passes, which are slower, are not counted.
 _WARM_UP = 3
@@ -40,7 +39,7 @@ class Meter:
             torch.cuda.reset_peak_memory_stats(self._cuda)
         else:
             _forget_peak()
-            self._before = _peak_mib()
+            self._before = peak_bytes() / _MIB
         return self
 
     def __exit__(
@@ -55,24 +54,12 @@ class Meter:
         if self._cuda is not None:
             self.peak_mib = torch.cuda.max_memory_allocated(self._cuda) / _MIB
         else:
-            self.peak_mib = max(0.0, _peak_mib() - self._before)
+            self.peak_mib = max(0.0, peak_bytes() / _MIB - self._before)
 
 
 def _forget_peak() -> None:
     with suppress(OSError):
         _CLEAR.write_text("5")  # proc(5): resets the peak resident set size
-
-
-def _peak_mib() -> float:
-    """Peak resident memory of the process since the last reset."""
-    try:
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (_MIB if sys.platform == "darwin" else 1024)
 
 
 @torch.no_grad()

@@ -2,82 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from syno_lab.errors import FormatError
+from syno_lab.settings import Plain as Plain
+from syno_lab.settings import TrialSettings
 
 #: Epochs of a training that only its budget of seconds ends.
 ENDLESS = 1_000_000
 
 State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
 Precision = Literal["float32", "bfloat16", "float16"]
-Augment = Literal["none", "crop", "resized-crop"]
 MeasuredOn = Literal["test", "held out"]
-Optimizer = Literal["sgd", "adamw"]
 
 
-class Plain(msgspec.Struct, frozen=True, kw_only=True):
-    """What JSON can hold; ``called``: by messages."""
-
-    called: ClassVar[str] = "plain data"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        """Inverse of :meth:`to_dict`; FormatError for any other data."""
-        try:
-            return msgspec.convert(data, cls)
-        except msgspec.ValidationError as error:
-            raise FormatError(f"expected {cls.called}, found: {error}") from None
-
-
-class TrialRequest(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One training of a backbone, with or without an operator; complete, and plain data only.
 
-    Attributes:
+    Attributes (and those of :class:`~syno_lab.settings.TrialSettings`):
         backbone: a name of :mod:`syno_lab.models.registry`, or ``own:NAME`` for a network that this process was given.
         operator: the JSON of an operator of any system; None: the backbone without one (the baseline).
         options: options of the backbone and of the replacement, see :attr:`.registry.Backbone.options`.
         data: ``digits``, a folder of CIFAR, a folder of images in class folders, a text file, or ``own:NAME`` for data
             that this process was given.
-        resolution: height and width that images are scaled to; None: as they are (of an image folder: 224).
-        train_images, test_images: the most images of each part that are used, the first ones; None: all. For a text,
-            ``test_images`` counts windows of its test part (None: 256), and the training part is used whole.
-        holdout: the share of these training images (of a text's training part: at its end) that is held out and that
-            the outcome is measured on; the split is the same for every seed, and the test images stay unread. None:
-            all are trained on, and the outcome is measured on the test images.
-        epochs: number of epochs; for a text an epoch is ``options["steps"]`` batches. With ``budget_s`` and
-            :data:`ENDLESS` epochs the training ends by the clock alone, and so does its schedule of learning rates.
-        steps: train for so many batches in all and then measure, once; ``epochs`` does not count then, the learning
-            rate's cycle spans the steps, and a stopped training begins anew. None: ``epochs`` decides.
-        augment: how training images are changed: ``none``, ``crop`` or ``resized-crop``
-            (:data:`syno_lab.training.images.Augment`); None: what is usual for the data.
-        batch_size, learning_rate: examples in a batch, and the highest learning rate of the cycle; None: 0.1 for
-            images, 0.001 for text and with ``adamw``.
-        seed: decides weights, order and augmentation.
-        device: ``cpu``, ``cuda``, …; ``threads`` of a CPU (None: as torch has them).
+        resolution: None: images as they are (of an image folder: 224).
+        train_images, test_images: None: all. For a text, ``test_images`` counts windows of its test part (None: 256),
+            and the training part is used whole.
+        holdout: of a text's training part, its end; the split is the same for every seed, and the test images stay
+            unread. None: all are trained on, and the outcome is measured on the test images.
+        epochs: with ``budget_s`` and :data:`ENDLESS` epochs the training ends by the clock alone, and so does its
+            schedule of learning rates.
+        steps: the network is measured once, the learning rate's cycle spans them, and a stopped training begins anew.
+        threads: of a CPU; None: as torch has them.
         precision: the type that autocast computes in, where it lowers precision.
-        channels_last: keep images and the weights of convolutions in memory with the channels last, which convolutions
-            on a CPU do faster; results differ in the last digits.
-        time_limit_s: seconds; a trial that needs more ends as ``timeout``.
         gives_up: end as ``timeout`` as soon as the pace of the batches shows that the time limit is too short, and not
             only when it is over (for trials that count only when complete; not with ``budget_s``).
         probe_steps: with ``gives_up``, the number of first batches whose pace is measured before the trial may end so
             (None: four). ``time_limit_s`` then counts :attr:`TrialOutcome.work_s`, which other load on the machine does
             not change.
-        budget_s: the training ends after so many seconds, is tested and counts as ``finished`` (Syno, section 9.3).
+        budget_s: the training counts as ``finished`` when they are over (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
         rivals: curves of earlier trials (the measure after each epoch), with which the rule compares.
         retry_oom: whether a trial that runs out of memory is tried once more with half the batch.
         keep_predictions: whether the outcome has the prediction for every image that it is measured on.
         measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.
-        optimizer: ``sgd`` or ``adamw``, of images and data of the user's own; None: ``sgd``.
         own: the user's own functions that make the network (``model``) and the data (``data``), as text
             (:class:`.UserCode`). It is run only where the user has named the file, or signed the job: :mod:`.own`.
     """
@@ -88,30 +57,15 @@ class TrialRequest(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True)
     operator: str | None = None
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     data: str = "digits"
-    resolution: int | None = None
-    train_images: int | None = None
-    test_images: int | None = None
-    epochs: int = 3
-    batch_size: int = 64
-    learning_rate: float | None = None
-    seed: int = 0
-    device: str = "cpu"
     threads: int | None = None
     precision: Precision = "float32"
-    time_limit_s: float | None = None
     gives_up: bool = False
-    budget_s: float | None = None
     stopping: dict[str, Any] | None = None
     rivals: list[list[float]] = msgspec.field(default_factory=list)
     retry_oom: bool = True
     keep_predictions: bool = False
     measure_latency: bool = False
-    steps: int | None = None
-    holdout: float | None = None
-    channels_last: bool = False
     probe_steps: int | None = None
-    augment: Augment | None = None
-    optimizer: Optimizer | None = None
     own: dict[str, dict[str, str]] | None = None
 
     @property

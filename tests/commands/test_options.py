@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import msgspec
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 from syno_lab.commands import output
 from syno_lab.commands.options import with_options
 from syno_lab.commands.output import JsonTarget
+from syno_lab.errors import SearchError
+from syno_lab.settings import check_bounds, setting
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,14 @@ class Size:
 
     width: Annotated[int, typer.Option(min=1, help="Columns.")]
     height: Annotated[int | None, typer.Option("--rows")] = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as settings; what is none is no option."""
+
+    width: Annotated[int, setting("Columns.", least=1)]
+    height: Annotated[int | None, setting("", "--rows")] = None
+    depth: int = 1
 
 
 def flat(
@@ -40,6 +51,13 @@ def in_groups(
     typer.echo(f"{name} {size.width} {size.height} {deep} {output._target.get()}")
 
 
+def in_settings(
+    name: Annotated[str, typer.Argument()], size: Settings, deep: Annotated[bool, typer.Option()] = False
+) -> None:
+    """Say what was given."""
+    typer.echo(f"{name} {size.width} {size.height} {deep} {output._target.get()}")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -54,9 +72,15 @@ def in_groups(
 )
 def test_a_group_is_an_option_for_each_field(arguments: list[str]) -> None:
     answers = []
-    for command in (flat, with_options(in_groups)):
+    for command in (flat, with_options(in_groups), with_options(in_settings)):
         app = typer.Typer()
         app.command("say")(command)
         answered = CliRunner().invoke(app, arguments)
         answers.append((answered.exit_code, answered.output))
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_number_out_of_the_bounds_of_its_setting_is_refused() -> None:
+    check_bounds(Settings(width=1, height=-3))
+    with pytest.raises(SearchError, match="width: expected a number of 1 or more, found 0"):
+        check_bounds(Settings(width=0))

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from syno_lab.commands.output import Reporter, say, say_table, write_json
-from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.commands.pgraphs.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
@@ -109,7 +108,7 @@ def command(
         "draw": DRAW if evenly == "primitives" else DRAW_STEPS,
     }
     with Reporter() as report:
-        walks = _Walks(parsed, trials, chosen, seconds, seldom(report))
+        walks = _Walks(parsed, trials, chosen, seconds, report)
         if ablation == "canonical":
             figures, table, summary = _canonical(walks, sizes, complete, evenly)
         else:

@@ -9,7 +9,6 @@ import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
 from syno_lab.commands.output import Reporter, say, say_table, write_json
-from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.commands.pgraphs.specs import (
     NAMES,
     SystemOption,
@@ -53,8 +52,7 @@ def command(
     begun = time.monotonic()
     by_steps: dict[int, int] = {}
     is_whole = True
-    with Reporter() as reporter, operator_lines(out) as write:
-        report = seldom(reporter)
+    with Reporter() as report, operator_lines(out) as write:
         found = 0
         stage = "count"
 
@@ -67,7 +65,7 @@ def command(
         try:
             expected = sampler.counted
             known = f" of at most {expected:,}" if expected is not None else ""
-            reporter("count", 1.0, f"at most {expected:,}" if known else "too many to count beforehand")
+            report("count", 1.0, f"at most {expected:,}" if known else "too many to count beforehand")
             stage = "list"
             for operator in sampler.enumerate():
                 if found == count:
@@ -86,7 +84,7 @@ def command(
                     "the spec"
                 ) from None
             is_whole = False
-        reporter("list", 1.0, f"{found:,} operators")
+        report("list", 1.0, f"{found:,} operators")
     say_table([{"steps": steps, "operators": number} for steps, number in by_steps.items()])
     say(f"{found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"))
     write_json(

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from syno_lab.commands.output import Reporter, say, tell, write_json
-from syno_lab.commands.pgraphs.sample import seldom
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.version import __version__
 
@@ -34,7 +33,7 @@ def command(
         try:
             result = records.replay(
                 stored,
-                report=seldom(report),
+                report=report,
                 should_stop=lambda: seconds is not None and time.monotonic() - start >= seconds,
             )
         except StoppedError as error:

@@ -6,8 +6,6 @@ import inspect
 import itertools
 import json
 import math
-import re
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from syno_lab.commands.pgraphs.specs import (
 )
 from syno_lab.commands.sample_kernels import Asked, sample_kernels
 from syno_lab.common.wants import wants_text
-from syno_lab.effort import resident_bytes
+from syno_lab.effort import peak_bytes, resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
 
@@ -152,7 +150,7 @@ def command(
     with Reporter() as report, operator_lines(out) as write:
         own_seed = own_seed if seed is None else seed
         drawn = draw(parsed, own_seed, count, seconds, report, keep, spread=spread, each=write)
-        peak = _peak_memory_bytes()  # of sampling: fingerprints and records come after it
+        peak = peak_bytes()  # of sampling: fingerprints and records come after it
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
         named = drawn.operators[:fingerprints_of] if fingerprints else []
@@ -211,12 +209,11 @@ def draw(
 
     start, cpu_start = time.monotonic(), time.process_time()
     told = 0.0
-    tell = seldom(report)
 
     def is_over() -> bool:
         now = time.monotonic() - start
         if not drawn and now > _QUIET_S:
-            tell("sample", min(now / (seconds or math.inf), 0.99), f"no operator after {sampler.trials} walks")
+            report("sample", min(now / (seconds or math.inf), 0.99), f"no operator after {sampler.trials} walks")
         return seconds is not None and now >= seconds
 
     sampler = Sampler.from_spec(spec, seed=seed, spread=spread)
@@ -267,20 +264,6 @@ class _Course:
             self._period = 2 * max(self._period, _REPORT_PERIOD_S)
 
 
-def seldom(report: Report) -> Report:
-    """``report`` about ten times a second, and at every end: a step may take less time than its message."""
-    last = 0.0
-
-    def tell(stage: str, fraction: float, message: str) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if fraction >= 1.0 or now - last >= _REPORT_PERIOD_S:
-            last = now
-            report(stage, fraction, message)
-
-    return tell
-
-
 def _check_belongs(system: str, given: Mapping[str, Any]) -> None:
     """Refuse an option that is given and belongs to the other system."""
     wrong, other = (PGRAPHS_OWN, "pgraphs") if is_canvas(system) else (CANVAS_OWN, "canvas")
@@ -312,7 +295,6 @@ def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]
     """Each operator's fingerprint with the binding it was taken on; None where that has too many terms."""
     from syno_lab.ir.fingerprint import distinct_key
 
-    tell = seldom(report)
     names: list[str | None] = []
     for operator in operators:
         try:
@@ -321,7 +303,7 @@ def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]
             names.append(None)
         else:
             names.append(f"{name} on {', '.join(f'{variable}={number}' for variable, number in binding)}")
-        tell("compare", len(names) / len(operators), f"{len(names)} of {len(operators)} fingerprints")
+        report("compare", len(names) / len(operators), f"{len(names)} of {len(operators)} fingerprints")
     return names
 
 
@@ -366,16 +348,3 @@ def _summary(figures: dict[str, Any]) -> str:
         f"{figures['distinct_per_cpu_second']:.1f} distinct a CPU-second, "
         f"{figures['peak_memory_bytes'] / 2**20:.0f} MiB at most, seed {figures['seed']}{end}"
     )
-
-
-def _peak_memory_bytes() -> int:
-    """The most memory this process has held so far."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # getrusage counts the process that started this one too, until it ran this program
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
-        if found:
-            return int(found[1]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB

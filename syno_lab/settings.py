@@ -1,0 +1,202 @@
+"""What a user sets of trainings, tunings and searches: each setting is a field with its type, help, default and bounds.
+
+The command line has an option for each of them (:func:`syno_lab.commands.options.with_options`); calls from Python,
+jobs and files have the same structs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+
+import msgspec
+
+from syno_lab.errors import FormatError, SearchError
+
+Optimizer = Literal["sgd", "adamw"]
+Augment = Literal["none", "crop", "resized-crop"]
+
+
+class Plain(msgspec.Struct, frozen=True, kw_only=True):
+    """What JSON can hold; ``called``: by messages."""
+
+    called: ClassVar[str] = "plain data"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dictionaries, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        """Inverse of :meth:`to_dict`; FormatError for any other data."""
+        try:
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError as error:
+            raise FormatError(f"expected {cls.called}, found: {error}") from None
+
+
+def setting(
+    about: str, *names: str, metavar: str = "", least: float | None = None, above: float | None = None
+) -> msgspec.Meta:
+    """What a field says of itself as a setting.
+
+    Args:
+        about: the help of its option.
+        names: of the option, where they differ from the field's.
+        metavar: what stands for its value in the help.
+        least: the least number that it may have; see :func:`check_bounds`.
+        above: the number that it must be above.
+    """
+    return msgspec.Meta(
+        description=about, extra={"names": names, "metavar": metavar or None, "least": least, "above": above}
+    )
+
+
+def settings_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
+    """What the fields of a struct say of themselves, of those that are settings, in order."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = ((name, getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__)
+    return {name: one[0] for name, one in found if one and isinstance(one[0], msgspec.Meta)}
+
+
+def check_bounds(settings: msgspec.Struct) -> None:
+    """Refuse a number that is out of its setting's bounds, or not finite.
+
+    Raises:
+        SearchError: with the name of the field, what it expects, and what was found.
+    """
+    for name, about in settings_of(type(settings)).items():
+        value, bounds = getattr(settings, name), about.extra or {}
+        least, above = bounds["least"], bounds["above"]
+        if value is None or (least is None and above is None):
+            continue
+        if not math.isfinite(value) or (least is not None and value < least) or (above is not None and value <= above):
+            expected = f"a number above {above:g}" if least is None else f"a number of {least:g} or more"
+            raise SearchError(f"{name}: expected {expected}, found {value}")
+
+
+class TrainingSettings(Plain, frozen=True, kw_only=True):
+    """How networks are trained, in a search and alone."""
+
+    epochs: Annotated[int, setting("Epochs of a training; of a text so many batches as its option steps.", least=1)] = 3
+    train_images: Annotated[
+        int | None, setting("Train on the first so many images.", "--train-images", "--images", least=1)
+    ] = None
+    test_images: Annotated[int | None, setting("Test on the first so many images, or windows of a text.", least=1)] = (
+        None
+    )
+    resolution: Annotated[int | None, setting("Scale images to this height and width.", least=1)] = None
+    batch_size: Annotated[int, setting("Examples in a batch.", least=1)] = 64
+    learning_rate: Annotated[
+        float | None, setting("The highest learning rate of the cycle. [default: 0.1; for a text and adamw, 0.001]")
+    ] = None
+    optimizer: Annotated[Optimizer | None, setting("For images and data of your own. [default: sgd]")] = None
+    budget_s: Annotated[
+        float | None,
+        setting(
+            "Seconds after which a training stops and is tested. In a search every operator, and the baseline, is "
+            "trained for so long instead of --epochs, none is ended early: a faster operator takes more steps. Use "
+            "--workers 1, so that all have the machine alike.",
+            "--budget",
+            metavar="SECONDS",
+        ),
+    ] = None
+    time_limit_s: Annotated[
+        float | None,
+        setting(
+            "The most seconds of a training; a longer one ends as a timeout. [default: none; in a search, twice the "
+            "baseline's]",
+            "--time-limit",
+        ),
+    ] = None
+    device: Annotated[str, setting("cpu, cuda, …")] = "cpu"
+
+
+class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
+    """How one network is trained, and what it is measured on."""
+
+    augment: Annotated[
+        Augment | None,
+        setting(
+            "Changes of training images: shifted and mirrored, or a part of each scaled and mirrored. [default: crop "
+            "for CIFAR, resized-crop for folders that are too large to be held in memory, else none]"
+        ),
+    ] = None
+    seed: Annotated[int, setting("Of weights, order and changes of images.", least=0)] = 0
+    steps: Annotated[
+        int | None, setting("Train for so many batches and then measure, instead of --epochs.", least=1)
+    ] = None
+    holdout: Annotated[
+        float | None,
+        setting("Hold this share of the training images out and measure on them, not on the test images."),
+    ] = None
+    channels_last: Annotated[
+        bool, setting("Keep images in memory with the channels last, which is faster on most CPUs.")
+    ] = False
+
+
+class TuningSettings(Plain, frozen=True, kw_only=True):
+    """Which trials of a search are tuned, and how; ``within`` None: all, for the objective ``latency``."""
+
+    within: Annotated[
+        float | None,
+        setting(
+            "Tune trials that are at most so many percentage points less accurate than the baseline, during the "
+            "search; a latency is that of --tune-what.",
+            "--tune-within",
+            metavar="POINTS",
+        ),
+    ] = None
+    of: Annotated[
+        Literal["network", "layers"],
+        setting(
+            "What is tuned and measured: the whole network, through Relax on the target, or, as a quick estimate, the "
+            "layers, whose latencies are summed.",
+            "--tune-what",
+        ),
+    ] = "network"
+    target: Annotated[str, setting("The target of tunings, as for `syno-lab tune`; use --workers 1 with local.")] = (
+        "local"
+    )
+    tracker: Annotated[
+        str | None, setting("An RPC tracker. [default: none, this machine itself]", metavar="HOST:PORT")
+    ] = None
+    key: Annotated[str | None, setting("The device's key at the tracker. [default: the target]")] = None
+    preset: Annotated[
+        str, setting("How many candidates a tuning measures: quick, normal or thorough.", "--tune-preset")
+    ] = "quick"
+    trials: Annotated[
+        int | None,
+        setting(
+            "Candidates for each size of layer, and on average for each function of a network: more go to those that "
+            "promise most of its time. [default: the preset's]",
+            "--tune-trials",
+            least=1,
+        ),
+    ] = None
+
+
+class SearchChoice(Plain, frozen=True, kw_only=True):
+    """How long operators are searched, and how they are chosen."""
+
+    minutes: Annotated[
+        float | None,
+        setting("Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]", above=0),
+    ] = None
+    trials: Annotated[int | None, setting("The most operators to evaluate, in all.", least=1)] = None
+    virtual_loss: Annotated[
+        float, setting("With --method mcts: an operator in training counts for so many losses.", least=0)
+    ] = 0.0
+    untrained: Annotated[
+        bool, setting("Train nothing: rank operators by the score of a probe, about a tenth of a second each.")
+    ] = False
+    seed: Annotated[int, setting("The seed of the search; trainings have seed 0.", least=0)] = 0
+    lower_within: Annotated[
+        float | None,
+        setting(
+            "After a trial that is at most so many percentage points less accurate than the baseline, train only "
+            "operators with a tenth fewer FLOPs than it has, again and again.",
+            metavar="POINTS",
+        ),
+    ] = None
