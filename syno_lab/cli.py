@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any
 
@@ -22,28 +23,10 @@ import typer
 
 from syno_lab import private
 from syno_lab.blame import is_of_a_guest, said_by
-from syno_lab.commands import (
-    backbone,
-    board,
-    demo,
-    doctor,
-    jobs,
-    kernel,
-    lab,
-    network,
-    operators,
-    search,
-    show,
-    synthesise,
-    train,
-    tune,
-    worker,
-)
+from syno_lab.commands import jobs, kernel
 from syno_lab.commands.helping import HelpingCommand, HelpingGroup
 from syno_lab.commands.options import with_options
 from syno_lab.commands.output import tell
-from syno_lab.commands.pgraphs import ablate, export, replay, sample
-from syno_lab.commands.pgraphs import enumerate as enumerating
 from syno_lab.effort import memory_error
 from syno_lab.errors import NO_ROOM, ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened
@@ -57,6 +40,12 @@ TERMINATED = 143
 
 _LONGEST = 2000  # characters of a message
 _LONGEST_WORD = 4 * QUOTED  # of one word of it, which may be a path
+
+#: The modules of the commands, in the order of the help.
+_COMMANDS = """
+lab demo pgraphs.sample pgraphs.enumerate synthesise pgraphs.replay pgraphs.ablate backbone train search tune network
+board operators show pgraphs.export worker doctor
+"""
 
 # What typer raises for a wrong command line. It has no public name of its own, and comes from click or from typer's
 # copy of it, depending on the version.
@@ -74,27 +63,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
-    lab,
-    demo,
-    sample,
-    enumerating,
-    synthesise,
-    replay,
-    ablate,
-    backbone,
-    train,
-    search,
-    tune,
-    network,
-    board,
-    operators,
-    show,
-    export,
-    worker,
-    doctor,
-):
-    app.command(_command.__name__.rpartition(".")[2])(_command.command)
+for _name in _COMMANDS.split():
+    app.command(_name.rpartition(".")[2])(import_module(f"syno_lab.commands.{_name}").command)
 for _group in (jobs, kernel):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2], cls=HelpingGroup)
 for _known in (app, jobs.app, kernel.app):

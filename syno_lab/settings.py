@@ -37,7 +37,7 @@ class Plain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def setting(
-    about: str, *names: str, metavar: str = "", least: float | None = None, above: float | None = None
+    about: str = "", *names: str, metavar: str = "", least: float | None = None, above: float | None = None
 ) -> msgspec.Meta:
     """What a field says of itself as a setting.
 
@@ -72,7 +72,7 @@ def check_bounds(settings: msgspec.Struct) -> None:
         if value is None or (least is None and above is None):
             continue
         if not math.isfinite(value) or (least is not None and value < least) or (above is not None and value <= above):
-            expected = f"a number above {above:g}" if least is None else f"a number of {least:g} or more"
+            expected = f"a number above {above:g}" if least is None else f"{least:g} or more"
             raise SearchError(f"{name}: expected {expected}, found {value}")
 
 

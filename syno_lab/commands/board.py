@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from syno_lab.commands.doctor import say_findings
 from syno_lab.commands.options import flag
 from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError
@@ -99,11 +100,7 @@ def _emulate(key: str, tracker: str | None, fetch: bool, check: bool) -> None:
         report("board", 0.5, f"{board.key} is at the tracker {address}; trying a kernel")
         findings = list(check_up(address, board.key, target=KEY))
         report("board", 1.0, f"{len(findings)} checks")
-        for finding in findings:
-            say(f"{'ok     ' if finding.ok else 'note   '} {finding.name}: {finding.found}")
-        healthy = all(finding.ok or not finding.needed for finding in findings)
-        told = {"key": board.key, "tracker": address, "healthy": healthy, "findings": [asdict(one) for one in findings]}
-        write_json(told)
+        healthy = say_findings(findings, {"key": board.key, "tracker": address}, "note   ")
         if not check:
             say(f"use it with --tracker {address} --key {board.key} --target {KEY}; Ctrl-C ends it")
             with contextlib.suppress(KeyboardInterrupt):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,15 +31,22 @@ def command(
     with Reporter() as report:
         findings = list(_here(report) if tracker is None else _there(report, tracker, key, target))
         report("doctor", 1.0, f"{len(findings)} checks")
+    if not say_findings(findings, {}, "absent " if tracker is None else "note   "):
+        raise typer.Exit(MISSING)
+
+
+def say_findings(findings: Sequence[Finding], facts: Mapping[str, str], mark: str) -> bool:
+    """Print findings, with ``mark`` before what is not there and not needed; whether all that is needed is there.
+
+    The JSON has ``facts`` too.
+    """
     for finding in findings:
-        mark = "ok     " if finding.ok else "MISSING" if finding.needed else "absent " if tracker is None else "note   "
-        say(f"{mark} {finding.name}: {finding.found}")
+        say(f"{'ok     ' if finding.ok else 'MISSING' if finding.needed else mark} {finding.name}: {finding.found}")
         if not finding.ok and finding.advice:
             say(f"        {finding.advice}")
     healthy = all(finding.ok or not finding.needed for finding in findings)
-    write_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})
-    if not healthy:
-        raise typer.Exit(MISSING)
+    write_json({**facts, "healthy": healthy, "findings": findings})
+    return healthy
 
 
 def _here(report: Reporter) -> Iterator[Finding]:

@@ -54,13 +54,13 @@ def parse_binding(texts: Iterable[str]) -> dict[str, int]:
     return binding
 
 
-def complete_binding(operator: Operator, texts: Iterable[str]) -> dict[str, int]:
+def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[str, int]:
     """The values of all variables of ``operator``: those given, then its defaults, checked against its sizes.
 
     Raises:
         SpecError: when one has no value, is unknown, or a size is not a positive integer.
     """
-    given = parse_binding(texts)
+    given = parse_binding(texts or ())
     try:
         defaults = operator.complete_binding()
     except SpecError:  # some variables have none

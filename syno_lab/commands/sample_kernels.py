@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from syno_lab.commands.operator_lines import operator_lines
 from syno_lab.commands.output import Reporter, say, write_json
@@ -19,25 +22,40 @@ if TYPE_CHECKING:
     from syno_lab.canvas.fitted import Fitted
 
 _REPORT_PERIOD_S = 0.1
+#: Primitives of a kernel at most, unless the user says otherwise.
+MOST_PRIMITIVES = 12
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class Kernels:
     """The options of the command that are Canvas's own; shares are of the replaced convolutions' costs."""
 
-    backbone: str
-    resolution: int | None
-    flops: float
-    params: float | None
-    primitives: tuple[int, int]
-    width: int
-    fcs: str
-    groups: int | None
-    include: str | None
-    wants: str | None
+    min_primitives: Annotated[int, typer.Option(min=1, help="Of Canvas: the fewest primitives of a kernel.")] = 3
+    backbone: Annotated[
+        str, typer.Option(help="Of Canvas: the network whose convolutions a kernel replaces (`syno-lab backbone`).")
+    ] = "resnet20"
+    resolution: Annotated[int | None, typer.Option(min=1, help="Of Canvas: height and width of its images.")] = None
+    flops: Annotated[float, typer.Option(help="Of Canvas: the most FLOPs, a share of the replaced convolutions'.")] = (
+        0.5
+    )
+    params: Annotated[float | None, typer.Option(help="Of Canvas: the most parameters, likewise.")] = None
+    width: Annotated[int, typer.Option(help="Of Canvas: the most tensors at a time that nothing uses.")] = 8
+    fcs: Annotated[str, typer.Option(metavar="LEAST-MOST", help="Of Canvas: how many FCs a kernel has.")] = "1-4"
+    groups: Annotated[int | None, typer.Option(help="Of Canvas: the number G. [default: drawn]")] = None
+    include: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Of Canvas: the primitives to use. [default: all]")
+    ] = None
 
 
 def sample_kernels(
-    asked: Asked, count: int | None, seconds: float | None, seed: int | None, listed: int, out: Path | None
+    asked: Kernels,
+    max_primitives: int | None,
+    wants: str | None,
+    count: int | None,
+    seconds: float | None,
+    seed: int | None,
+    listed: int,
+    out: Path | None,
 ) -> None:
     """Draw kernels, no two isomorphic, print what each costs, and how fast they came.
 
@@ -49,8 +67,10 @@ def sample_kernels(
     """
     from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 
-    sampler = _sampler(asked, seed or 0)
-    wishes = parse_wishes(wants_option(asked.wants))
+    least = min(asked.min_primitives, max_primitives or asked.min_primitives)
+    primitives = (least, max_primitives or MOST_PRIMITIVES)
+    sampler = _sampler(asked, primitives, seed or 0)
+    wishes = parse_wishes(wants_option(wants))
     window = max(((place.kh, place.kw) for place in sampler.places), key=math.prod)
     flops = sum(place.flops for place in sampler.places)
     params = sum(place.params for place in sampler.places)
@@ -100,7 +120,8 @@ def sample_kernels(
         f"{attempts:,} attempts valid, seed {seed or 0}"
     )
     figures = {
-        **asked._asdict(),
+        **{name: value for name, value in vars(asked).items() if name != "min_primitives"},
+        "primitives": primitives,
         "system": "syno-lab-canvas",
         "wants": wishes_text(wishes),
         "seed": seed or 0,
@@ -116,7 +137,7 @@ def sample_kernels(
     write_json(figures | {"operators": entries})
 
 
-def _sampler(asked: Asked, seed: int) -> Sampler:
+def _sampler(asked: Kernels, primitives: tuple[int, int], seed: int) -> Sampler:
     from syno_lab.canvas import Sampler
     from syno_lab.models.registry import backbone
 
@@ -127,7 +148,7 @@ def _sampler(asked: Asked, seed: int) -> Sampler:
         chosen.survey(size=asked.resolution).select(chosen.selection),
         max_flops=asked.flops,
         max_params=asked.params,
-        primitives=asked.primitives,
+        primitives=primitives,
         width=asked.width,
         fcs=_span(asked.fcs),
         groups=asked.groups,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+import msgspec
 import typer
 
 from syno_lab.commands.helping import complete_operator
@@ -41,16 +42,47 @@ _OF_ALL = ("summary", "source", "tvm", "dot", "svg", "file", "figure")
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The options of a form: the sizes, stages, a gradient, an output element; what a figure shows, and its look."""
+class Wanted:
+    """What is asked of a form: the sizes, stages, a gradient, an output element; what a figure shows, and its look."""
 
-    bind: list[str]
-    staged: bool = False
-    wrt: str | None = None
-    at: str | None = None
-    of: Of | None = None
-    width: str | None = None
-    font: str | None = None
+    bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None
+    staged: Annotated[bool, typer.Option("--staged", help="One loop nest for each stage of the lowering plan.")] = False
+    wrt: Annotated[
+        str | None, typer.Option(metavar="TENSOR", help="The loop nest of the gradient for X, W1, W2, …")
+    ] = None
+    at: Annotated[
+        str | None, typer.Option(metavar="I,J,…", help="The output element, for receptive-field; : for all of an axis.")
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write it to this file; of --as figure .pdf, .svg, .png, .tex, .tikz or .pgf, of --as why .html too."
+        ),
+    ] = None
+    of: Annotated[Of | None, typer.Option(help="What --as figure shows (default: graph).")] = None
+    width: Annotated[
+        str | None, typer.Option(metavar="column|page|INCHES", help="Of --as figure (default: column, 3.33 inches).")
+    ] = None
+    font: Annotated[str | None, typer.Option(metavar="sans|serif|FAMILY", help="Of --as figure (default: sans).")] = (
+        None
+    )
+
+    def bound(self, operator: Operator) -> dict[str, int] | None:
+        """The sizes, where some are given."""
+        return complete_binding(operator, self.bind) if self.bind else None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's costs and sizes; None: for an operator without steps, or without values of its variables."""
+
+    label: str
+    shape: str
+    steps: int | None = None
+    weights: int | None = None
+    binding: dict[str, int] | None = None
+    flops: int | None = None
+    params: int | None = None
+    memory_bytes: int | None = None
 
 
 def command(
@@ -70,46 +102,25 @@ def command(
             "why: why a search chose it.",
         ),
     ] = "summary",
-    bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None,
-    staged: Annotated[
-        bool, typer.Option("--staged", help="One loop nest for each stage of the lowering plan.")
-    ] = False,
-    wrt: Annotated[
-        str | None, typer.Option(metavar="TENSOR", help="The loop nest of the gradient for X, W1, W2, …")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="I,J,…", help="The output element, for receptive-field; : for all of an axis.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write it to this file; of --as figure .pdf, .svg, .png, .tex, .tikz or .pgf, of --as why .html too."
-        ),
-    ] = None,
-    of: Annotated[Of | None, typer.Option(help="What --as figure shows (default: graph).")] = None,
-    width: Annotated[
-        str | None, typer.Option(metavar="column|page|INCHES", help="Of --as figure (default: column, 3.33 inches).")
-    ] = None,
-    font: Annotated[
-        str | None, typer.Option(metavar="sans|serif|FAMILY", help="Of --as figure (default: sans).")
-    ] = None,
+    *,
+    asked: Wanted,
     folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
-    if is_for_json() and out is None and form not in ("summary", "why"):
+    if is_for_json() and asked.out is None and form not in ("summary", "why"):
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
     if folder is not None and form != "why":
         raise SynoError(f"--folder: expected --as why, found --as {form}")
+    out = asked.out
     if form == "why":
-        _check(form, _Asked(bind or [], staged, wrt, at, of, width, font))
+        _check(form, asked)
         _why(operator, folder, out)
         return
     label, value = load_operator(operator)
-    asked = _Asked(bind or [], staged, wrt, at, of, width, font)
     _check(form, asked)
     facts = _facts(label, value, asked.bind)
     if form == "figure":
-        _save_figure(value, asked, out)
+        _save_figure(value, asked)
         say(str(out))
         write_json(facts)
         return
@@ -143,10 +154,10 @@ def _why(key: str, folder: Path | None, out: Path | None) -> None:
     write_json({"label": found.row.label, "known": found.known, "tables": tables})
 
 
-def _save_figure(operator: Operator, asked: _Asked, out: Path | None) -> None:
+def _save_figure(operator: Operator, asked: Wanted) -> None:
     from syno_lab.codegen.figure_operator import figure
 
-    if out is None:
+    if asked.out is None:
         raise SynoError("expected --out FILE for the figure, such as --out figure.pdf")
     of = asked.of or "graph"
     if of == "graph" and (asked.staged or asked.wrt is not None):
@@ -155,12 +166,12 @@ def _save_figure(operator: Operator, asked: _Asked, out: Path | None) -> None:
     width: float | str = given
     with suppress(ValueError):  # what is neither a number nor a name is refused below
         width = float(given)
-    bound = complete_binding(operator, asked.bind) if asked.bind and of != "graph" else None
+    bound = asked.bound(operator) if of != "graph" else None
     made = figure(operator, of, bound, staged=asked.staged, wrt=asked.wrt)
-    made.save(out, width=width, font=asked.font or "sans")
+    made.save(asked.out, width=width, font=asked.font or "sans")
 
 
-def _check(form: Form, asked: _Asked) -> None:
+def _check(form: Form, asked: Wanted) -> None:
     forms = {
         "--staged": (asked.staged, _STAGED),
         "--wrt": (asked.wrt is not None, _GRADIENTS),
@@ -175,37 +186,29 @@ def _check(form: Form, asked: _Asked) -> None:
             raise SynoError(f"{option}: expected --as {', '.join(fitting)}, found --as {form}")
 
 
-def _facts(label: str, operator: Operator, bind: list[str]) -> dict[str, Any]:
+def _facts(label: str, operator: Operator, bind: list[str] | None) -> Facts:
     from syno_lab.ir.operator import Operator as PGraph
 
-    facts: dict[str, Any] = {
-        "label": label,
-        "shape": str(operator),
-        "steps": None,
-        "weights": None,
-        "binding": None,
-        "flops": None,
-        "params": None,
-        "memory_bytes": None,
-    }
+    facts = Facts(label=label, shape=str(operator))
     if isinstance(operator, PGraph):
-        facts |= {"steps": len(operator.steps), "weights": len(operator.weights)}
+        facts = msgspec.structs.replace(facts, steps=len(operator.steps), weights=len(operator.weights))
     try:
         bound = complete_binding(operator, bind)
     except SpecError:
         if bind:
             raise
         return facts  # no sizes asked for and no defaults: only what is true for all sizes
-    return facts | {
-        "weights": len(operator.weight_sizes(bound)),
-        "binding": bound,
-        "flops": operator.flops(bound),
-        "params": operator.params(bound),
-        "memory_bytes": operator.memory(bound),
-    }
+    return msgspec.structs.replace(
+        facts,
+        weights=len(operator.weight_sizes(bound)),
+        binding=bound,
+        flops=operator.flops(bound),
+        params=operator.params(bound),
+        memory_bytes=operator.memory(bound),
+    )
 
 
-def _text(operator: Operator, form: Form, facts: dict[str, Any], asked: _Asked) -> str:
+def _text(operator: Operator, form: Form, facts: Facts, asked: Wanted) -> str:
     """One of the forms that any operator has."""
     match form:
         case "source":
@@ -241,33 +244,30 @@ def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[st
     return operator
 
 
-def _pgraph_text(operator: PGraph, form: Form, asked: _Asked) -> str:
+def _pgraph_text(operator: PGraph, form: Form, asked: Wanted) -> str:
     """One of the forms that only pGraphs have."""
     match form:
         case "loops" | "python" | "c":
             from syno_lab.codegen.loops import loops
 
-            bound = complete_binding(operator, asked.bind) if asked.bind else None
             language: Literal["python", "c"] = "c" if form == "c" else "python"
-            return loops(operator, bound, language=language, staged=asked.staged, wrt=asked.wrt)
+            return loops(operator, asked.bound(operator), language=language, staged=asked.staged, wrt=asked.wrt)
         case "latex":
             from syno_lab.codegen.equation import equation
 
-            bound = complete_binding(operator, asked.bind) if asked.bind else None
-            return equation(operator, bound, staged=asked.staged, wrt=asked.wrt).latex
+            return equation(operator, asked.bound(operator), staged=asked.staged, wrt=asked.wrt).latex
         case "table":
             from syno_lab.codegen.coordinates import coordinates
 
-            bound = complete_binding(operator, asked.bind) if asked.bind else None
-            return str(coordinates(operator, bound, wrt=asked.wrt))
+            return str(coordinates(operator, asked.bound(operator), wrt=asked.wrt))
         case "receptive-field":
             return _receptive_field(operator, asked)
     from syno_lab.codegen.mixing import mixing
 
-    return str(mixing(operator, complete_binding(operator, asked.bind) if asked.bind else None))
+    return str(mixing(operator, asked.bound(operator)))
 
 
-def _receptive_field(operator: PGraph, asked: _Asked) -> str:
+def _receptive_field(operator: PGraph, asked: Wanted) -> str:
     from syno_lab.codegen.nest import generic_binding
     from syno_lab.codegen.receptive_field import receptive_field
     from syno_lab.common.reach import CENTER
@@ -277,8 +277,7 @@ def _receptive_field(operator: PGraph, asked: _Asked) -> str:
     else:
         bound = generic_binding(operator)
     index = CENTER if asked.at is None else _index(asked.at)
-    sizes = ", ".join(f"{name}={number}" for name, number in bound.items())
-    return f"with {sizes}:\n{receptive_field(operator, index, bound)}"
+    return f"with {_sizes(bound)}:\n{receptive_field(operator, index, bound)}"
 
 
 def _has_field(operator: Operator) -> bool:
@@ -289,15 +288,15 @@ def _has_field(operator: Operator) -> bool:
     return operator.format != FORMAT and _REACH in panes_of(operator)
 
 
-def _field_by_gradients(operator: Operator, asked: _Asked) -> str:
+def _field_by_gradients(operator: Operator, asked: Wanted) -> str:
     from syno_lab.common.reach import CENTER
     from syno_lab.panes import Asked, read_pane
 
     # Without sizes the view's own, as there: an operator need not have any.
-    binding = tuple(complete_binding(operator, asked.bind).items()) if asked.bind else None
+    bound = asked.bound(operator)
+    binding = None if bound is None else tuple(bound.items())
     data = read_pane(Asked(operator, binding=binding, element=asked.at or CENTER), _REACH)
-    sizes = ", ".join(f"{name}={number}" for name, number in data["binding"].items())
-    return f"with {sizes}:\n{data['text']}"
+    return f"with {_sizes(data['binding'])}:\n{data['text']}"
 
 
 def _index(text: str) -> tuple[int | None, ...]:
@@ -308,12 +307,13 @@ def _index(text: str) -> tuple[int | None, ...]:
     return index
 
 
-def _summary(facts: dict[str, Any]) -> str:
-    lines = [f"{facts['label']}: {facts['shape']}"]
-    if facts["binding"] is not None:
-        sizes = ", ".join(f"{name}={number}" for name, number in facts["binding"].items())
-        lines.append(f"with {sizes}:")
-        lines.append(
-            f"  {facts['flops']:,} FLOPs, {facts['params']:,} parameters, {facts['memory_bytes']:,} bytes in float32"
-        )
+def _summary(facts: Facts) -> str:
+    lines = [f"{facts.label}: {facts.shape}"]
+    if facts.binding is not None:
+        lines.append(f"with {_sizes(facts.binding)}:")
+        lines.append(f"  {facts.flops:,} FLOPs, {facts.params:,} parameters, {facts.memory_bytes:,} bytes in float32")
     return "\n".join(lines)
+
+
+def _sizes(binding: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={number}" for name, number in binding.items())

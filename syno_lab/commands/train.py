@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from syno_lab.trial import TrialRequest
+    from syno_lab.trial.stage import Stage
 
 BASELINE = "baseline"
 _USABLE = ("finished", "pruned", "timeout")
@@ -104,18 +105,14 @@ def command(
             against_baseline=against_baseline,
             report=lambda fraction, message: report("train", fraction, message),
         )
-        trials = [
-            {
-                "label": trial.label,
-                **trial.outcome.to_dict(),
-                "sites": [place.to_dict() for place in places_of(trial.request)],
-            }
-            for trial in stage.trials
-        ]
+    if not any(one.outcome.state in _USABLE for one in stage.trials):
+        raise SynoError("; ".join(f"{one.label}: {one.outcome.state}: {one.outcome.reason}" for one in stage.trials))
+    _say(base, stage)
+    trials = [
+        {"label": one.label, **one.outcome.to_dict(), "sites": [place.to_dict() for place in places_of(one.request)]}
+        for one in stage.trials
+    ]
     comparisons = [{"label": label, **found.to_dict()} for label, found in stage.comparisons.items()]
-    if not any(trial["state"] in _USABLE for trial in trials):
-        raise SynoError("; ".join(f"{trial['label']}: {trial['state']}: {trial['reason']}" for trial in trials))
-    _say(base, trials, comparisons)
     write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons})
 
 
@@ -180,34 +177,38 @@ def _rule(patience: int | None, stop_early: Rule | None) -> dict[str, str | int]
     return None if stop_early is None else {"rule": stop_early}
 
 
-def _say(request: TrialRequest, trials: list[dict[str, Any]], comparisons: list[dict[str, Any]]) -> None:
+def _say(request: TrialRequest, stage: Stage) -> None:
     from syno_lab.trial.examples import plan_of_images
 
     for line in (f"{request.backbone} on {request.data}", *plan_of_images(request)):
         say(line)
-    measure = "perplexity" if any(trial["perplexity"] is not None for trial in trials) else "accuracy"
+    outcomes = [(trial.label, trial.outcome) for trial in stage.trials]
+    is_text = any(one.perplexity is not None for _, one in outcomes)
     say_table(
         [
             {
-                "operator": trial["label"],
-                "seed": trial["seed"],
-                "places": f"{trial['replaced']} of {trial['places']}",
-                "FLOPs": trial["flops"],
-                "parameters": trial["params"],
-                measure: trial[measure],
-                **({"per byte": trial["perplexity_per_byte"]} if measure == "perplexity" else {}),
-                "epochs": len(trial["curve"]),
-                "seconds": trial["wall_s"],
-                "MiB": trial["peak_mib"],
-                "ended": trial["state"] + (f": {trial['reason']}" if trial["reason"] else ""),
+                "operator": label,
+                "seed": one.seed,
+                "places": f"{one.replaced} of {one.places}",
+                "FLOPs": one.flops,
+                "parameters": one.params,
+                **(
+                    {"perplexity": one.perplexity, "per byte": one.perplexity_per_byte}
+                    if is_text
+                    else {"accuracy": one.accuracy}
+                ),
+                "epochs": len(one.curve),
+                "seconds": one.wall_s,
+                "MiB": one.peak_mib,
+                "ended": one.state + (f": {one.reason}" if one.reason else ""),
             }
-            for trial in trials
+            for label, one in outcomes
         ]
     )
-    for one in comparisons:
-        interval = one["interval"]
+    for label, found in stage.comparisons.items():
+        interval = found.interval
         say(
-            f"{one['label']} - baseline: {one['measure']} {interval['difference']:+.4f}, "
-            f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
-            f"(over the test examples, {len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs"
+            f"{label} - baseline: {found.measure} {interval.difference:+.4f}, {interval.confidence:.0%} interval "
+            f"{interval.low:+.4f} to {interval.high:+.4f} (over the test examples, {len(found.seeds)} seeds), "
+            f"{found.flops_ratio:.3f} of the FLOPs"
         )

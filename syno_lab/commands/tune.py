@@ -93,7 +93,7 @@ def command(
     """
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither to tune on this machine")
-    tasks = _tasks(operator, bind or [], dtype)
+    tasks = _tasks(operator, bind, dtype)
     from syno_lab.tuning import Method, TuningOptions, tune_queue
     from syno_lab.tuning.method import to_job
     from syno_lab.tuning.presets import enough_s, find_preset
@@ -160,11 +160,11 @@ def command(
     write_json(rows[0] if len(tasks) == 1 else {"results": rows, "failed": failed})
 
 
-def _tasks(names: list[str], bind: list[str], dtype: str) -> list[TuningTask]:
+def _tasks(names: list[str], bind: list[str] | None, dtype: str) -> list[TuningTask]:
     """A task for each operator; of several operators, each takes the sizes of its own variables."""
     from syno_lab.tuning import TuningTask
 
-    given = parse_binding(bind)
+    given = parse_binding(bind or ())
     found = [load_operator(name) for name in names]
     known = {name for _, value in found for name in value.variables}
     tasks = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import is_plain_name, quoted
-from syno_lab.settings import SearchChoice, TuningSettings, check_bounds
+from syno_lab.settings import SearchChoice, TuningSettings, check_bounds, setting
 from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
 from syno_lab.tuning.presets import find_preset
@@ -135,10 +135,10 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
     name: str = "search"
     method: Method = "estimate"
     tree: TreeKind = "uct"
-    max_replaced_ratio: float = 0.4
-    max_traffic_ratio: float | None = None
-    workers: int = 1
-    gpus: float = 0
+    max_replaced_ratio: Annotated[float, setting(above=0)] = 0.4
+    max_traffic_ratio: Annotated[float | None, setting(above=0)] = None
+    workers: Annotated[int, setting(least=1)] = 1
+    gpus: Annotated[float, setting(least=0)] = 0
     seeds: tuple[int, ...] = (0, 1, 2)
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     coefficients: tuple[str, ...] | None = None
@@ -158,20 +158,10 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         if self.minutes is None and self.trials is None:
             raise SearchError("expected minutes or trials to search for, found neither")
         check_bounds(self)
-        for what, ratio in (
-            ("max_replaced_ratio", self.max_replaced_ratio),
-            ("max_traffic_ratio", self.max_traffic_ratio),
-        ):
-            if ratio is not None and not (math.isfinite(ratio) and ratio > 0):
-                raise SearchError(f"{what}: expected a number above 0, found {ratio}")
         if self.method != "mcts" and self.tree != "uct":
             raise SearchError(f"tree: expected the method mcts beside {self.tree}, found {self.method}")
         if self.virtual_loss and self.method != "mcts":
             raise SearchError("virtual_loss: expected the method mcts; leave it out")
-        if not (math.isfinite(self.gpus) and self.gpus >= 0):
-            raise SearchError(f"gpus: expected a number of 0 or more, found {self.gpus}")
-        if self.workers < 1:
-            raise SearchError(f"workers: expected 1 or more, found {self.workers}")
         if len(set(self.seeds)) != len(self.seeds):
             raise SearchError(f"seeds: expected seeds that differ, found {', '.join(map(str, self.seeds))}")
         if (

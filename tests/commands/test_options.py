@@ -82,5 +82,5 @@ def test_a_group_is_an_option_for_each_field(arguments: list[str]) -> None:
 
 def test_a_number_out_of_the_bounds_of_its_setting_is_refused() -> None:
     check_bounds(Settings(width=1, height=-3))
-    with pytest.raises(SearchError, match="width: expected a number of 1 or more, found 0"):
+    with pytest.raises(SearchError, match="width: expected 1 or more, found 0"):
         check_bounds(Settings(width=0))

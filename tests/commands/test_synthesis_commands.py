@@ -52,8 +52,8 @@ def test_fingerprints_are_taken_of_the_first_operators(
     assert every["fingerprinted"] == every["distinct"] == 8
     names = [entry["fingerprint"] for entry in every["operators"]]
     out = tmp_path / "out.json"
-    with output.json_to(str(out)):
-        sample.command(spec=tiny, count=8, seed=1, fingerprints_of=5)  # the command line asks for 5,000
+    with output.json_to(str(out)):  # the command line asks for 5,000 fingerprints
+        sample.command(spec=tiny, count=8, seed=1, fingerprints_of=5, kernels=sample.Kernels())
     some = json.loads(out.read_text())
     assert some["fingerprinted"] == 5
     assert [entry["fingerprint"] for entry in some["operators"]] == [*names[:5], None, None, None]

@@ -60,7 +60,7 @@ def command(
                 raise SynoError(f"{option}: expected another format, found --as {kind}, {_WITHOUT_WEIGHTS[kind]}")
     if target is not None and kind != "library":
         raise SynoError("--target: expected --as library; the other formats run on any machine")
-    bound = complete_binding(value, bind or []) if bind or kind != "json" else None
+    bound = complete_binding(value, bind) if bind or kind != "json" else None
     if kind == "library":
         facts = _library(value, out, bound or {}, target)
     elif kind == "json":

@@ -25,7 +25,7 @@ from syno_lab.commands.pgraphs.specs import (
     load_spec,
     wants_option,
 )
-from syno_lab.commands.sample_kernels import Asked, sample_kernels
+from syno_lab.commands.sample_kernels import Kernels, sample_kernels
 from syno_lab.common.wants import wants_text
 from syno_lab.effort import peak_bytes, resident_bytes
 from syno_lab.errors import StoppedError, SynoError
@@ -43,10 +43,8 @@ FINGERPRINTED = (
     20_000  # by default; a share of repeats is stated over at least LEAST_FINGERPRINTED, where so many exist
 )
 LEAST_FINGERPRINTED = 5_000
-#: Options of one system alone, and how many primitives a kernel of Canvas has at most by default.
+#: Options of pGraphs alone.
 PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
-CANVAS_OWN = (*("min_primitives", "backbone", "resolution", "flops", "params", "width", "fcs", "groups", "include"),)
-KERNEL_PRIMITIVES = 12
 _REPORT_PERIOD_S = 0.1
 _QUIET_S = 1.0  # before it is said that there is no operator yet
 _COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
@@ -86,6 +84,7 @@ class Drawn:
 
 
 def command(
+    *,
     spec: Annotated[str, typer.Option(metavar=NAMES, help="What to synthesise.")] = "conv",
     max_primitives: Annotated[int | None, typer.Option(min=1, help="The most steps of one operator.")] = None,
     weight_limits: WeightLimitsOption = None,
@@ -111,21 +110,7 @@ def command(
     ] = None,
     out: OutOption = None,
     system: SystemOption = "pgraphs",
-    min_primitives: Annotated[int, typer.Option(min=1, help="Of Canvas: the fewest primitives of a kernel.")] = 3,
-    backbone: Annotated[
-        str, typer.Option(help="Of Canvas: the network whose convolutions a kernel replaces (`syno-lab backbone`).")
-    ] = "resnet20",
-    resolution: Annotated[int | None, typer.Option(min=1, help="Of Canvas: height and width of its images.")] = None,
-    flops: Annotated[
-        float, typer.Option(help="Of Canvas: the most FLOPs, a share of the replaced convolutions'.")
-    ] = 0.5,
-    params: Annotated[float | None, typer.Option(help="Of Canvas: the most parameters, likewise.")] = None,
-    width: Annotated[int, typer.Option(help="Of Canvas: the most tensors at a time that nothing uses.")] = 8,
-    fcs: Annotated[str, typer.Option(metavar="LEAST-MOST", help="Of Canvas: how many FCs a kernel has.")] = "1-4",
-    groups: Annotated[int | None, typer.Option(help="Of Canvas: the number G. [default: drawn]")] = None,
-    include: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Of Canvas: the primitives to use. [default: all]")
-    ] = None,
+    kernels: Kernels,
 ) -> None:
     """Draw random canonical operators, each pGraph once; with --system canvas, kernels for a network's convolutions.
 
@@ -133,13 +118,11 @@ def command(
     also on a larger binding.
     The JSON holds the figures and the operators that are listed: all with --count, else the first 20.
     """
-    _check_belongs(system, locals())
+    _check_belongs(system, {**locals(), **vars(kernels)})
     if count is None and seconds is None:
         count = DEFAULT_COUNT
     if is_canvas(system):
-        primitives = (min(min_primitives, max_primitives or min_primitives), max_primitives or KERNEL_PRIMITIVES)
-        asked = Asked(backbone, resolution, flops, params, primitives, width, fcs, groups, include, wants)
-        sample_kernels(asked, count, seconds, seed, LISTED, out)
+        sample_kernels(kernels, max_primitives, wants, count, seconds, seed, LISTED, out)
         return
     if save is not None:
         _check_save(save)
@@ -266,8 +249,9 @@ class _Course:
 
 def _check_belongs(system: str, given: Mapping[str, Any]) -> None:
     """Refuse an option that is given and belongs to the other system."""
-    wrong, other = (PGRAPHS_OWN, "pgraphs") if is_canvas(system) else (CANVAS_OWN, "canvas")
-    defaults = inspect.signature(command).parameters
+    kernels = inspect.signature(Kernels).parameters
+    wrong, other = (PGRAPHS_OWN, "pgraphs") if is_canvas(system) else (kernels, "canvas")
+    defaults = {**inspect.signature(command).parameters, **kernels}
     for name in wrong:
         if given[name] != defaults[name].default:
             raise SynoError(f"--{name.replace('_', '-')}: expected --system {other} beside it, found {quoted(system)}")
