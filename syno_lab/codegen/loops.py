@@ -19,10 +19,12 @@ from typing import Literal, get_args
 from syno_lab.codegen.gradients import Form, gradient
 from syno_lab.codegen.nest import Access, Array, Condition, Loop, Nest, Program, array_name, forward, staged
 from syno_lab.codegen.text import Style
+from syno_lab.common.size import Size
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
+from syno_lab.synthesis.expressions import Expression
 
 Language = Literal["python", "c"]
 _INDENT = "    "
@@ -44,8 +46,6 @@ def loops(
     program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form)
     bound = None if binding is None else operator.complete_binding(binding)
     if language == "c":
-        from syno_lab.codegen.loops_c import write_c
-
         return write_c(program, bound, dtype)
     return "\n".join(_lines(operator, program, bound)) + "\n"
 
@@ -137,3 +137,154 @@ def _described(array: Array) -> str:
 
 def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
+
+
+# -- C99: one function over arrays of variable length, without any library but the C one's memory ----------------------
+#
+# Division and remainder are the same in C and in Python here: they are only reached once the conditions before them
+# hold, and then nothing is negative.
+
+_PLUS, _TIMES, _ATOM = 1, 2, 3
+_C99 = (
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
+)
+# What the headers that are included define, and what compilers and later standards add.
+_BESIDES = (
+    "malloc free memset NULL size_t EXIT_FAILURE EXIT_SUCCESS RAND_MAX MB_CUR_MAX linux unix i386 asm typeof alignas "
+    "alignof bool constexpr false nullptr static_assert thread_local true typeof_unqual"
+)
+_WORDS = frozenset(f"{_C99} {_BESIDES}".split())
+
+
+def write_c(program: Program, bound: dict[str, int] | None = None, dtype: str = "double") -> str:
+    """``program`` as C99 text, one function of the arrays and the variables of the sizes.
+
+    With ``bound`` the variables are constants before the function instead. Arrays are contiguous and in row-major
+    order, a scalar is an array of one element. With intermediates the function gives 0, or 1 when memory ran out.
+
+    Raises:
+        SpecError: for another dtype than ``float`` and ``double``.
+    """
+    if dtype not in ("float", "double"):
+        raise SpecError(f"dtype: expected float or double, found {quoted(dtype)}")
+    return "\n".join(_Writer(program, dtype).lines(bound)) + "\n"
+
+
+class _Writer:
+    def __init__(self, program: Program, dtype: str) -> None:
+        self.program, self.dtype = program, dtype
+        loops = [loop.name for nest in program.nests for loop in (*nest.over, *nest.sums)]
+        arrays = [a.name for a in (*program.arguments, *program.intermediates, program.result)]
+        taken = {*loops, *arrays, *program.variables}
+        self.renamed: dict[str, str] = {}
+        for variable in program.variables:
+            text = variable
+            while text in _WORDS or text.startswith("_") or (text != variable and text in taken):
+                text = f"v{text}" if text.startswith("_") else text + "_"
+            self.renamed[variable] = text
+            taken.add(text)
+
+    def lines(self, bound: dict[str, int] | None) -> Iterator[str]:
+        program = self.program
+        made = program.intermediates
+        if made or any(nest.scatters for nest in program.nests):
+            yield "#include <stdlib.h>" if made else "#include <string.h>"
+            yield ""
+        yield f"/* {', '.join(map(_described, program.arguments))} -> {_described(program.result)}"
+        yield f"   {program.note} */" if program.note else "*/"
+        if bound is not None and program.variables:
+            yield f"enum {{ {', '.join(f'{self.renamed[v]} = {bound[v]}' for v in program.variables)} }};"
+        sizes = [] if bound is not None else [f"int {self.renamed[v]}" for v in program.variables]
+        arrays = [f"const {self._parameter(a)}" for a in program.arguments] + [self._parameter(program.result)]
+        kind = "int" if made else "void"
+        # Sizes come first, because the arrays' shapes name them.
+        yield f"{kind} {program.name}({', '.join([*sizes, *arrays])})"
+        yield "{"
+        yield from self._allocate()
+        for nest in program.nests:
+            yield from self._nest(nest)
+        for array in made:
+            yield f"{_INDENT}free({array.name});"
+        if made:
+            yield f"{_INDENT}return 0;"
+        yield "}"
+
+    def _allocate(self) -> Iterator[str]:
+        made = self.program.intermediates
+        for array in made:
+            whole = "".join(f"[{self._size(s)}]" for s in array.shape)
+            inner = "".join(f"[{self._size(s)}]" for s in array.shape[1:])
+            held = f"{self.dtype} (*{array.name}){inner}" if inner else f"{self.dtype} *{array.name}"
+            yield f"{_INDENT}{held} = malloc(sizeof({self.dtype}{whole})); /* {_described(array)} */"
+        if made:
+            frees = " ".join(f"free({a.name});" for a in made)
+            yield f"{_INDENT}if ({' || '.join(f'!{a.name}' for a in made)}) {{ {frees} return 1; }}"
+
+    def _parameter(self, array: Array) -> str:
+        return f"{self.dtype} {array.name}" + ("".join(f"[{self._size(s)}]" for s in array.shape) or "[1]")
+
+    def _nest(self, nest: Nest) -> Iterator[str]:
+        depth = 1
+        if nest.note:
+            yield f"{_INDENT}/* {nest.note} */"
+        if nest.scatters:
+            whole = "".join(f"[{self._size(s)}]" for s in self.program.result.shape)
+            yield f"{_INDENT}memset({nest.result.array}, 0, sizeof({self.dtype}{whole}));"
+        target = self._access(nest.result)
+        braced = bool(nest.over) and not nest.scatters
+        for number, loop in enumerate(nest.over, 1):
+            yield _INDENT * depth + self._loop(loop) + (" {" if braced and number == len(nest.over) else "")
+            depth += 1
+        close = depth - 1
+        if not nest.scatters:
+            yield f"{_INDENT * depth}{target} = 0;"
+        for loop in nest.sums:
+            yield _INDENT * depth + self._loop(loop)
+            depth += 1
+        if nest.conditions:
+            yield f"{_INDENT * depth}if ({' && '.join(map(self._condition, nest.conditions))})"
+            depth += 1
+        yield f"{_INDENT * depth}{target} += {' * '.join(map(self._access, nest.factors))};"
+        if braced:
+            yield f"{_INDENT * close}}}"
+
+    def _loop(self, loop: Loop) -> str:
+        return f"for (int {loop.name} = 0; {loop.name} < {self._size(loop.size)}; {loop.name}++)"
+
+    def _condition(self, condition: Condition) -> str:
+        if condition.kind == "inside":
+            value = self._text(condition.value)
+            return f"0 <= {value} && {value} < {self._size(condition.size)}"
+        return f"{self._text(condition.value % condition.size)} == 0"
+
+    def _access(self, access: Access) -> str:
+        return access.array + ("".join(f"[{self._text(e)}]" for e in access.index) or "[0]")
+
+    def _size(self, size: Size) -> str:
+        return self._written(size)[0]
+
+    def _written(self, size: Size) -> tuple[str, int]:
+        sides: tuple[list[str], list[str]] = ([], [])
+        for variable, power in zip(size.symbols.names, size.exponents, strict=True):
+            sides[power < 0].extend([self.renamed.get(variable, variable)] * abs(power))
+        above, below = "*".join(sides[0]) or "1", "*".join(sides[1])
+        if below:
+            return f"{above}/{below if len(sides[1]) == 1 else f'({below})'}", _TIMES
+        return above, _ATOM if len(sides[0]) < 2 else _TIMES
+
+    def _text(self, value: Expression) -> str:
+        return self._ranked(value)[0]
+
+    def _ranked(self, value: Expression) -> tuple[str, int]:
+        if value.operation is None:
+            return self._written(value.leaf) if isinstance(value.leaf, Size) else (str(value.leaf), _ATOM)
+        assert value.left is not None
+        assert value.right is not None
+        (left, left_rank), (right, right_rank) = self._ranked(value.left), self._ranked(value.right)
+        sign = {"//": "/"}.get(value.operation, value.operation)
+        rank = _PLUS if sign in "+-" else _TIMES
+        # Only sums are read from left to right without brackets; mixed products and quotients keep theirs.
+        left = left if left_rank >= (rank if rank == _PLUS else _ATOM) else f"({left})"
+        right = right if right_rank >= (_PLUS if sign == "+" else _TIMES if sign == "-" else _ATOM) else f"({right})"
+        return (f"{left} {sign} {right}" if rank == _PLUS or sign == "%" else f"{left}{sign}{right}"), rank

@@ -1,26 +1,113 @@
-"""The trials of a store as rows of one type."""
+"""The trials of a store as rows of one type, and the trainings of a search in rungs.
+
+Accuracies on different rungs are different measures: another network, other images, fewer steps. Only the finals, with
+the full recipe and on the test images, compare with the baseline of a search without rungs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
-from typing import TYPE_CHECKING, Any
+from math import exp, fsum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from syno_lab.errors import FormatError
 from syno_lab.inputs import count_of
 from syno_lab.reports.marks import system_and_mark
-from syno_lab.reports.rungs import OnRung, Trained, names_of_rungs, on_rungs, read_trainings
 from syno_lab.reports.searched import RESULT, STATUS, Baseline, Outcome, Searched, read_said, searched, told
 from syno_lab.reports.text_tables import Cell
+from syno_lab.store import SearchLog
 from syno_lab.store.latencies import TORCH, is_of_network
 from syno_lab.store.records import finite
-from syno_lab.store.rungs import BASELINE, FINAL
+from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
 from syno_lab.systems import find_system, format_of
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobRecord
     from syno_lab.store import SearchLog, Store
+
+TRAINED = "finished"
+
+
+class Trained(Outcome, frozen=True, kw_only=True):
+    """One training that has ended.
+
+    Attributes:
+        number: the trial's; :data:`.store.rungs.BASELINE` for the network without an operator.
+        rung: the name of the rung; :data:`.store.rungs.FINAL` for the finals.
+        seed: of the training.
+        state: of its outcome.
+        measure: what the rung ranks by, higher is better.
+        ended: when (ISO 8601, UTC).
+    """
+
+    number: int
+    rung: str
+    seed: int
+    state: str
+    measure: float | None
+    ended: str
+
+
+class OnRung(NamedTuple):
+    """The trainings of one operator on one rung.
+
+    Attributes:
+        rung: its name.
+        seeds: how many trainings ended.
+        accuracy, measure: means over the seeds; None where one did not finish.
+        state: ``finished``, or the outcome of the first training that did not finish.
+        wall_s: seconds of all of them.
+    """
+
+    rung: str
+    seeds: int
+    accuracy: float | None
+    measure: float | None
+    state: str
+    wall_s: float
+
+
+def read_trainings(log: SearchLog) -> tuple[Trained, ...]:
+    """The trainings of a search in rungs that have ended, in the order of queueing; none of a search without rungs."""
+    return tuple(_trained(one) for one in log.rungs.trainings() if one.is_ended and one.rung != TIMING)
+
+
+def names_of_rungs(trainings: Iterable[Trained]) -> tuple[str, ...]:
+    """The rungs in the order in which they began, the finals last."""
+    found = dict.fromkeys(one.rung for one in trainings)
+    return tuple(sorted(found, key=lambda name: name == FINAL))
+
+
+def on_rungs(trainings: Sequence[Trained]) -> tuple[OnRung, ...]:
+    """The trainings of one operator, put together by rung."""
+    found = []
+    for rung in names_of_rungs(trainings):
+        mine = [one for one in trainings if one.rung == rung]
+        state = next((one.state for one in mine if one.state != TRAINED), TRAINED)
+        accuracy = _mean([one.accuracy for one in mine], state)
+        measure = _mean([one.measure for one in mine], state)
+        found.append(OnRung(rung, len(mine), accuracy, measure, state, fsum(one.wall_s for one in mine)))
+    return tuple(found)
+
+
+def _mean(values: Sequence[float | None], state: str) -> float | None:
+    known = [value for value in values if value is not None]
+    return fsum(known) / len(known) if state == TRAINED and known and len(known) == len(values) else None
+
+
+def _trained(one: RungTraining) -> Trained:
+    return Trained(
+        **msgspec.structs.asdict(told(Outcome, one.outcome)),
+        number=one.number,
+        rung=one.rung,
+        seed=one.seed,
+        state=one.state,
+        measure=one.measure,
+        ended=one.ended or "",
+    )
 
 
 #: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
@@ -266,7 +353,7 @@ def _mean_of(seeds: int) -> str:
 
 def _memory(trainings: Sequence[Trained]) -> float | None:
     """The peak memory of the network itself, as the finals train it."""
-    return max((one.memory_mib for one in trainings if one.rung == FINAL and one.memory_mib is not None), default=None)
+    return max((one.peak_mib for one in trainings if one.rung == FINAL and one.peak_mib is not None), default=None)
 
 
 def _intervals(result: Searched) -> dict[int, tuple[float, float]]:

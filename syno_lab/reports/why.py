@@ -13,8 +13,7 @@ from syno_lab.inputs import quoted
 from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import LabReader
-from syno_lab.reports.rows import TrialRow
-from syno_lab.reports.rungs import OnRung
+from syno_lab.reports.rows import OnRung, TrialRow
 from syno_lab.reports.searched import RESULT, Final, read_said, searched
 from syno_lab.reports.text_tables import Table, cell_text, shown_table, table_text
 from syno_lab.store.latencies import latency_title

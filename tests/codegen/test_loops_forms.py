@@ -15,9 +15,9 @@ from strategies import random_arrays, random_operator, repro
 
 import syno_lab as sl
 from syno_lab.codegen import equation as equation_room
-from syno_lab.codegen import gradients, loops_c
+from syno_lab.codegen import gradients
 from syno_lab.codegen import loops as loops_room
-from syno_lab.codegen.loops import loops
+from syno_lab.codegen.loops import _Writer, loops
 from syno_lab.codegen.nest import forward, generic_binding, staged, variables
 from syno_lab.codegen.reference import reference
 from syno_lab.errors import SpecError
@@ -197,7 +197,7 @@ def test_brackets_are_written_where_c_needs_them(rng: random.Random) -> None:
         left, right = tree(depth - 1), tree(rng.randrange(depth))
         return rng.choice([left + right, left - right, left * right, left // right, left % right])
 
-    writer, seen = loops_c._Writer(program, "double"), 0
+    writer, seen = _Writer(program, "double"), 0
     for _ in range(400):
         expression = tree(rng.randint(1, 4))
         try:

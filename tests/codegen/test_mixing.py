@@ -8,8 +8,7 @@ from strategies import random_operator, repro
 
 import syno_lab as sl
 from syno_lab.codegen import mixing as room
-from syno_lab.codegen.mixing import mixing
-from syno_lab.codegen.mixing_rules import column_by_rules
+from syno_lab.codegen.mixing import column_by_rules, mixing
 from syno_lab.codegen.nest import generic_binding
 from syno_lab.codegen.reference import reference
 from syno_lab.errors import SpecError

@@ -17,8 +17,18 @@ from syno_lab.alpha.known import KNOWN as NETWORKS
 from syno_lab.errors import SpecError, StoppedError
 from syno_lab.operators import conv1x1, conv2d, dilated, separable
 from syno_lab.reports import LabReader
-from syno_lab.reports.atlas import Atlas, atlas, distance, plane, shown_atlas, traits_of
-from syno_lab.reports.atlas_page import SHADES, atlas_page, atlas_svg, shade
+from syno_lab.reports.atlas import (
+    SHADES,
+    Atlas,
+    atlas,
+    atlas_page,
+    atlas_svg,
+    distance,
+    plane,
+    shade,
+    shown_atlas,
+    traits_of,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 

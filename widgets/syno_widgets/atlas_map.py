@@ -19,8 +19,7 @@ from ipywidgets import widget_serialization
 from syno_lab.errors import SpecError, StoreError, SynoError
 from syno_lab.jobs import Lab
 from syno_lab.reports import LabReader
-from syno_lab.reports.atlas import Atlas, Placed, atlas, shown_atlas
-from syno_lab.reports.atlas_page import atlas_page, atlas_svg, ids_of
+from syno_lab.reports.atlas import Atlas, Placed, atlas, atlas_page, atlas_svg, ids_of, shown_atlas
 from syno_widgets.operator_view import OperatorView
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -70,7 +69,7 @@ class Map(View):
     """The map (:func:`syno_lab.reports.atlas.shown_atlas`); empty until it is worked out."""
 
     svg = t.Unicode(read_only=True).tag(sync=True)
-    """Its picture (:func:`syno_lab.reports.atlas_page.atlas_svg`)."""
+    """Its picture (:func:`syno_lab.reports.atlas.atlas_svg`)."""
 
     links = t.Dict(read_only=True).tag(sync=True)
     """The places of the picture by id: ``words``, ``light`` and ``key``."""
