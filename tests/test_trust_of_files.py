@@ -165,15 +165,14 @@ REASONS: dict[str, dict[str, str]] = {
         "_load import_module": "the same: a file names a format, never a module",
     },
     "syno_lab/testing/numbers.py": {
-        "_run np.load": "an array that our own child process has just written; without pickle",
-        "_run subprocess.run": "Python with our own program, on the source of the operator under test",
+        "by_source np.load": "an array that our own child process has just written; without pickle",
+        "by_source subprocess.run": "Python with our own program, on the source of the operator under test",
         "filled_module getattr by name": "weight_1, weight_2, …: attributes of a module",
         "slope getattr by name": "weight_1, weight_2, …: attributes of a module",
     },
     "syno_lab/testing/tvm_child.py": {
-        "main load_module": "the builder of a registered system",
-        "main np.load": "arrays that the test has just written; without pickle",
-        "main tvm.compile": "the unscheduled loops of the operator under test",
+        "output_of load_module": "the builder of a registered system",
+        "output_of tvm.compile": "the unscheduled loops of the operator under test",
     },
     "syno_lab/training/checkpoint.py": {
         "load_checkpoint load_state_dict": "tensors",

@@ -6,7 +6,6 @@ process lives for the whole tuning, has imported TVM before a call's time starts
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -43,7 +43,7 @@ class CrashedError(CallFailedError):
 
 
 class Worker:
-    """One worker process, a context manager: started on first use, and again after a crash or a timeout.
+    """One worker process, started on first use, and again after a crash or a timeout; to be closed.
 
     Args:
         log: the file to whose end its output goes.
@@ -63,12 +63,6 @@ class Worker:
         self._log, self._environment, self._has_tvm, self._own_group = log, environment, has_tvm, own_group
         self._process: subprocess.Popen[bytes] | None = None
         self._link: Connection | None = None
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def start(self) -> None:
         """Start the process without waiting for it; :meth:`call` waits for it."""
@@ -122,7 +116,7 @@ class Worker:
 
     def tell(self, message: object) -> None:
         """Let the function of :meth:`talk` hear something; if its process has died, :meth:`talk` raises."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if self._link is not None:
                 self._link.send(message)
 
@@ -148,7 +142,7 @@ class Worker:
 
     def _crash(self, name: str) -> CrashedError:
         assert self._process is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(10)
         code = self._process.returncode
         self.close()
@@ -160,7 +154,7 @@ class Worker:
             end_group(self._process)
         elif self._process is not None:
             self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)
         if self._link is not None:
             self._link.close()
@@ -194,7 +188,7 @@ def once(
     with scratch("syno-worker-") as folder:
         environment = {"TMPDIR": str(folder)} | ({} if threads is None else {"TVM_NUM_THREADS": str(threads)})
         try:
-            with Worker(folder / "log", environment, has_tvm=has_tvm) as worker:
+            with closing(Worker(folder / "log", environment, has_tvm=has_tvm)) as worker:
                 return worker.call(function, *arguments, deadline_s=deadline_s)
         except CallFailedError as failure:
             more = ""
@@ -208,7 +202,7 @@ _KILLED = describe_exit(-signal.SIGKILL)
 
 
 class WorkerPool:
-    """Several workers that take calls in turn."""
+    """Several workers that take calls in turn; ``environment`` is added to theirs. To be closed."""
 
     def __init__(self, size: int, log: Path, environment: Mapping[str, str] | None = None) -> None:
         # In this process's group, so that killing the tuning kills its workers.
@@ -240,16 +234,6 @@ class WorkerPool:
         for worker in self._all:
             worker.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
-
-
-@contextlib.contextmanager
-def workers(size: int, log: Path, environment: Mapping[str, str] | None = None) -> Iterator[WorkerPool]:
-    """A pool for the length of a block; ``environment`` adds variables to its processes' environment."""
-    pool = WorkerPool(size, log, environment)
-    try:
-        yield pool
-    finally:
-        pool.close()
 
 
 def _main(arguments: list[str]) -> None:

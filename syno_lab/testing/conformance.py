@@ -182,7 +182,7 @@ class SystemConformance:
     def test_tvm_computes_the_meaning(self, case: Case, tmp_path: Path) -> None:
         """The module that a tuning makes of the JSON text."""
         arrays = arrays_of(case.operator, case.binding)
-        found = by_tvm(case.operator, case.operator.complete_binding(case.binding), arrays, tmp_path)
+        found = by_tvm(case.operator, case.operator.complete_binding(case.binding), arrays)
         _same(found, case.operator.reference(*arrays, binding=case.binding), 1e-4)
 
     def test_a_fingerprint_tells_functions_apart(self, case: Case) -> None:

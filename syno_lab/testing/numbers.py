@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from syno_lab.processes.process import module_command, own_environment
+from syno_lab.processes.process import own_environment
+from syno_lab.processes.worker import once
 from syno_lab.protocol import Binding, Operator
+from syno_lab.testing.tvm_child import output_of
 
 Array = np.ndarray[Any, Any]
 
@@ -92,20 +93,8 @@ def by_source(operator: Operator, binding: Binding, arrays: Sequence[Array], fol
     (folder / "source.py").write_text(operator.to_torch_source(binding), encoding="utf-8")
     np.savez(folder / "arrays.npz", *arrays)
     files = [str(folder / name) for name in ("source.py", "arrays.npz", "output.npy")]
-    return _run([sys.executable, "-I", "-c", _RUN_SOURCE, *files], folder)
-
-
-def by_tvm(operator: Operator, binding: Binding, arrays: Sequence[Array], folder: Path) -> Array:
-    """The output of the builder's TVM module, unscheduled, in float32, in a process of its own."""
-    request = {"operator": operator.to_json(), "binding": dict(binding), "shape": operator.output_sizes(binding)}
-    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-    np.savez(folder / "arrays.npz", *(array.astype("float32") for array in arrays))
-    return _run(module_command("syno_lab.testing.tvm_child", str(folder)), folder)[0]
-
-
-def _run(words: Sequence[str], folder: Path) -> tuple[Array, str]:
     done = subprocess.run(
-        list(words),
+        [sys.executable, "-I", "-c", _RUN_SOURCE, *files],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -114,3 +103,9 @@ def _run(words: Sequence[str], folder: Path) -> tuple[Array, str]:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return np.load(folder / "output.npy"), done.stdout.strip()
+
+
+def by_tvm(operator: Operator, binding: Binding, arrays: Sequence[Array]) -> Array:
+    """The output of the builder's TVM module, unscheduled, in float32, in a process of its own."""
+    job = (operator.to_json(), dict(binding), [array.astype("float32") for array in arrays])
+    return once("TVM", output_of, *job, tuple(operator.output_sizes(binding)), deadline_s=DEADLINE_S)

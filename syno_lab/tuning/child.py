@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -20,7 +21,7 @@ from syno_lab.inputs import quoted
 from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_tvm, tame_intrinsics
 from syno_lab.processes.process import cores
-from syno_lab.processes.worker import workers
+from syno_lab.processes.worker import WorkerPool
 from syno_lab.tuning.jobs import Device
 from syno_lab.tuning.method import Method
 from syno_lab.tuning.presets import Preset
@@ -143,7 +144,8 @@ def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Re
     """Tune as the request asks. An operator that fails does not stop the others. Raises TrackerError."""
     threads = {"TVM_NUM_THREADS": str(request.threads)}  # a board has its own
     # The workers import TVM at the same time as this process.
-    with workers(request.boards, request.log, threads) as runners, workers(cores(), request.log) as builders:
+    runners, builders = WorkerPool(request.boards, request.log, threads), WorkerPool(cores(), request.log)
+    with closing(runners), closing(builders):
         tvm = import_tvm()
 
         from syno_lab.tuning.search import Tools

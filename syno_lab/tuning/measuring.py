@@ -141,9 +141,9 @@ def measure(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch("syno-measure-"))
         environment = {f"{name}_NUM_THREADS": str(used) for name in ("OMP", "MKL", "TVM")} | {"TMPDIR": str(folder)}
-        runners = {
-            way: stack.enter_context(Worker(folder / f"{way}.log", environment, has_tvm=way == "tvm")) for way in ways
-        }
+        runners = {way: Worker(folder / f"{way}.log", environment, has_tvm=way == "tvm") for way in ways}
+        for worker in runners.values():
+            stack.callback(worker.close)
 
         def ask(way: str, function: Callable[..., _T], *given: Any) -> _T | None:
             """What the function gives in the way's process; None where it fails, for a reason in ``failed``."""

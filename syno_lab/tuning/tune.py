@@ -271,7 +271,7 @@ class _Queue:
         with scratch(".tuning-", self._work_dir) as folder:
             environment = {"TMPDIR": str(folder.resolve())}
             try:
-                with Worker(self._log, environment, has_tvm=False) as child:
+                with contextlib.closing(Worker(self._log, environment, has_tvm=False)) as child:
                     for message in child.talk(tune_in_worker, self._request(), period_s=_POLL_S):
                         self._check_time()
                         match message:
