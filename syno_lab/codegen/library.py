@@ -112,8 +112,8 @@ def save_library(
     with scratch(".library-", place.absolute().parent) as folder:
         # Each file appears whole or not at all: nobody loads half a library.
         made = folder / place.name
-        job = (_compiled, text, bound, dtype, target, kept, str(made))
-        record = once(f"library {place.name}", *job, deadline_s=deadline_s, has_tvm=False)
+        job = (text, bound, dtype, target, kept, str(made))
+        record = once(f"library {place.name}", _compiled, *job, deadline_s=deadline_s, has_tvm=False)
         sidecar(made).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
         sidecar(made).replace(sidecar(place))
         made.replace(place)

@@ -84,8 +84,8 @@ def measure_network(
         program = export_to(net, example_shape, folder, tokens=tokens)
         check = write_check(net, example_shape, folder / "check.npz", tokens=tokens)
         kept = None if records is None else os.fspath(Path(records).resolve())
-        job = (_measure, program, check, target, kept, repeats)
-        return once("measuring a network", *job, deadline_s=deadline_s, threads=threads, has_tvm=False)
+        job = (program, check, target, kept, repeats)
+        return once("measuring a network", _measure, *job, deadline_s=deadline_s, threads=threads, has_tvm=False)
 
 
 def network_tasks(

@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.processes.apart import one_line
@@ -28,6 +28,7 @@ from syno_lab.scratch import scratch
 START_DEADLINE_S = 120.0
 
 _T = TypeVar("_T")
+_Given = TypeVarTuple("_Given")
 
 
 class CallFailedError(Exception):
@@ -80,7 +81,7 @@ class Worker:
             )
         self._link, self._ready = ours, False
 
-    def call(self, function: Callable[..., _T], *arguments: Any, deadline_s: float) -> _T:
+    def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
         """``function(*arguments)`` in the process; the function is found there by its module and name.
 
         Raises :class:`CallFailedError`, and :class:`TrackerError` where the function raised one.
@@ -171,8 +172,8 @@ def _value(kind: str, value: Any) -> Any:
 
 def once(
     label: str,
-    function: Callable[..., _T],
-    *arguments: Any,
+    function: Callable[[*_Given], _T],
+    *arguments: *_Given,
     deadline_s: float,
     threads: int | None = None,
     has_tvm: bool = True,
@@ -213,7 +214,7 @@ class WorkerPool:
             worker.start()
             self._idle.put(worker)
 
-    def call(self, function: Callable[..., _T], *arguments: Any, deadline_s: float) -> _T:
+    def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
         """Like :meth:`Worker.call`, on the next idle worker; the time to wait for one does not count."""
         worker = self._idle.get()
         try:
@@ -225,9 +226,9 @@ class WorkerPool:
         """Run ``steps()`` in a thread of the pool: several calls, one after the other."""
         return self._threads.submit(steps)
 
-    def submit(self, function: Callable[..., _T], *arguments: Any, deadline_s: float) -> Future[_T]:
+    def submit(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> Future[_T]:
         """:meth:`call` as a future."""
-        return self._threads.submit(self.call, function, *arguments, deadline_s=deadline_s)
+        return self._threads.submit(lambda: self.call(function, *arguments, deadline_s=deadline_s))
 
     def close(self) -> None:
         """Kill all workers; calls under way fail."""

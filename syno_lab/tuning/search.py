@@ -334,8 +334,8 @@ class Search:
         tools = self.tools
         self._built += 1
         path = str(tools.folder / f"operator-{self.number}-candidate-{self._built}.{tools.target.artifact}")
-        job = (jobs.compile_candidate, one.measured.sch.mod, tools.target.tvm, path, tools.target.linker)
-        one.build = tools.builders.submit(*job, deadline_s=BUILD_DEADLINE_S)
+        job = (one.measured.sch.mod, tools.target.tvm, path, tools.target.linker)
+        one.build = tools.builders.submit(jobs.compile_candidate, *job, deadline_s=BUILD_DEADLINE_S)
         return one.build
 
     def _submit(
@@ -347,15 +347,15 @@ class Search:
         deadline_s = device.wait_s + device.session_s + 10
 
         def run() -> Measured:
-            given = (jobs.measure, device, build.result(), self.arguments, effort, inputs)
+            given, call = (device, build.result(), self.arguments, effort, inputs), self.tools.runners.call
             if device.board is None:
-                return self.tools.runners.call(apart, device.session_s, *given, deadline_s=deadline_s)
+                return call(apart, device.session_s, jobs.measure, *given, deadline_s=deadline_s)
             try:
-                return self.tools.runners.call(*given, deadline_s=deadline_s)
+                return call(jobs.measure, *given, deadline_s=deadline_s)
             except CallFailedError as failure:
                 if is_timeout(failure):
                     raise
-                return self.tools.runners.call(*given, deadline_s=deadline_s)
+                return call(jobs.measure, *given, deadline_s=deadline_s)
 
         return self.tools.runners.run(run)
 
