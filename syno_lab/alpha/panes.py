@@ -11,42 +11,23 @@ from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.inputs import count_of
 from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms, csv_text, form, whole
-from syno_lab.panes.generic import GRAPH, SOURCE, total_costs
-from syno_lab.protocol import FLOAT32_BYTES, Pane
+from syno_lab.panes.generic import GRAPH, SOURCE, CostRow, costs
+from syno_lab.protocol import Pane
 
 
 def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """The cost of the network and of each node with weights or FLOPs.
-
-    Returns:
-        As :func:`syno_lab.panes.generic.total_costs`, with a row for each such node, as the pane of a pGraph has one
-        for each stage.
-    """
-    found = total_costs(asked)
+    """The cost of the network and of each node with weights or FLOPs: :func:`syno_lab.panes.generic.costs`."""
     operator: NetworkOperator = asked.operator
-    graph = operator.at(found["binding"])
-    total = max(1, found["totals"]["flops"])
+    bound = asked.bound()
+    graph, total = operator.at(bound), max(1, operator.flops(bound))
+    rows = []
     for number, node in enumerate(graph.nodes):
         shapes = graph.input_shapes(number)
         flops, params = node.operation.flops(*shapes), node.operation.params(*shapes)
-        if not flops and not params:
-            continue
-        out = graph.shapes[graph.tensor(number)]
-        found["rows"].append(
-            {
-                "stage": number,
-                "does": words(graph.subgraph(graph.region([number]))),
-                "sums": "",
-                "out": str(list(out)),
-                "iterations": flops // 2,
-                "flops": flops,
-                "share": flops / total,
-                "weight_bytes": FLOAT32_BYTES * params,
-                "out_bytes": FLOAT32_BYTES * prod(out),
-                "ids": [f"n{number}"],
-            }
-        )
-    return found
+        if flops or params:
+            does, out = words(graph.subgraph(graph.region([number]))), graph.shapes[graph.tensor(number)]
+            rows.append(CostRow.of(number, does, str(list(out)), flops, total, params, prod(out), ids=[f"n{number}"]))
+    return costs(asked, rows)
 
 
 def lineage_pane(asked: Asked[Any]) -> dict[str, Any]:

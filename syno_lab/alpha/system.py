@@ -11,12 +11,15 @@ from syno_lab.alpha.edits import Variant
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
+from syno_lab.alpha.panes import PANES
+from syno_lab.alpha.search_space import OPTIONS, NetworkSpace
+from syno_lab.alpha.stepping import CONSTRUCTION, ChainConstruction
+from syno_lab.alpha.traces import traces
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System, TracedStep
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
 
 if TYPE_CHECKING:
-    from syno_lab.alpha.stepping import ChainConstruction
     from syno_lab.models.sites import Site, Strides
 
 
@@ -32,13 +35,10 @@ class Alpha(System):
     @property
     def space_options(self) -> Mapping[str, Sequence[str]]:
         """How a search mutates networks, and how it chooses parents; the first of each is the default."""
-        from syno_lab.alpha.search_space import OPTIONS
-
         return OPTIONS
 
-    def read(self, text: str | bytes) -> NetworkOperator:
-        """See :func:`syno_lab.alpha.operator.from_json`."""
-        return from_json(text)
+    read = staticmethod(from_json)
+    traces = staticmethod(traces)
 
     def summary(self, text: str | bytes) -> str:
         """The number of edits, or that there are none."""
@@ -63,8 +63,6 @@ class Alpha(System):
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
         """See :class:`syno_lab.alpha.search_space.NetworkSpace`."""
-        from syno_lab.alpha.search_space import NetworkSpace
-
         return NetworkSpace(request)
 
     def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:
@@ -92,22 +90,12 @@ class Alpha(System):
         """A batch of two."""
         return {"N": 2}
 
-    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
-        """See :func:`syno_lab.alpha.traces.traces`."""
-        from syno_lab.alpha.traces import traces
-
-        return traces(values)
-
     def construction(self) -> ChainConstruction:
         """See :class:`syno_lab.alpha.stepping.ChainConstruction`."""
-        from syno_lab.alpha.stepping import CONSTRUCTION
-
         return CONSTRUCTION
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.alpha.panes`."""
-        from syno_lab.alpha.panes import PANES
-
         return PANES
 
 

@@ -5,6 +5,10 @@ Where the paper shows a kernel only as a picture, its micro-DAG is our reconstru
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
+from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.matching import broadcast
 
@@ -109,3 +113,15 @@ KNOWN = {
         figure_9b,
     )
 }
+
+
+def _fitted(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
+    @wraps(make)
+    def fitted() -> Fitted:
+        return Fitted(make())
+
+    return fitted
+
+
+#: The same as operators, fitted to no network.
+FITTED = {name: _fitted(make) for name, make in KNOWN.items()}

@@ -13,9 +13,9 @@ from syno_lab.canvas.shape import Shape
 from syno_lab.canvas.solutions import numbers, place_name, solutions
 from syno_lab.panes import Asked
 from syno_lab.panes.forms import cost_forms, csv_text, form, picture_forms, whole
-from syno_lab.panes.generic import SOURCE, TIR, picture_pane, total_costs
+from syno_lab.panes.generic import SOURCE, TIR, CostRow, costs, picture_pane
 from syno_lab.panes.reach import reach_by_gradients
-from syno_lab.protocol import FLOAT32_BYTES, Pane
+from syno_lab.protocol import Pane
 
 # -- the picture -------------------------------------------------------------------------------------------------------
 
@@ -56,38 +56,23 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
     """The cost of the operator and of each of its primitives, and the table of its solutions.
 
     Returns:
-        As :func:`syno_lab.panes.generic.total_costs`, with a row for each primitive, as the pane of a pGraph has one
-        for each stage, and one for each normalisation and for the pooling in front; their FLOPs sum to the operator's.
-        ``solutions`` has a record for each place of the network (:func:`solutions`).
+        As :func:`syno_lab.panes.generic.costs`, with a row for each normalisation and for the pooling in front too;
+        their FLOPs sum to the operator's. ``solutions`` has a record for each place of the network (:func:`solutions`).
     """
-    found = total_costs(asked)
     operator: Fitted = asked.operator
-    found["rows"] = _rows(operator, found["binding"], found["totals"]["flops"])
-    found["solutions"] = solutions(operator)
-    return found
+    return {**costs(asked, _rows(operator, asked.bound())), "solutions": solutions(operator)}
 
 
-def _rows(operator: Fitted, bound: dict[str, int], total: int) -> list[dict[str, Any]]:
+def _rows(operator: Fitted, bound: dict[str, int]) -> list[CostRow]:
     place, template = operator.template(bound)
-    kernel, images, parts = operator.kernel, bound["N"], place.parts
-    rows: list[dict[str, Any]] = []
+    kernel, images, parts, total = operator.kernel, bound["N"], place.parts, operator.flops(bound)
+    rows: list[CostRow] = []
 
     def add(does: str, sums: str, out: str, iterations: int, flops: int, weights: int, made: int, name: str) -> None:
         """A row; ``weights`` and ``made`` are numbers of elements, ``name`` is the id of what it lights up."""
-        rows.append(
-            {
-                "stage": len(rows) + 1,
-                "does": does,
-                "sums": sums,
-                "out": out,
-                "iterations": iterations,
-                "flops": flops,
-                "share": flops / total if total else 0.0,
-                "weight_bytes": FLOAT32_BYTES * weights,
-                "out_bytes": FLOAT32_BYTES * made,
-                "ids": [name],
-            }
-        )
+        number = len(rows) + 1
+        row = CostRow.of(number, does, out, flops, total, weights, made, sums=sums, iterations=iterations, ids=[name])
+        rows.append(row)
 
     def shown(shape: Shape) -> str:
         text = f"[{', '.join(['N', *(size.pretty for size in shape.sizes)])}]"

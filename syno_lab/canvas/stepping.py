@@ -13,8 +13,8 @@ from syno_lab.canvas.aim import Aim, AimedDraft, Taken
 from syno_lab.canvas.fitted import FORMAT, Fitted
 from syno_lab.canvas.growth import SUBSTITUTION, Candidate, OwnLimit
 from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.known import FITTED
 from syno_lab.canvas.sampler import Sampler
-from syno_lab.canvas.system import CANVAS
 from syno_lab.canvas.ways import random_way, shortest_way
 from syno_lab.effort import Effort, Stop
 from syno_lab.inputs import count_of
@@ -62,7 +62,7 @@ class KernelConstruction(
         work="looking at the ticked tensors",
     )
 
-    known = CANVAS.known()
+    known = FITTED
 
     # -- states and steps --------------------------------------------------------------------------------------------
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.canvas.drawing import draft_svg
 from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted, outer_of
 from syno_lab.canvas.kernel import Draft, Kernel
-from syno_lab.canvas.known import KNOWN
+from syno_lab.canvas.known import FITTED, KNOWN
+from syno_lab.canvas.matching import broadcast
+from syno_lab.canvas.mixing import pairing_of
+from syno_lab.canvas.panes import PANES
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.solutions import place_name
+from syno_lab.canvas.stepping import CONSTRUCTION, KernelConstruction
+from syno_lab.canvas.traces import traces
 from syno_lab.errors import SpecError
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
 
 if TYPE_CHECKING:
-    from syno_lab.canvas.stepping import KernelConstruction
     from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
 
@@ -45,17 +49,16 @@ class Canvas(System):
     mark = "diamond"
     is_linear = False
 
-    def read(self, text: str | bytes) -> Fitted:
-        """See :func:`syno_lab.canvas.files.from_json`."""
-        return from_json(text)
+    read = staticmethod(from_json)
+    traces = staticmethod(traces)
 
     def summary(self, text: str | bytes) -> str:
         """The names of the primitives, each once."""
         return " ".join(dict.fromkeys(node.primitive.name for node in from_json(text).kernel.nodes))
 
     def known(self) -> Mapping[str, Callable[[], Fitted]]:
-        """See :data:`syno_lab.canvas.known.KNOWN`."""
-        return {name: _known(make) for name, make in KNOWN.items()}
+        """See :data:`syno_lab.canvas.known.FITTED`."""
+        return FITTED
 
     def for_layer(self, site: Site) -> tuple[Fitted, dict[str, int]]:
         """The convolution, as a kernel, for a dense one of stride 1.
@@ -77,8 +80,6 @@ class Canvas(System):
 
     def mixing(self, operator: Fitted, binding: Binding) -> Pairing:
         """See :func:`syno_lab.canvas.mixing.pairing_of`: of the kernel at generic sizes."""
-        from syno_lab.canvas.mixing import pairing_of
-
         if binding["C_in"] != binding["C_out"]:
             raise SpecError("mixing: expected as many channels out as in, as kernels run in parts otherwise")
         return pairing_of(operator.kernel, (binding["KH"], binding["KW"]))
@@ -144,20 +145,10 @@ class Canvas(System):
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.canvas.panes`."""
-        from syno_lab.canvas.panes import PANES
-
         return PANES
-
-    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
-        """See :func:`syno_lab.canvas.traces.traces`."""
-        from syno_lab.canvas.traces import traces
-
-        return traces(values)
 
     def construction(self) -> KernelConstruction:
         """See :class:`syno_lab.canvas.stepping.KernelConstruction`."""
-        from syno_lab.canvas.stepping import CONSTRUCTION
-
         return CONSTRUCTION
 
 
@@ -165,8 +156,6 @@ def example(name: str) -> Draft:
     """The draft of a card's picture: the primitive makes its last tensor."""
     if name in BROADCASTS:
         # A mean over H repeats along H, so the picture shows more than two tensors of one shape.
-        from syno_lab.canvas.matching import broadcast
-
         return broadcast(Draft().apply("fold_avg H"), name, 1, 0)
     return Draft().apply(_EXAMPLES.get(name, name))
 
@@ -175,21 +164,11 @@ def _card(name: str) -> PrimitiveCard:
     kind = PRIMITIVES[name]
 
     def draw() -> str:
-        from syno_lab.canvas.drawing import draft_svg
-
         draft = example(name)
         return draft_svg(draft, leaves_marked=False, title=kind.signature, highlight=(len(draft.nodes),))
 
     words = f"{kind.signature}: before {kind.before}, after {kind.after}; {kind.meaning}"
     return PrimitiveCard(name, kind.card, words, f"{name}: {kind.before} -> {kind.after}", draw)
-
-
-def _known(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
-    @wraps(make)
-    def fitted() -> Fitted:
-        return Fitted(make())
-
-    return fitted
 
 
 def lower_json(operator_json: str, binding: Binding, dtype: str) -> Any:

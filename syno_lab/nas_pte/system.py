@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from syno_lab.errors import SpecError
 from syno_lab.nas_pte.operator import FORMAT, VARIABLES, NasPteOperator, from_json
 from syno_lab.nas_pte.operator import NAS_PTE as KNOWN
+from syno_lab.nas_pte.panes import PANES
 from syno_lab.nas_pte.parts import WINDOW, Part
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
 
@@ -23,9 +24,7 @@ class NasPte(System):
     title = "NAS-PTE"
     mark = "triangle"
 
-    def read(self, text: str | bytes) -> NasPteOperator:
-        """See :func:`syno_lab.nas_pte.operator.from_json`."""
-        return from_json(text)
+    read = staticmethod(from_json)
 
     def summary(self, text: str | bytes) -> str:
         """Its name."""
@@ -88,8 +87,6 @@ class NasPte(System):
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.nas_pte.panes`."""
-        from syno_lab.nas_pte.panes import PANES
-
         return PANES
 
 

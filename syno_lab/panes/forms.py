@@ -81,7 +81,7 @@ def picture_forms(asked: Asked[Any], what: str) -> list[dict[str, Any]]:
 
 
 def cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The forms of a pane ``cost``; its data are those of :func:`syno_lab.panes.generic.total_costs` and more."""
+    """The forms of a pane ``cost``; its data are those of :func:`syno_lab.panes.generic.costs` and more."""
     return [form(asked, "CSV", "cost.csv", text=csv_text(data["rows"] or [data["totals"]])), whole(asked, "cost")]
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from html import unescape
 from typing import Any
+
+import msgspec
 
 from syno_lab.effort import Stop, end_if
 from syno_lab.errors import SynoError
@@ -15,7 +18,7 @@ from syno_lab.panes.asked import Asked
 from syno_lab.panes.colours import coloured
 from syno_lab.panes.forms import cost_forms, form, picture_forms
 from syno_lab.processes.process import module_command, own_environment
-from syno_lab.protocol import Operator, Pane
+from syno_lab.protocol import FLOAT32_BYTES, Operator, Pane
 from syno_lab.scratch import scratch
 
 TIR_TIMEOUT_S = 120.0
@@ -42,16 +45,64 @@ def described(operator: Operator, svg: str) -> str:
     return unescape(found[1]) if found else str(operator)
 
 
-def total_costs(asked: Asked[Any]) -> dict[str, Any]:
-    """Costs of the whole operator.
+class CostRow(msgspec.Struct, frozen=True):
+    """The cost of a part of an operator.
+
+    Attributes:
+        stage: its number.
+        does: what it does, in words.
+        sums: what it sums over.
+        out: the shape of its result, in symbols too where there are some.
+        iterations: how often its innermost statement runs.
+        flops: of it.
+        share: of the operator's FLOPs.
+        weight_bytes, out_bytes: of its weights and of its result, in float32.
+        ids: the nodes of the picture that are this part.
+    """
+
+    stage: int
+    does: str
+    sums: str
+    out: str
+    iterations: int
+    flops: int
+    share: float
+    weight_bytes: int
+    out_bytes: int
+    ids: list[str] = []
+
+    @classmethod
+    def of(
+        cls,
+        stage: int,
+        does: str,
+        out: str,
+        flops: int,
+        total: int,
+        weights: int,
+        made: int,
+        *,
+        sums: str = "",
+        iterations: int | None = None,
+        ids: list[str] | None = None,
+    ) -> CostRow:
+        """A row of the elements of its weights and of what it has ``made``; an iteration is 2 FLOPs unless told."""
+        share = flops / total if total else 0.0
+        runs = flops // 2 if iterations is None else iterations
+        return cls(stage, does, sums, out, runs, flops, share, FLOAT32_BYTES * weights, FLOAT32_BYTES * made, ids or [])
+
+
+def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> dict[str, Any]:
+    """The cost of an operator, and of its parts.
 
     Returns:
-        ``binding``; ``totals`` with ``flops``, ``params`` and ``memory_bytes`` as the operator counts them; ``rows``,
-        none.
+        ``binding``; ``totals`` with ``flops``, ``params`` and ``memory_bytes`` as the operator counts them, and what is
+        given; ``rows``, records of :class:`CostRow`.
     """
     operator, bound = asked.operator, asked.bound()
-    totals = {"flops": operator.flops(bound), "params": operator.params(bound), "memory_bytes": operator.memory(bound)}
-    return {"binding": bound, "totals": totals, "rows": []}
+    counted = {"flops": operator.flops(bound), **totals, "params": operator.params(bound)}
+    found = [msgspec.to_builtins(row) for row in rows]
+    return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": found}
 
 
 def source_pane(asked: Asked[Any]) -> dict[str, Any]:
@@ -103,7 +154,7 @@ def _answer(child: subprocess.Popen[str], should_stop: Stop | None) -> tuple[str
 _SIZED = ("name", "binding")
 
 GRAPH = Pane(picture_pane, ("name",), lambda asked, data: picture_forms(asked, "picture"), title="picture")
-COST = Pane(total_costs, _SIZED, cost_forms, title="Cost")
+COST = Pane(costs, _SIZED, cost_forms, title="Cost")
 SOURCE = Pane(
     source_pane,
     _SIZED,

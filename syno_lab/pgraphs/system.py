@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from syno_lab.codegen import drawing
+from syno_lab.codegen.mixing import mixing
+from syno_lab.codegen.nest import generic_binding
 from syno_lab.errors import SpecError
 from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
-from syno_lab.ir.state import State
-from syno_lab.protocol import (
-    Binding,
-    OperatorSpace,
-    Pane,
-    Placement,
-    PrimitiveCard,
-    SpaceRequest,
-    System,
-    TracedStep,
-)
+from syno_lab.ir.primitives import PRIMITIVES
+from syno_lab.operators import KNOWN
+from syno_lab.pgraphs.panes import PANES
+from syno_lab.pgraphs.stepping import CONSTRUCTION, PGraphConstruction
+from syno_lab.pgraphs.traces import traces
+from syno_lab.pgraphs.traffic import stored_elements
+from syno_lab.pgraphs.traits import traits
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
+from syno_lab.synthesis.rebuilding import recognise
 
 if TYPE_CHECKING:
-    from syno_lab.common.pairing import Pairing
     from syno_lab.ir.primitives.base import Card
     from syno_lab.models.sites import Site, Strides
-    from syno_lab.pgraphs.stepping import PGraphConstruction
 
 _SIDES = ("input", "output")
 
@@ -37,9 +36,11 @@ class PGraphs(System):
     meaning = "loop nest"
     takes_rules = True
 
-    def read(self, text: str | bytes) -> Operator:
-        """See :func:`syno_lab.ir.files.from_json`."""
-        return from_json(text)
+    read = staticmethod(from_json)
+    traits = staticmethod(traits)
+    traffic = staticmethod(stored_elements)
+    traces = staticmethod(traces)
+    mixing = staticmethod(mixing)
 
     def summary(self, text: str | bytes) -> str:
         """The primitives from the output to the input, each once."""
@@ -47,8 +48,6 @@ class PGraphs(System):
 
     def known(self) -> Mapping[str, Callable[[], Operator]]:
         """See :data:`syno_lab.operators.KNOWN`."""
-        from syno_lab.operators import KNOWN
-
         return KNOWN
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
@@ -59,15 +58,7 @@ class PGraphs(System):
 
     def recognise(self, operator: Operator) -> str | None:
         """See :func:`syno_lab.synthesis.rebuilding.recognise`."""
-        from syno_lab.synthesis.rebuilding import recognise
-
-        return recognise(operator, self.known())
-
-    def mixing(self, operator: Operator, binding: Binding) -> Pairing:
-        """See :func:`syno_lab.codegen.mixing.mixing`."""
-        from syno_lab.codegen.mixing import mixing
-
-        return mixing(operator, binding)
+        return recognise(operator, KNOWN)
 
     def binding_for(
         self, operator: Operator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
@@ -111,22 +102,8 @@ class PGraphs(System):
 
         return NetworkSpace(request)
 
-    def traits(self, operator: Operator, binding: Binding) -> Mapping[str, int]:
-        """See :func:`syno_lab.pgraphs.traits.traits`."""
-        from syno_lab.pgraphs.traits import traits
-
-        return traits(operator, binding)
-
-    def traffic(self, operator: Operator, binding: Binding) -> int:
-        """See :func:`syno_lab.pgraphs.traffic.stored_elements`."""
-        from syno_lab.pgraphs.traffic import stored_elements
-
-        return stored_elements(operator, binding)
-
     def example_binding(self, operator: Operator) -> dict[str, int]:
         """The spec's first binding, else sizes of :func:`syno_lab.codegen.nest.generic_binding`."""
-        from syno_lab.codegen.nest import generic_binding
-
         return operator.complete_binding() if operator.spec.bindings else generic_binding(operator)
 
     def small_binding(self, operator: Operator) -> dict[str, int]:
@@ -135,33 +112,19 @@ class PGraphs(System):
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
         """The card of each primitive by its name."""
-        from syno_lab.ir.primitives import PRIMITIVES
-
         return {name: _card(name, primitive.card) for name, primitive in PRIMITIVES.items()}
 
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.pgraphs.panes`."""
-        from syno_lab.pgraphs.panes import PANES
-
         return PANES
-
-    def traces(self, values: Sequence[Operator | State]) -> Sequence[Sequence[TracedStep]]:
-        """See :func:`syno_lab.pgraphs.traces.traces`."""
-        from syno_lab.pgraphs.traces import traces
-
-        return traces(values)
 
     def construction(self) -> PGraphConstruction:
         """See :class:`syno_lab.pgraphs.stepping.PGraphConstruction`."""
-        from syno_lab.pgraphs.stepping import CONSTRUCTION
-
         return CONSTRUCTION
 
 
 def _card(name: str, card: Card) -> PrimitiveCard:
     def draw() -> str:
-        from syno_lab.codegen import drawing
-
         return drawing.card_svg(name)
 
     words = f"{name}: bottom {card.before}, top {card.after}; {card.top_down}"
