@@ -146,7 +146,6 @@ REASONS: dict[str, dict[str, str]] = {
         "_send_again import distributed": "the worker that we are in",
         "_start Popen": "our own process",
     },
-    "syno_lab/panes/generic.py": {"tir_pane Popen": "our own lines, with an operator as JSON"},
     "syno_lab/reports/icicle.py": {
         "_test getattr by name": "fields of a value, by names in this file",
         "listed getattr by name": "fields of a value",
@@ -158,6 +157,8 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/pgraphs/panes/kernel.py": {"kernel_pane getattr by name": "fields of a value, by names in this file"},
     "syno_lab/experiments/driver.py": {"Driver._spending getattr by name": "fields of a value"},
+    "syno_lab/settings.py": {"check_bounds getattr by name": "fields of a value"},
+    "syno_lab/cli.py": {"- import_module": "modules of ours, by names in this file"},
     "syno_lab/store/records.py": {"plain getattr by name": "tolist and __fspath__"},
     "syno_lab/data/text.py": {"TextData.__post_init__ getattr by name": "fields of a value"},
     "syno_lab/systems.py": {

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from html import unescape
 from typing import Any
 
 import msgspec
 
-from syno_lab.effort import Stop, end_if
+from syno_lab.effort import end_if
 from syno_lab.errors import SynoError
 from syno_lab.panes.asked import Asked
 from syno_lab.panes.colours import coloured
 from syno_lab.panes.forms import cost_forms, form, picture_forms
-from syno_lab.processes.process import module_command, own_environment
+from syno_lab.processes.worker import CallFailedError, Worker
 from syno_lab.protocol import FLOAT32_BYTES, Operator, Pane
 from syno_lab.scratch import scratch
+from syno_lab.systems import read_operator
 
 TIR_TIMEOUT_S = 120.0
 _POLL_S = 0.1
@@ -119,36 +119,22 @@ def tir_pane(asked: Asked[Any]) -> dict[str, Any]:
     Raises:
         SynoError: when TVM refuses, dies or takes more than two minutes.
     """
-    sizes = [f"{name}={number}" for name, number in asked.bound().items()]
-    with scratch("syno-tir-") as folder:
-        file = folder / "operator.json"
-        file.write_text(asked.operator.to_json(), encoding="utf-8")
-        with subprocess.Popen(
-            module_command("syno_lab.panes.tir_child", str(file), *sizes),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=own_environment(),
-        ) as child:
-            text, said = _answer(child, asked.should_stop)
-    if child.returncode:
-        lines = said.strip().splitlines() or [f"its process ended with status {child.returncode}"]
-        raise SynoError(f"TIR: {lines[-1]}")
+    text, end = "", time.monotonic() + TIR_TIMEOUT_S
+    with scratch("syno-tir-") as folder, closing(Worker(folder / "log")) as worker:
+        try:
+            for said in worker.talk(_tir, asked.operator.to_json(), dict(asked.bound()), period_s=_POLL_S):
+                end_if(asked.should_stop, "waiting for TVM")
+                if time.monotonic() > end:
+                    raise SynoError(f"TIR: TVM took more than {TIR_TIMEOUT_S:.0f} s; try smaller sizes")
+                text = said or text
+        except CallFailedError as failure:
+            raise SynoError(f"TIR: {failure}") from None
     return {"text": text, "pieces": coloured(text)}
 
 
-def _answer(child: subprocess.Popen[str], should_stop: Stop | None) -> tuple[str, str]:
-    """Run a child process and return its two outputs; it ends with this process."""
-    end = time.monotonic() + TIR_TIMEOUT_S
-    try:
-        while time.monotonic() < end:
-            end_if(should_stop, "waiting for TVM")
-            with suppress(subprocess.TimeoutExpired):
-                return child.communicate(timeout=_POLL_S)
-    finally:
-        child.kill()
-    raise SynoError(f"TIR: TVM took more than {TIR_TIMEOUT_S:.0f} s; try smaller sizes")
+def _tir(say: Callable[[str], None], _: Callable[[], None], text: str, binding: dict[str, int]) -> None:
+    """Say the TIR of the operator with this text, in a worker."""
+    say(str(read_operator(text).to_tvm(binding).script()))
 
 
 _SIZED = ("name", "binding")

@@ -39,7 +39,7 @@ class CrashedError(CallFailedError):
     """A call's process ended before it answered; ``ended`` says how: ``killed by SIGSEGV``."""
 
     def __init__(self, what: str, ended: str) -> None:
-        super().__init__(f"{what}: the process was {ended}")
+        super().__init__(f"{what}: the process {'was' if ended.startswith('killed') else 'ended with'} {ended}")
         self.ended = ended
 
 
@@ -87,7 +87,7 @@ class Worker:
         Raises :class:`CallFailedError`, and :class:`TrackerError` where the function raised one.
         """
         self.start()
-        name = function.__name__
+        name = function.__name__.lstrip("_")
         if not self._ready:
             self._wait(START_DEADLINE_S, "start")
             self._receive(name)
@@ -103,7 +103,7 @@ class Worker:
         It ends when the function does. What the function hears is given to :meth:`tell`. Raises as :meth:`call` does.
         """
         self.start()
-        name = function.__name__
+        name = function.__name__.lstrip("_")
         self._send(name, (function, arguments, True))
         while True:
             if self._link is not None and not self._link.poll(period_s):

@@ -46,7 +46,7 @@ def test_a_call_gives_its_value_and_leaves_nothing() -> None:
     ("name", "line"),
     [
         ("killed", r"^it: killed: the process was killed by SIGKILL, as the system does where memory runs out$"),
-        ("leaves", r"^it: leaves: the process was exit status 1, saying 'no room'$"),
+        ("leaves", r"^it: leaves: the process ended with exit status 1, saying 'no room'$"),
         ("refuses", r"^it: expected this, found that$"),
     ],
 )
