@@ -30,7 +30,7 @@ def accuracy(operator: str) -> float:
 
 
 class Known:
-    """Evaluators that know what comes out; each training lasts until :meth:`end`, or ends at once."""
+    """A runner of trainings that knows what comes out; each training lasts until :meth:`end`, or ends at once."""
 
     def __init__(self, *, at_once: bool = True, endings: dict[int, dict[str, Any]] | None = None) -> None:
         self.at_once = at_once
@@ -45,7 +45,7 @@ class Known:
             self.end(name)
         return Running(future)
 
-    def find(self, name: str) -> Running | None:
+    def find(self, name: str, request: TrialRequest) -> Running | None:
         return Running(self.begun[name][1]) if name in self.begun else None
 
     def end(self, name: str) -> None:

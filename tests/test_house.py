@@ -56,7 +56,7 @@ def test_imports_are_seen() -> None:
     assert ("syno_lab.ir.spec", True) in seen
     assert ("syno_lab.synthesis.record", False) in set(imports(ENGINE / "commands" / "pgraphs" / "sample.py"))
     assert ("syno_lab.store.pareto", True) in set(imports(ENGINE / "reports" / "axes.py"))
-    assert "syno_lab.jobs.context" in arrows()["syno_lab.jobs.kinds"], "imports for types"
+    assert "syno_lab.jobs.lab" in arrows()["syno_lab.jobs.handle"], "imports for types"
 
 
 def test_rooms_import_only_rooms_above_them() -> None:

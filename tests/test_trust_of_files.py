@@ -116,6 +116,10 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/jobs/away.py": {"- import distributed": "for the type checker"},
     "syno_lab/jobs/gpus.py": {"found subprocess.run": "nvidia-smi on the user's own path, without a shell"},
     "syno_lab/commands/worker.py": {"command.start Popen": "Dask's own worker, without a shell"},
+    "syno_lab/jobs/child.py": {
+        "_function getattr by name": "registered kinds; a store names a kind, never a function",
+        "_function import_module": "registered kinds; a store names a kind, never a function",
+    },
     "syno_lab/jobs/cluster.py": {
         "Cluster._dask Popen": "Dask's own commands, without a shell",
         "Settings.__post_init__ getattr by name": "fields of a value",
@@ -131,10 +135,6 @@ REASONS: dict[str, dict[str, str]] = {
         "passed_on import distributed": "the worker that we are in",
     },
     "syno_lab/jobs/keeper.py": {"- import distributed": "for the type checker"},
-    "syno_lab/jobs/kinds.py": {
-        "function getattr by name": "registered kinds; a store names a kind, never a function",
-        "function import_module": "registered kinds; a store names a kind, never a function",
-    },
     "syno_lab/jobs/node.py": {
         "use_steady_clock import distributed": "gives its modules another clock",
         "use_steady_clock import distributed.comm": "gives its modules another clock",

@@ -63,7 +63,7 @@ def command(given: Given) -> None:
     settings = _earlier(given, tuning, place) if run.go_on else _settings(given, tuning, place)
     if run.detach:
         _check_new(place, settings, run.go_on)
-        from syno_lab.experiments.as_job import offer_gpus
+        from syno_lab.experiments.job import offer_gpus
 
         offer_gpus(settings, place)
         detach_all([(KIND, settings.to_dict(), run.name)], place)
@@ -87,7 +87,7 @@ def command(given: Given) -> None:
 
                 result = run_here(settings, place, report=told)
             else:
-                from syno_lab.experiments.as_job import run_as_job
+                from syno_lab.experiments.job import run_as_job
 
                 result = run_as_job(settings, place, address=run.address, report=told)
     _say(result)

@@ -18,9 +18,9 @@ import msgspec
 
 from syno_lab import private
 from syno_lab.experiments.job import run_here
-from syno_lab.experiments.layers import Layer, baseline_layers, layers_of
 from syno_lab.experiments.settings import SearchSettings, TuningChoice
 from syno_lab.experiments.space import Space
+from syno_lab.experiments.tunings import Layer, baseline_layers, layers_of
 from syno_lab.processes.process import output_of
 from syno_lab.protocol import FLOAT32_BYTES
 from syno_lab.reports import LabReader, TrialRow, front_of, front_picture

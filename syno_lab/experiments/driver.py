@@ -12,45 +12,33 @@ is recorded and told.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import msgspec
 
-from syno_lab.errors import DiskFullError, SynoError
-from syno_lab.experiments.evaluators import Evaluators, Running
-from syno_lab.experiments.settings import LATENCY, TORCH_LATENCY, SearchSettings
-from syno_lab.experiments.space import Space
-from syno_lab.experiments.standing import Standing, Times
+from syno_lab.experiments.loop import Loop
+from syno_lab.experiments.runner import LOOK_S, Runner, Running, Stopped
+from syno_lab.experiments.settings import LATENCY, TORCH_LATENCY
+from syno_lab.experiments.standing import Ended, Standing, Times
 from syno_lab.experiments.tunings import Tunings
-from syno_lab.experiments.watching import PERIOD_S, Board
+from syno_lab.experiments.watching import Board
 from syno_lab.protocol import Operator
 from syno_lab.search import Candidate
+from syno_lab.store import SearchTrial
 from syno_lab.store.latencies import TORCH
 from syno_lab.systems import read_operator
+from syno_lab.trial import TrialRequest
 from syno_lab.trial.failures import check_failures
+from syno_lab.tuning.values import JSON
 
-if TYPE_CHECKING:
-    from syno_lab.store import SearchLog, SearchTrial
-
-LOOK_S = 0.5
-#: CPU seconds without a new operator after which the search ends and reports that it found none. CPU time counts,
-#: because the search does not look for operators while its process is stopped or other processes use the CPU.
-PATIENCE_S = 120.0
 #: The search is for faster operators: a training that takes so many times the baseline's is ended.
 TIMES_THE_BASELINE = 2.0
 #: The most earlier curves that a rule of early termination gets.
 MOST_RIVALS = 50
-
-Report = Callable[[float, str], None]
-
-
-class Stopped(SynoError):  # noqa: N818 - not an error, but a way to end the loop
-    """The caller stopped the search; it can be continued from the store."""
 
 
 @dataclass
@@ -58,60 +46,42 @@ class _Pending:
     candidate: Candidate | None  # None: the space no longer has this operator
     number: int
     running: Running
-    trained: dict[str, Any] | None = None  # the training's outcome, while the network is being tuned
+    trained: dict[str, JSON] | None = None  # the training's result, while the network is being tuned
 
 
 @dataclass
-class Driver:
-    """One search: a new one, or the continuation of an earlier one.
+class Driver(Loop):
+    """A search that trains each operator in the network itself.
 
     Attributes:
-        settings, space, log: the search's settings, its operators, and its records in the store.
-        evaluators: run the trainings.
+        runner: runs the trainings.
         board: writes the search's state to files, for the runs view.
-        report, should_stop: functions of the job.
-        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
         baseline_s: the seconds of the baseline's training; a trial is ended when it takes more than
             :data:`TIMES_THE_BASELINE` as long and more than a minute.
         tunings: tunes the trials that are accurate enough; tunings may still run when the search has ended.
-        known: names of the known operators with which the search begins, by the operators' JSON.
         baseline_accuracy: of the baseline's seeds on average; where the settings lower the limit, it is needed.
         lowered: the trials for which the limit was lowered, in order: ``number``, and as ``replaced_ratio`` the limit
             since then, a share of the replaced layers' FLOPs.
     """
 
-    settings: SearchSettings
-    space: Space
-    log: SearchLog
-    evaluators: Evaluators
+    runner: Runner
     board: Board
-    report: Report = lambda fraction, message: None
-    should_stop: Callable[[], bool] = lambda: False
-    clock: Callable[[], float] = time.monotonic
-    cpu_clock: Callable[[], float] = time.thread_time
+    _: KW_ONLY
     times: Times = field(default_factory=Times)
     baseline_s: float | None = None
     tunings: Tunings | None = None
-    end_reason: str = ""
-    known: dict[str, str] = field(default_factory=dict)
     baseline_accuracy: float | None = None
-    lowered: list[dict[str, Any]] = field(default_factory=list)
+    lowered: list[dict[str, float]] = field(default_factory=list)
     _accurate: list[SearchTrial] = field(default_factory=list)
     _pending: list[_Pending] = field(default_factory=list)
-    _given: list[Operator] = field(default_factory=list)
     _ahead: Candidate | None = None
     _looks_ahead: bool = False
     _curves: list[list[float]] = field(default_factory=list)
     _ended: list[tuple[int, str, str]] = field(default_factory=list)  # what this process has told, for check_failures
-    _next_report: float = -float("inf")
 
     def __post_init__(self) -> None:
         with self._spending("asking_s"):
-            self.search = self.space.search(self.settings)
-            if self.settings.starts_with_known:
-                found = self.space.operators.known(self.search.root)
-                self._given = list(found.values())
-                self.known = {operator.to_json(): name for name, operator in found.items()}
+            self.search = self.start()
         self._looks_ahead = self.settings.workers > 1
         self.standing = Standing(
             self.space.baseline.flops,
@@ -171,16 +141,15 @@ class Driver:
             return one.running.future.done()
         return self.tunings.is_settled(one.number)
 
-    def _outcome(self, one: _Pending) -> dict[str, Any] | None:
+    def _outcome(self, one: _Pending) -> dict[str, JSON] | None:
         """The outcome of a trial that is ready; None where its network is to be tuned first: that begins."""
-        outcome = outcome_of(one.running) if one.trained is None else one.trained
-        tunings = self.tunings
-        is_trained = outcome.get("state") == "finished" and outcome.get("accuracy") is not None
-        if tunings is None or LATENCY not in self.settings.objectives or not is_trained:
+        outcome = one.running.result() if one.trained is None else one.trained
+        tunings, ended = self.tunings, Ended.from_dict(outcome)
+        if tunings is None or LATENCY not in self.settings.objectives or ended.trained is None:
             return outcome
         if not tunings.is_settled(one.number):
             one.trained = outcome
-            tunings.consider(one.number, outcome)
+            tunings.consider(one.number, ended)
             return None
         found = tunings.latency_ms(one.number)
         return outcome if found is None else outcome | {"network_ms": found}
@@ -210,18 +179,20 @@ class Driver:
             given.discard(operator)
             self._lower(by_text[operator.to_json()], waits=bool(given))
 
-        measures = {trial.operator: _measures(trial.outcome or {}) for trial in trials}
-        told = [(read_operator(text), reward, measures[text]) for text, reward in self.log.told()]
+        ended = {trial.operator: Ended.from_dict(trial.outcome) for trial in trials if trial.outcome is not None}
+        told = [(read_operator(text), reward, _measures(ended[text])) for text, reward in self.log.told()]
         self.search.resume(told, self._given, lower)
         self._given = [operator for operator in self._given if operator.to_json() not in by_text]
         for trial in sorted((t for t in trials if t.position is not None), key=lambda t: t.position or 0):
-            self._count(trial, trial.outcome or {})
+            self._count(trial, ended[trial.operator])
         pending = []
         for trial in trials:
             if trial.position is None:
                 candidate = self.search.adopt(read_operator(trial.operator))
-                running = self.evaluators.find(self._name(trial.number)) or self._submit(trial.number, trial.operator)
-                pending.append(_Pending(candidate, trial.number, running))
+                asked = self._asked_as(trial.number, trial.operator)
+                pending.append(
+                    _Pending(candidate, trial.number, self.runner.find(*asked) or self.runner.submit(*asked))
+                )
         return pending
 
     # -- ask and tell ------------------------------------------------------------------------------------------------
@@ -242,38 +213,26 @@ class Driver:
         if candidate is not None and not self.space.accepts(candidate.operator):  # the limit was lowered since
             self.search.drop(candidate)
             candidate = None
-        deadline = self.cpu_clock() + PATIENCE_S
+        gives_up = self.out_of_patience()
         if candidate is None:
-            candidate = self._chosen(lambda: self.cpu_clock() > deadline)
+            candidate = self._chosen(gives_up)
         if candidate is None:
-            if self.should_stop():
-                return None
-            self.end_reason = (
-                f"no new operator {self.space.limits} in {PATIENCE_S:g} s"
-                if self.cpu_clock() > deadline
-                else "every operator of the space is evaluated"
-            )
+            if not self.should_stop():
+                self.end_reason = self.nothing_new if gives_up() else "every operator of the space is evaluated"
             return None
         with self._spending("store_s"):
-            operator: Operator = candidate.operator
-            costs = self.space.costs(operator)
-            assert costs is not None  # the space has computed them before
-            text = operator.to_json()
-            number = self.log.add(
-                self.space.operators.name_of(operator), text, candidate.taken, costs.flops, costs.params
-            )
-            return _Pending(candidate, number, self._submit(number, text))
+            number = self.keep(candidate.operator, candidate.taken)
+            running = self.runner.submit(*self._asked_as(number, candidate.operator.to_json()))
+            return _Pending(candidate, number, running)
 
     def _chosen(self, is_enough: Callable[[], bool]) -> Candidate | None:
         """The search's next candidate, known operators first; None if there is none or ``is_enough`` returned True."""
         with self._spending("asking_s"):
-            while self._given:
-                candidate = self.search.adopt(self._given.pop(0))
-                if candidate is not None:
-                    return candidate
-            return self.search.ask(lambda: self.should_stop() or is_enough())
+            known = self.next_known(self.search)
+            return known or self.search.ask(lambda: self.should_stop() or is_enough())
 
-    def _submit(self, number: int, operator: str) -> Running:
+    def _asked_as(self, number: int, operator: str) -> tuple[str, TrialRequest]:
+        """The name and the request of a trial's training."""
         training = self.settings.training
         limit = training.time_limit_s
         if limit is None and self.baseline_s is not None:
@@ -287,36 +246,36 @@ class Driver:
             time_limit_s=limit,
             gives_up=True,
         )
-        return self.evaluators.submit(self._name(number), request)
+        return f"{self.settings.name}: trial {number}", request
 
-    def _told(self, one: _Pending, outcome: dict[str, Any]) -> None:
+    def _told(self, one: _Pending, outcome: dict[str, JSON]) -> None:
         """Record the outcome of a trial, then tell the search."""
-        if outcome.get("state") != "interrupted":
+        ended = Ended.from_dict(outcome)
+        if ended.state != "interrupted":
             outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
-            is_new = self.log.record(one.number, outcome, one.running.job, reward=self._reward(one.number, outcome))
-            if is_new and outcome.get("latency_ms"):
-                self.log.record_latency(one.number, TORCH, {"latency_ms": outcome["latency_ms"]})
+            is_new = self.log.record(one.number, outcome, one.running.job, reward=self._reward(one.number, ended))
+            if is_new and ended.latency_ms:
+                self.log.record_latency(one.number, TORCH, {"latency_ms": ended.latency_ms})
             trial = self.log.trial(one.number)
             if is_new:
-                self._count(trial, outcome)
+                self._count(trial, ended)
                 self._ended.append((one.number, trial.state, trial.reason))
                 check_failures(self._ended)
         with self._spending("asking_s"):
             if one.candidate is not None and trial.reward is None:  # interrupted
                 self.search.drop(one.candidate)
             elif one.candidate is not None and trial.reward is not None:
-                self.search.tell(one.candidate, trial.reward, _measures(outcome))
+                self.search.tell(one.candidate, trial.reward, _measures(ended))
             self._lower(trial, waits=bool(self._given))
 
-    def _reward(self, number: int, outcome: Mapping[str, Any]) -> float | None:
+    def _reward(self, number: int, ended: Ended) -> float | None:
         """What the search is told; None: the store's default, the accuracy, 0 where there is none."""
-        accuracy = outcome.get("accuracy")
-        if accuracy is None:
+        if ended.accuracy is None:
             return None
         trial = self.log.trial(number)
-        latency = outcome.get("network_ms", outcome.get("latency_ms"))
-        return self.space.reward(accuracy, trial.flops, trial.params, latency)
+        latency = ended.latency_ms if ended.network_ms is None else ended.network_ms
+        return self.space.reward(ended.accuracy, trial.flops, trial.params, latency)
 
     def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
         """Lower the limit of FLOPs where a trial is accurate enough.
@@ -335,33 +294,24 @@ class Driver:
                 share = self.space.replaced_share(self.space.most_flops)
                 self.lowered.append({"number": one.number, "replaced_ratio": share})
 
-    def _count(self, trial: SearchTrial, outcome: dict[str, Any]) -> None:
-        self.standing.add(
-            trial.number, trial.flops, trial.params, outcome, self.known.get(trial.operator), trial.reward
-        )
+    def _count(self, trial: SearchTrial, ended: Ended) -> None:
+        self.standing.add(trial.number, trial.flops, trial.params, ended, self.known.get(trial.operator), trial.reward)
         if self.tunings is not None:
-            self.tunings.consider(trial.number, outcome)
-        curve = [row["accuracy"] for row in outcome.get("curve") or () if row.get("accuracy") is not None]
-        if curve and outcome.get("state") in ("finished", "pruned"):
+            self.tunings.consider(trial.number, ended)
+        curve = [measure for row in ended.curve or () if (measure := row.get("accuracy")) is not None]
+        if curve and ended.state in ("finished", "pruned"):
             self._curves.append(curve)
             if len(self._curves) > MOST_RIVALS:  # keep the best curve, which the rule of Canvas needs
                 self._curves.remove(min(self._curves[:-1], key=max))
 
-    def _name(self, number: int) -> str:
-        return f"{self.settings.name}: trial {number}"
-
     # -- shown -------------------------------------------------------------------------------------------------------
 
     def _show(self, *, now: bool = False) -> None:
-        if now or self.clock() >= self._next_report:
-            self._next_report = self.clock() + PERIOD_S
+        if self.is_due(now=now):
             with self._spending("store_s"):
                 self._shown(now)
 
     def _shown(self, now: bool) -> None:
-        minutes, trials = self.settings.minutes, self.settings.trials
-        shares = [] if trials is None else [self.standing.total / trials]
-        shares += [] if minutes is None else [self.times.search_s / (60 * minutes)]
         line = self.standing.line(self.times)
         status: dict[str, Any] = {
             "phase": "search",
@@ -374,26 +324,11 @@ class Driver:
         if self.tunings is not None:
             line += f"; {self.tunings.line()}"
             status["tuning"] = self.tunings.to_dict()
-        self.report(min(1.0, max(shares)), line)
+        self.report(self.fraction(self.standing.total, self.times.search_s), line)
         self.board.show({**status, **self.standing.to_dict(self.times)}, self.search, now=now)
 
 
-def outcome_of(running: Running) -> dict[str, Any]:
-    """The outcome of a training that has ended; for a training without one, an outcome with the reason.
-
-    Raises DiskFullError where the disk is full: that is no outcome, and the search can continue once there is room.
-    """
-    try:
-        return running.future.result()
-    except DiskFullError:
-        raise
-    except CancelledError:
-        return {"state": "interrupted", "reason": "its job was cancelled", "accuracy": None}
-    except SynoError as error:  # a job that failed or was given up
-        return {"state": "failed", "reason": str(error), "accuracy": None}
-
-
-def _measures(outcome: Mapping[str, Any]) -> dict[str, float]:
+def _measures(ended: Ended) -> dict[str, float]:
     """What was measured of a trial beside its accuracy, by the names of objectives."""
-    found = {LATENCY: outcome.get("network_ms"), TORCH_LATENCY: outcome.get("latency_ms")}
+    found = {LATENCY: ended.network_ms, TORCH_LATENCY: ended.latency_ms}
     return {name: value for name, value in found.items() if value is not None}

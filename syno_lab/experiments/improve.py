@@ -13,9 +13,8 @@ import msgspec
 from torch import nn
 
 from syno_lab.errors import SearchError, SpecError, StoreError, SynoError
-from syno_lab.experiments.as_job import run_as_job
 from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
-from syno_lab.experiments.job import run_here
+from syno_lab.experiments.job import run_as_job, run_here
 from syno_lab.experiments.own import Chosen, Data, Model, choose, with_data, with_model
 from syno_lab.experiments.own_choice import RewardFunction, RuleFunction, with_choice
 from syno_lab.experiments.own_file import network_file

@@ -1,52 +1,45 @@
-"""Run a search, as a job of kind ``search`` or as a call."""
+"""Run a search: as a job of kind ``search`` that the caller watches, or as a call."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from syno_lab import private
 from syno_lab.errors import SearchError, SynoError
-from syno_lab.experiments.driver import Driver, Report, Stopped
-from syno_lab.experiments.evaluators import Evaluators, JobEvaluators, LocalEvaluators
+from syno_lab.experiments.driver import Driver
 from syno_lab.experiments.finals import against, baselines_beside, train_on_seeds
 from syno_lab.experiments.in_rungs import run_in_rungs
+from syno_lab.experiments.loop import Begun, recorded
 from syno_lab.experiments.own_choice import bring_choice
 from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
+from syno_lab.experiments.runner import LOOK_S, JobRunner, LocalRunner, Report, Runner, Stopped
 from syno_lab.experiments.settings import SearchSettings
-from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import Times
-from syno_lab.experiments.tunings import JobTuners, LocalTuners, Tuners, Tunings
+from syno_lab.experiments.tunings import Tunings
 from syno_lab.experiments.untrained import run_untrained
-from syno_lab.experiments.watching import (
-    LOCK_FILE,
-    RESULT_FILE,
-    SETTINGS_FILE,
-    STATUS_FILE,
-    Board,
-    read_json,
-    search_folder,
-)
+from syno_lab.experiments.watching import LOCK_FILE, STATUS_FILE, read_json, search_folder
 from syno_lab.processes.alone import alone
-from syno_lab.store import SearchLog, Store
+from syno_lab.store import SearchTrial, Store
 from syno_lab.systems import title_of
-from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
 from syno_lab.trial.own import bring, needs_this_process
+from syno_lab.tuning.values import JSON
 
 if TYPE_CHECKING:
-    from syno_lab.jobs import JobContext
+    from syno_lab.jobs import JobContext, JobHandle, JobRecord, Lab
 
 #: The share of the progress bar that each part of a search has.
 _BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
 #: Seconds to wait for the process of an earlier attempt to end.
 _PATIENCE_S = 10.0
-_TIMES = ("search_s", "asking_s", "store_s", "held_s")
+#: Seconds that a search as a job has to come to rest after Ctrl-C; its trainings stop at their next batch.
+REST_S = 60.0
+KIND = "search"
 
 
 def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         settings = SearchSettings.from_dict(params)
         bring(settings.training)  # the user has signed the job, and its code with it
         bring_choice(settings)
-        for other in lab.jobs(kind="search", state="running"):
+        for other in lab.jobs(kind=KIND, state="running"):
             if other.id < context.id and other.params.get("name") == settings.name:
                 raise JobFailed(f"job {other.id} does the search {settings.name!r} already; take another name")
         place = search_folder(context.root, settings.name)
@@ -80,8 +73,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
             return run_search(
                 settings,
                 lab.store,
-                JobEvaluators(lab, settings.resources),
-                JobTuners(lab),
+                JobRunner(lab, settings.resources),
                 folder=place,
                 report=context.report,
                 should_stop=context.should_stop,
@@ -132,7 +124,8 @@ def run_here(
                 should_stop=should_stop,
                 clock=clock,
             )
-        return _run_here(settings, folder, store, report, should_stop)
+        with LocalRunner(place / "trainings", settings.workers, should_stop, lab=folder) as runner:
+            return run_search(settings, store, runner, folder=place, report=report, should_stop=should_stop)
 
 
 def _in_this_process(request: TrialRequest, *, folder: Path, should_stop: Callable[[], bool], **_: Any) -> TrialOutcome:
@@ -140,22 +133,10 @@ def _in_this_process(request: TrialRequest, *, folder: Path, should_stop: Callab
     return run_trial(request, folder=folder, should_stop=should_stop)
 
 
-def _run_here(
-    settings: SearchSettings, folder: Path, store: Store, report: Report, should_stop: Callable[[], bool]
-) -> dict[str, Any]:
-    place = search_folder(folder, settings.name)
-    with (
-        LocalEvaluators(place / "trainings", settings.workers, should_stop) as evaluators,
-    ):
-        tuners = LocalTuners(evaluators, folder)
-        return run_search(settings, store, evaluators, tuners, folder=place, report=report, should_stop=should_stop)
-
-
 def run_search(
     settings: SearchSettings,
     store: Store,
-    evaluators: Evaluators,
-    tuners: Tuners,
+    runner: Runner,
     *,
     folder: Path,
     report: Report = lambda fraction, message: None,
@@ -171,47 +152,46 @@ def run_search(
     :func:`.run_untrained`.
 
     Raises:
-        SpecError: the backbone has nothing to replace, or no operator can be within the limit.
-        StoreError: the store has a search of this name with other settings, or cannot be written.
+        SpecError, StoreError: as :meth:`.Begun.of`.
         SearchError: the baseline does not train to the end.
         Stopped: ``should_stop`` returned True.
     """
     if settings.untrained:
         return run_untrained(settings, store, folder=folder, report=report, should_stop=should_stop)
-    space = Space(settings)
-    log = store.search(settings.name, settings.identity)
-    board = Board(folder)
-    write_whole(folder / SETTINGS_FILE, msgspec.json.encode(settings))
+    begun = Begun.of(settings, store, folder)
+    space, log, before = begun.space, begun.log, begun.earlier
+    times = Times(before.search_s, before.asking_s, before.store_s, before.held_s)
     earlier = read_json(folder / STATUS_FILE) or {}
-    times = Times(*(float(earlier.get(name) or 0.0) for name in _TIMES))
 
     def part(low: float, high: float) -> Report:
         return lambda fraction, message: report(low + (high - low) * fraction, message)
 
     def show(phase: str) -> None:
-        board.show({**earlier, "phase": phase, **vars(times)})
+        begun.board.show({**earlier, "phase": phase, **vars(times)})
 
     show("baseline")
-    trained = train_on_seeds(
-        settings,
-        "the baseline",
-        {"baseline": None} if settings.seeds else {},
-        evaluators,
-        part(0, _BEFORE),
-        should_stop,
-    )
+    without: dict[str, str | None] = {"baseline": None} if settings.seeds else {}
+    trained = train_on_seeds(settings, "the baseline", without, runner, part(0, _BEFORE), should_stop)
     baselines = trained.get("baseline", [])
-    driver = Driver(settings, space, log, evaluators, board, part(_BEFORE, _BEFORE + _SEARCH), should_stop, times=times)
-    if baselines:
-        driver.baseline_s = statistics.median(one.wall_s for one in baselines)
-    baseline = _baseline(space, baselines)
+    baseline = begun.baseline(baselines)
+    driver = Driver(
+        settings,
+        space,
+        log,
+        runner,
+        begun.board,
+        report=part(_BEFORE, _BEFORE + _SEARCH),
+        should_stop=should_stop,
+        times=times,
+        baseline_s=statistics.median(one.wall_s for one in baselines) if baselines else None,
+        baseline_accuracy=baseline["accuracy"],
+    )
     margin = None if settings.tuning is None else settings.tuning.within
     for what, is_asked in (("tuning", margin), ("lower within", settings.lower_within)):
         if is_asked is not None and baseline["accuracy"] is None:
             raise SearchError(f"{what}: expected a baseline with an accuracy, found one without")
-    driver.baseline_accuracy = baseline["accuracy"]
     if settings.tuning is not None:
-        driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, tuners)
+        driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, runner)
     driver.run()
     standing, tunings = driver.standing, driver.tunings
     found = {name: best for name, share in standing.shares.items() if (best := standing.best(share)) is not None}
@@ -219,95 +199,133 @@ def run_search(
     show("comparison")
     compared = found if standing.best_known is None else found | {"known": standing.best_known}
     finalists = {f"trial {best.number}": log.trial(best.number).operator for best in compared.values()}
-    finals = train_on_seeds(
-        settings,
-        "the best",
-        finalists if settings.seeds else {},
-        evaluators,
-        part(_BEFORE + _SEARCH, _AFTER),
-        should_stop,
-    )
-    baselines = baselines_beside(settings, baselines, finals, evaluators, part(_AFTER, _AFTER), should_stop)
+    chosen = finalists if settings.seeds else {}
+    finals = train_on_seeds(settings, "the best", chosen, runner, part(_BEFORE + _SEARCH, _AFTER), should_stop)
+    baselines = baselines_beside(settings, baselines, finals, runner, part(_AFTER, _AFTER), should_stop)
     if tunings is not None:
         earlier |= _tuned(tunings)
         show("tuning")
         if not tunings.finish(part(_AFTER, 1), should_stop):
             raise Stopped("stopped while trials were tuned; the finished tunings are in the store")
+
+    def trial_row(trial: SearchTrial) -> dict[str, JSON]:
+        return {
+            "accuracy": trial.accuracy,
+            "known": driver.known.get(trial.operator),
+            "system": title_of(trial.operator),
+            "wall_s": trial.wall_s,
+            **({} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}),
+        }
+
+    def point(trial: SearchTrial) -> dict[str, JSON]:
+        ratio, known = standing.replaced_ratio(trial.flops), driver.known.get(trial.operator)
+        return begun.point(trial, trial.accuracy, ratio, known)
+
     result = standing.to_dict(times) | {
-        "settings": settings.to_dict(),
+        "settings": settings,
         "end": driver.end_reason or f"{standing.total} trials are done",
         "baseline": baseline,
         "comparisons": {
-            name: against(settings, baselines, finals[f"trial {best.number}"]).to_dict()
+            name: against(settings, baselines, finals[f"trial {best.number}"])
             for name, best in compared.items()
             if settings.seeds
         },
-        "front": _front(log, space, driver),
-        "recorded": _recorded(log, tunings, driver.known),
-        "folder": str(folder),
+        "front": [point(trial) for trial in log.front(("accuracy", "flops"))],
+        "recorded": recorded(log, trial_row),
     }
     result |= _tuned(tunings) | ({} if settings.lower_within is None else {"lowered": driver.lowered})
     for name, best in found.items():
         operator = log.trial(best.number).operator
         result["best"][name] |= {"operator": operator, "system": title_of(operator)}
-    write_whole(folder / RESULT_FILE, msgspec.json.encode(result))
+    result = begun.end(result)
     earlier = standing.to_dict(times) | {"end": result["end"]} | _tuned(tunings)
     show("done")
     return result
-
-
-def _baseline(space: Space, trained: list[TrialOutcome]) -> dict[str, Any]:
-    accuracies = [one.accuracy for one in trained if one.accuracy is not None]
-    return {
-        "flops": space.baseline.flops,
-        "params": space.baseline.params,
-        "accuracy": sum(accuracies) / len(accuracies) if accuracies else None,
-        "accuracies": accuracies,
-        "wall_s": [one.wall_s for one in trained],
-    }
-
-
-def _front(log: SearchLog, space: Space, driver: Driver) -> list[dict[str, Any]]:
-    """The front of accuracy and FLOPs."""
-    return [
-        {
-            "number": trial.number,
-            "accuracy": trial.accuracy,
-            "flops_ratio": trial.flops / space.baseline.flops,
-            "replaced_ratio": driver.standing.replaced_ratio(trial.flops),
-            "params": trial.params,
-            "known": driver.known.get(trial.operator),
-            "system": title_of(trial.operator),
-        }
-        for trial in log.front(("accuracy", "flops"))
-    ]
 
 
 def _tuned(tunings: Tunings | None) -> dict[str, Any]:
     return {} if tunings is None else {"tuning": tunings.to_dict()}
 
 
-def _recorded(log: SearchLog, tunings: Tunings | None, known: dict[str, str]) -> list[dict[str, Any]]:
-    """Every trial in short, in the order of asking, for simulations and comparisons of searches.
+# -- as a job that the caller watches ---------------------------------------------------------------------------------
 
-    ``taken`` are the complete steps, ``steps`` their names.
+
+def run_as_job(
+    settings: SearchSettings,
+    folder: Path,
+    *,
+    address: str | None = None,
+    report: Report = lambda fraction, message: None,
+) -> dict[str, Any]:
+    """Do the search as a job of the lab in ``folder``, and return its result.
+
+    KeyboardInterrupt pauses the job and its trainings, and is raised again: the same call goes on. Raises SynoError
+    where the job ends otherwise than with a result.
     """
-    taken = log.taken()
-    return [
-        {
-            "number": trial.number,
-            "steps": list(trial.steps),
-            "taken": msgspec.to_builtins(taken[trial.number]),
-            "state": trial.state,
-            "accuracy": trial.accuracy,
-            "reward": trial.reward,
-            "flops": trial.flops,
-            "params": trial.params,
-            "known": known.get(trial.operator),
-            "system": title_of(trial.operator),
-            "wall_s": trial.wall_s,
-            **({} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}),
-        }
-        for trial in log.trials()
-        if trial.reward is not None
-    ]
+    from syno_lab.jobs import Lab
+
+    if address is None:
+        offer_gpus(settings, folder)
+    with Lab.open(folder, address=address, slots=settings.workers) as lab:
+        handle = _job(lab, settings)
+        record = handle.record()
+        try:
+            while not record.is_ended:
+                report(record.progress, record.message or f"job {record.id} is {record.state}")
+                if lab.keeper.trouble:
+                    report(record.progress, lab.keeper.trouble)
+                time.sleep(LOOK_S)
+                record = handle.record()
+        except (KeyboardInterrupt, SystemExit):
+            _pause(lab, handle)
+            raise
+        if record.state != "finished":
+            raise SynoError(f"the search ended as {record.state}: {record.reason}")
+        return record.result or {}
+
+
+def offer_gpus(settings: SearchSettings, folder: Path) -> None:
+    """See that the lab's own workers have the GPUs that the trainings ask for; other jobs go on, or begin again.
+
+    A cluster that the user names, or machines that join, have GPUs of their own.
+
+    Raises:
+        JobError: the cluster does not start, or this process may not see so many GPUs.
+    """
+    from syno_lab.jobs import Lab
+    from syno_lab.jobs.endpoint import named
+
+    if settings.gpus and named(None) is None:
+        count = ceil(settings.workers * settings.gpus)
+        with Lab.open(folder, slots=settings.workers, gpus=count, start=False, is_thorough=False) as lab:
+            lab.cluster.serve()
+
+
+def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
+    """The job that does this search: one that waits, runs or was paused with the same end, or a new one."""
+    params = settings.to_dict()
+    mine: list[JobRecord] = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == settings.name]
+    for job in reversed(mine):
+        if job.is_ended:
+            continue
+        handle = lab.job(job.id)
+        if job.params == params or job.state == "running":
+            if job.params == params:
+                handle.allow(job)  # it has exactly the settings of this call
+            handle.resume()
+            return handle
+        handle.cancel()
+    return lab.submit(KIND, params, name=settings.name)
+
+
+def _pause(lab: Lab, handle: JobHandle) -> None:
+    """Pause the search and its trainings at the next batch; their results are kept."""
+    handle.pause()
+    for job in lab.jobs(parent=handle.id):
+        if not job.is_ended:
+            lab.job(job.id).pause()
+    deadline = time.monotonic() + REST_S
+    while time.monotonic() < deadline:
+        if not any(job.state == "running" for job in (handle.record(), *lab.jobs(parent=handle.id))):
+            return
+        time.sleep(0.2)

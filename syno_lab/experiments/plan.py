@@ -1,19 +1,20 @@
-"""The plan of a search in rungs: how its minutes are shared, stated before the search begins.
+"""The plan of a search in rungs, stated before it begins, and its funnel: how many operators came how far.
 
-All numbers are seconds of one worker. The finals and the baseline are part of the minutes.
+All numbers of the plan are seconds of one worker. The finals and the baseline are part of the minutes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import floor
-from typing import Any
+
+import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Measure, Rung
-from syno_lab.store.rungs import CONFIRM
+from syno_lab.store.rungs import BASELINE, CONFIRM, RungTraining
 
 #: The shares of the time without finals: drawing and probing, each rung, and the best of the last one on more seeds.
 #: Later rungs train fewer operators longer. Chosen after a half-hour run on ResNet-20 in which too few operators were
@@ -34,8 +35,7 @@ FEWEST = 2
 SLOWER = 1.4
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """One part of the plan: its name, its trainings (0 for drawing), and worker seconds for each and in all.
 
     ``measure`` is what a rung ranks by; other parts have none.
@@ -48,17 +48,12 @@ class Part:
     measure: Measure | None = None
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The parts of a search in order, and its workers."""
+class Plan(msgspec.Struct, frozen=True):
+    """The parts of a search in order, its workers, and its minutes in all, with all workers busy."""
 
-    parts: tuple[Part, ...]
+    minutes: float
     workers: int
-
-    @property
-    def minutes(self) -> float:
-        """Minutes in all, with all workers busy."""
-        return sum(part.seconds for part in self.parts) / self.workers / 60
+    parts: tuple[Part, ...]
 
     def part(self, name: str) -> Part:
         """The part of this name."""
@@ -73,22 +68,17 @@ class Plan:
         ]
         return f"{self.minutes:.0f} minutes, {self.workers} workers: {'; '.join(words)}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        parts = [{key: value for key, value in vars(part).items() if value is not None} for part in self.parts]
-        return {"minutes": self.minutes, "workers": self.workers, "parts": parts}
 
-
-def as_begun(rungs: Iterable[Rung], status: Mapping[str, Any]) -> tuple[Rung, ...]:
-    """Those of a backbone's rungs that the plan in a search's status has, with the measures that the search began with.
+def as_begun(rungs: Iterable[Rung], plan: Plan | None) -> tuple[Rung, ...]:
+    """Those of a backbone's rungs that the plan of a search has, with the measures that the search began with.
 
     A search that is continued goes on with these, whatever is declared now. Without a plan yet: the rungs as they are.
     """
-    parts = {part["name"]: part for part in (status.get("plan") or {}).get("parts", ())}
-    if not parts:
+    if plan is None:
         return tuple(rungs)
+    parts = {part.name: part for part in plan.parts}
     return tuple(
-        rung if rung.is_full else replace(rung, measure=parts[rung.name]["measure"])
+        rung if rung.is_full else replace(rung, measure=parts[rung.name].measure or rung.measure)
         for rung in rungs
         if rung.name in parts
     )
@@ -146,4 +136,72 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
         parts.append(Part(rung.name, trainings, one_s, seconds, rung.measure))
     seconds = rest * CONFIRM_SHARE / whole
     parts.append(Part(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
-    return Plan((*parts, finals), workers)
+    return Plan(sum(part.seconds for part in (*parts, finals)) / workers / 60, workers, (*parts, finals))
+
+
+class Draws(msgspec.Struct):
+    """Counts of different operators (:attr:`.Space.counts`), and CPU seconds of drawing and probing.
+
+    Of a search that was continued they are at least so many: what an earlier process drew and did not store may be
+    drawn again.
+    """
+
+    drawn: int = 0
+    wished: int = 0
+    affordable: int = 0
+    probed: int = 0
+    seconds: float = 0.0
+
+    def see(self, drawn: int, wished: int, affordable: int, probed: int) -> None:
+        """Take over the counts of a space; an earlier process of the search may have seen more."""
+        self.drawn = max(self.drawn, drawn)
+        self.wished = max(self.wished, wished)
+        self.affordable = max(self.affordable, affordable)
+        self.probed = max(self.probed, probed)
+
+
+class Funnel(msgspec.Struct):
+    """Counts and seconds of a search, from the operators drawn to the finals.
+
+    Attributes:
+        draws: before any training.
+        rungs: for each rung the operators that began, that have all their seeds, and worker seconds.
+    """
+
+    draws: Draws = msgspec.field(default_factory=Draws)
+    rungs: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+
+    def count(self, rungs: Sequence[Rung], trainings: Sequence[RungTraining], finals: str) -> None:
+        """Count the trainings of the queue anew."""
+        found = [one for one in trainings if one.number != BASELINE]
+        last = rungs[-1]
+        again = _counted(one for one in found if one.rung == last.name and one.seed >= last.seeds)
+        self.rungs = {
+            rung.name: _counted(one for one in found if one.rung == rung.name and one.seed < rung.seeds)
+            for rung in rungs
+        }
+        if again["begun"]:
+            self.rungs[CONFIRM] = again
+        self.rungs[finals] = _counted(one for one in found if one.rung == finals)
+
+    def line(self) -> str:
+        """The funnel in one line: ``2,031 drawn > 1,204 wished > 640 affordable > 640 probed > 212 on 40 steps``."""
+        draws = self.draws
+        parts = [f"{draws.drawn:,} drawn", f"{draws.wished:,} wished", f"{draws.affordable:,} affordable"]
+        parts += [f"{draws.probed:,} probed"] if draws.probed else []
+        parts += [f"{int(found['trained']):,} on {name}" for name, found in self.rungs.items() if found["begun"]]
+        return " > ".join(parts)
+
+
+def _counted(trainings: Iterable[RungTraining]) -> dict[str, float]:
+    """Operators that began, that have all their trainings, and that failed; worker seconds."""
+    mine = list(trainings)
+    begun = {one.number for one in mine}
+    waiting = {one.number for one in mine if not one.is_ended}
+    failed = {one.number for one in mine if one.is_ended and one.state != "finished"}
+    return {
+        "begun": len(begun),
+        "trained": len(begun - waiting - failed),
+        "failed": len(failed),
+        "seconds": sum(float(one.outcome.get("wall_s") or 0.0) for one in mine if one.is_ended),
+    }

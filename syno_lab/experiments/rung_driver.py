@@ -16,24 +16,20 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 
 import msgspec
 
 from syno_lab.errors import SearchError
-from syno_lab.experiments.driver import PATIENCE_S, Report, Stopped
-from syno_lab.experiments.funnel import Funnel
-from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Plan, plan_for, worthwhile
+from syno_lab.experiments.loop import Loop
+from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Funnel, Plan, plan_for, worthwhile
 from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers
-from syno_lab.experiments.settings import SearchSettings
-from syno_lab.experiments.space import Space
-from syno_lab.experiments.watching import PERIOD_S, Board
+from syno_lab.experiments.runner import Stopped
+from syno_lab.experiments.watching import Board
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
-from syno_lab.protocol import Operator
 from syno_lab.search import Candidate, Elite, EliteSearch, Search
-from syno_lab.store import SearchLog
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITING, RungTraining
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialOutcome
@@ -108,44 +104,33 @@ def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> l
 
 
 @dataclass
-class RungDriver:
-    """One search in rungs: a new one, or the continuation of an earlier one.
+class RungDriver(Loop):
+    """A search in rungs.
 
     Attributes:
-        settings, space, log: the search's settings, its operators, and its records in the store.
         rungs: the cheapest first, the network itself last; the driver leaves out those that are hardly cheaper.
         workers: take the trainings from the queue of ``log``.
         board: writes the search's state to files, for the runs view.
         shares: of the replaced layers' FLOPs, for each of which a best operator is looked for.
-        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread; ``sleep`` waits so many seconds.
+        sleep: waits so many seconds.
         uses_probe: whether the score of the probe, where the system has one, may choose what is asked.
         elapsed_s: wall time that earlier processes of this search took.
     """
 
-    settings: SearchSettings
-    space: Space
-    log: SearchLog
     rungs: tuple[Rung, ...]
     workers: Workers
     board: Board
     shares: Sequence[float]
-    report: Report = lambda fraction, message: None
-    should_stop: Callable[[], bool] = lambda: False
-    clock: Callable[[], float] = time.monotonic
-    cpu_clock: Callable[[], float] = time.thread_time
+    _: KW_ONLY
     sleep: Callable[[float], None] = time.sleep
     uses_probe: bool = True
     elapsed_s: float = 0.0
-    end_reason: str = ""
-    known: dict[str, str] = field(default_factory=dict)
     funnel: Funnel = field(default_factory=Funnel)
     phase: str = "timing"
 
     def __post_init__(self) -> None:
         self.queue = self.log.rungs
         self._begun = self.clock() - self.elapsed_s
-        self._next_report = -float("inf")
-        self._given: list[Operator] = []
         self._untrained: EliteSearch | None = None
         self._elites = 0  # asked for so far
         self._told: set[int] = set()
@@ -225,13 +210,9 @@ class RungDriver:
     def _begin(self) -> None:
         """Make the search, and tell it what an earlier process of it was told."""
         has_probe = self.uses_probe and self.space.has_probe
-        self.search = self._shown = self.space.search(self.settings, self.space.score if has_probe else None)
+        self.search = self._shown = self.start(self.space.score if has_probe else None)
         if has_probe:
             self._untrained = self.space.elite_search(random.Random(self.settings.seed))  # noqa: S311 - for choices
-        if self.settings.starts_with_known:
-            found = self.space.operators.known(self.search.root)
-            self._given = list(found.values())
-            self.known = {operator.to_json(): name for name, operator in found.items()}
         self._resume()
 
     def _first_rung(self, plan: Plan) -> None:
@@ -240,10 +221,11 @@ class RungDriver:
         self.phase = first.name
         is_over = bool(self._with_more_seeds()) or any(self._mine(rung.name) for rung in later)
         reserve, ahead = self._reserve(plan, first), (first.name, WAITING)
+        most = inf if self.settings.trials is None else self.settings.trials
         while not is_over:
             self._look()
             held = [one for one in self.queue.current() if one.state == TAKEN or (one.rung, one.state) == ahead]
-            if self._is_time_for(reserve) or self._has_enough(plan):
+            if self._left_s() <= reserve + self._finals_s() or len(self._numbers) >= most:
                 break
             if len(held) < self.settings.workers + AHEAD:
                 is_over = not self._ask(first)
@@ -266,10 +248,6 @@ class RungDriver:
         self.funnel.draws.seconds += taken
         # One that was not found in time may be found in the next part of it; else there is none.
         return candidate is not None or taken > DRAW_S
-
-    def _has_enough(self, plan: Plan) -> bool:
-        trials = self.settings.trials
-        return trials is not None and len(self._numbers) >= trials
 
     def _next_rung(self, plan: Plan, rung: Rung) -> None:
         """Train the best of the rung before on this one."""
@@ -344,11 +322,11 @@ class RungDriver:
         It is chosen among those with more seeds, by the mean measure of all their seeds; where none of these is within
         the share, among all on the last rung.
         """
-        return self._best([one for one in self._on_last() if one.number not in self._known_trials], share)
+        return self._best([one for one in self.scores(self.rungs[-1]) if one.number not in self._known_trials], share)
 
     def best_known(self) -> Score | None:
         """The best known operator, chosen likewise; None where the search does not train them."""
-        return self._best([one for one in self._on_last() if one.number in self._known_trials], inf)
+        return self._best([one for one in self.scores(self.rungs[-1]) if one.number in self._known_trials], inf)
 
     def _best(self, scores: Sequence[Score], share: float) -> Score | None:
         within = [one for one in scores if one.ratio <= share]
@@ -356,9 +334,6 @@ class RungDriver:
         means = self.measures(self.rungs[-1])
         found = [Score(one.number, one.ratio, means[one.number]) for one in within if more[one.number] == MORE_SEEDS]
         return max(found or within, key=lambda one: (one.value, -one.ratio), default=None)
-
-    def _on_last(self) -> list[Score]:
-        return self.scores(self.rungs[-1])
 
     def _with_more_seeds(self) -> list[RungTraining]:
         """The trainings on the last rung beside those of its own seeds."""
@@ -440,11 +415,8 @@ class RungDriver:
             self._look()  # a wish to stop ends the drawing too; then the space is not at its end
             self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
             return False
-        costs = self.space.fitting_costs(candidate.operator)
-        text = candidate.operator.to_json()
-        name = self.space.operators.name_of(candidate.operator)
-        number = self.log.add(name, text, candidate.taken, costs.flops, costs.params)
-        self._number(number, text)
+        number = self.keep(candidate.operator, candidate.taken)
+        self._number(number, candidate.operator.to_json())
         self._candidates[number] = candidate
         for seed in range(rung.seeds):
             self.queue.queue(number, rung.name, seed, _RUNGS)
@@ -462,15 +434,8 @@ class RungDriver:
         """
         is_room = self.plan.part(self.rungs[0].name).trainings >= 2 * len(self.known)
         others = len(self._numbers) - len(self._known_trials)
-        known = self._next_known() if is_room or len(self._known_trials) <= others else None
-        return known or self._next_discovered() or self._next_known()
-
-    def _next_known(self) -> Candidate | None:
-        while self._given:
-            candidate = self.search.adopt(self._given.pop(0))
-            if candidate is not None:
-                return candidate
-        return None
+        known = self.next_known(self.search) if is_room or len(self._known_trials) <= others else None
+        return known or self._next_discovered() or self.next_known(self.search)
 
     def _next_discovered(self) -> Candidate | None:
         wants_elite = self._elites < MOST_ELITES * self.plan.part(self.rungs[0].name).trainings
@@ -481,9 +446,9 @@ class RungDriver:
                 return self.search.adopt(elite.operator, elite.trail)
             if not self._draw():
                 break
-        begun = self.cpu_clock()
+        begun, gives_up = self.cpu_clock(), self.out_of_patience()
         try:
-            return self.search.ask(lambda: self.should_stop() or self.cpu_clock() > begun + PATIENCE_S)
+            return self.search.ask(lambda: self.should_stop() or gives_up())
         finally:
             self.funnel.draws.seconds += self.cpu_clock() - begun
 
@@ -525,9 +490,6 @@ class RungDriver:
         ended = sum(1 for one in self._all(FINAL) if one.is_ended and one.number == BASELINE)
         return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
 
-    def _is_time_for(self, reserve: float) -> bool:
-        return self._left_s() <= reserve + self._finals_s()
-
     @property
     def search_s(self) -> float:
         """Wall time of all processes of this search."""
@@ -544,7 +506,7 @@ class RungDriver:
     def _baseline(self, rung: str) -> TrialOutcome | None:
         for one in self._all(rung):
             if one.number == BASELINE and one.is_ended:
-                return TrialOutcome.from_dict({k: v for k, v in one.outcome.items() if v is not None})
+                return TrialOutcome.from_dict(one.outcome)
         return None
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
@@ -568,17 +530,16 @@ class RungDriver:
         check_failures(((one.number, one.state, one.outcome.get("reason") or "") for one in new), least)
 
     def _show(self, *, now: bool = False) -> None:
-        if not now and self.clock() < self._next_report:
+        if not self.is_due(now=now):
             return
-        self._next_report = self.clock() + PERIOD_S
         self._count()
         minutes = self.settings.minutes or 1.0
         self.report(min(1.0, self.search_s / (60 * minutes)), f"{self.phase}: {self.funnel.line()}")
         status = {
             "phase": self.phase,
-            "plan": None if self._plan is None else self._plan.to_dict(),
+            "plan": self._plan,
             "uses_probe": self.uses_probe,
-            "funnel": self.funnel.to_dict(),
+            "funnel": self.funnel,
             "known": self._known_trials,
             "search_s": self.search_s,
             "end": self.end_reason,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from syno_lab.errors import SynoError
+from syno_lab.experiments.loop import Earlier
 from syno_lab.experiments.plan import as_begun
 from syno_lab.experiments.settings import SearchSettings
-from syno_lab.experiments.watching import STATUS_FILE, read_json, search_folder
+from syno_lab.experiments.watching import search_folder
 from syno_lab.jobs.records import ENDED
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
@@ -88,8 +89,8 @@ def work(
     queue.release(holder)
     # No training takes longer than the whole search; one that does hangs.
     deadline_s = max(DEADLINE_S, 60 * (settings.minutes or 0))
-    status = read_json(folder.parent / STATUS_FILE) or {}
-    measures = {rung.name: rung.measure for rung in as_begun(rungs_of(settings.training), status)}
+    rungs = as_begun(rungs_of(settings.training), Earlier.of(folder.parent).plan)
+    measures = {rung.name: rung.measure for rung in rungs}
     baselines: dict[str, float] = {}
     done, empty_since = 0, time.monotonic()
     while not should_stop() and time.monotonic() - empty_since < idle_s:
@@ -117,12 +118,8 @@ def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | N
     if rung not in known:
         ended = [one for one in queue.trainings(rung) if one.number == BASELINE and one.state == "finished"]
         if ended:
-            known[rung] = TrialOutcome.from_dict(_given(ended[0].outcome)).work_s
+            known[rung] = TrialOutcome.from_dict(ended[0].outcome).work_s
     return known.get(rung)
-
-
-def _given(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in outcome.items() if value is not None}
 
 
 # -- who runs the workers --------------------------------------------------------------------------------------------

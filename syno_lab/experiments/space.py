@@ -34,6 +34,7 @@ from syno_lab.search.protocol import State
 from syno_lab.systems import find_system, system_of
 from syno_lab.trial import TrialRequest, sites_of, survey_of
 from syno_lab.trial.backbone import example_of
+from syno_lab.tuning.values import JSON
 
 #: Operators whose costs are kept.
 COSTS_KEPT = 1024
@@ -182,12 +183,6 @@ class Space:
             (place,) = system_of(operator).placement(operator, [site], self.strides).places
             yield site, number, place
 
-    def _flops(self, operator: Operator) -> float:
-        return self.fitting_costs(operator).flops
-
-    def _params(self, operator: Operator) -> float:
-        return self.fitting_costs(operator).params
-
     def accepts(self, operator: Operator) -> bool:
         """Whether the operator fits everywhere and the network stays within the limits."""
         found = self.costs(operator)
@@ -257,10 +252,10 @@ class Space:
             )
         return found
 
-    def probed(self, operator: Operator) -> dict[str, Mapping[str, float]]:
+    def probed(self, operator: Operator) -> dict[str, JSON]:
         """The field ``probe`` of an outcome, where the system has a probe."""
         found = self.operators.probe(operator)
-        return {} if found is None else {"probe": found}
+        return {} if found is None else {"probe": {**found}}
 
     @property
     def has_probe(self) -> bool:
@@ -332,7 +327,10 @@ class Space:
         if settings.method == "pareto":
             if isinstance(self.operators, HasFrontSearch):
                 return self.operators.front_search(self.root, rng, settings.objectives)
-            costs = {"flops": self._flops, "params": self._params}
+            costs: dict[str, Callable[[Operator], float]] = {
+                "flops": lambda operator: self.fitting_costs(operator).flops,
+                "params": lambda operator: self.fitting_costs(operator).params,
+            }
             return ParetoEvolution(self.root, rng, objectives=settings.objectives, costs=costs)
         return {"random": RandomSearch, "evolution": RegularizedEvolution}[settings.method](self.root, rng)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from syno_lab.trial.request import Plain
 
 #: Shares of the replaced layers' FLOPs within which the best operator is named.
 SHARES = {"replaced_0.4": 0.4, "replaced_0.25": 0.25}
@@ -53,6 +55,28 @@ class Best:
         return self.flops_ratio if self.replaced_ratio is None else self.replaced_ratio
 
 
+class Ended(Plain, frozen=True, kw_only=True):
+    """What a search needs of the outcome of a trial, as the store has it: fields of :class:`.TrialOutcome`.
+
+    ``network_ms``: milliseconds of the network through TVM, where they are an objective.
+    """
+
+    called: ClassVar[str] = "the outcome of a trial"
+
+    state: str
+    reason: str | None = None
+    accuracy: float | None = None
+    wall_s: float | None = None
+    latency_ms: float | None = None
+    network_ms: float | None = None
+    curve: list[dict[str, float | None]] | None = None
+
+    @property
+    def trained(self) -> float | None:
+        """The accuracy of a training that finished; None of any other."""
+        return self.accuracy if self.state == "finished" else None
+
+
 class Standing:
     """Counts of the trials of one search.
 
@@ -81,7 +105,7 @@ class Standing:
         number: int,
         flops: int,
         params: int,
-        outcome: Mapping[str, Any],
+        outcome: Ended,
         known: str | None = None,
         reward: float | None = None,
     ) -> None:
@@ -90,17 +114,16 @@ class Standing:
         ``known`` is the operator's name if the search began with it, ``reward`` what decides which is the best; None:
         the accuracy.
         """
-        state = str(outcome.get("state"))
-        self.states[state] += 1
-        self.training_s += outcome.get("wall_s") or 0.0
-        accuracy = outcome.get("accuracy")
-        if state == "finished" and accuracy is not None:
+        self.states[outcome.state] += 1
+        self.training_s += outcome.wall_s or 0.0
+        accuracy = outcome.trained
+        if accuracy is not None:
             self._rewards[number] = accuracy if reward is None else reward
             self._finished.append(
                 Best(number, accuracy, flops / self._baseline_flops, params, known, self.replaced_ratio(flops))
             )
-        elif state not in ("finished", "pruned"):
-            self.last_reason = f"trial {number}: {state}: {outcome.get('reason') or 'no reason given'}"
+        elif outcome.state not in ("finished", "pruned"):
+            self.last_reason = f"trial {number}: {outcome.state}: {outcome.reason or 'no reason given'}"
 
     def replaced_ratio(self, flops: int) -> float | None:
         """The replaced layers' share of FLOPs, of a network with so many; None where shares are of the network."""

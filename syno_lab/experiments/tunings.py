@@ -2,121 +2,110 @@
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab, and its latency goes to the store when
 the job ends: that of the whole network through Relax, on the target (:mod:`syno_lab.tuning.job`), or, as a
-quick estimate, the sum over the replaced layers (:mod:`.layers`). Where the latency is an objective of the search,
-every trained trial is tuned so. A tuning that fails does not end the search: the reason stays with its job and is shown
-with the trial. Whole networks are tuned one after another: they share records, and would disturb each other.
+quick estimate, the sum over the replaced layers alone, for one example: calls x milliseconds of the operator in each
+layer. There the rest of the network, a stride's pooling and a bias are left out, which cost the same for every
+operator, and layers of one size are one task. Where the latency is an objective of the search, every trained trial is
+tuned. A tuning that fails does not end the search: the reason stays with its job and is shown with the trial. Whole
+networks are tuned one after another: they share records, and would disturb each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
-from syno_lab.errors import SpecError, SynoError
-from syno_lab.experiments.evaluators import LocalEvaluators, Running
-from syno_lab.experiments.layers import OF, Layer, baseline_layers, layers_of, summed
+from syno_lab.errors import SpecError, SynoError, TuningError
+from syno_lab.experiments.runner import LOOK_S, Report, Runner, Running
 from syno_lab.experiments.settings import TuningChoice
 from syno_lab.experiments.space import Space
+from syno_lab.experiments.standing import Ended
+from syno_lab.models.sites import Site, Strides
+from syno_lab.protocol import Operator
+from syno_lab.store import SearchLog
 from syno_lab.store.pareto import pareto_front
-from syno_lab.systems import read_operator
+from syno_lab.systems import builder_of, operator_for, read_operator, system_of
 from syno_lab.tuning.job import WHOLE
 from syno_lab.tuning.presets import enough_s, find_preset
+from syno_lab.tuning.values import JSON
 
-if TYPE_CHECKING:
-    from syno_lab.jobs import Lab
-    from syno_lab.store import SearchLog
-
-TUNE = "tune"
-LOOK_S = 0.5
-
-
-class Tuners(Protocol):
-    """Runs tunings for a search. Names are unique in a lab and stay when another process continues the search."""
-
-    def submit(self, name: str, params: Mapping[str, Any]) -> Running:
-        """Begin a tuning: the future is of the result of :func:`syno_lab.tuning.job.run`."""
-
-    def find(self, name: str, params: Mapping[str, Any]) -> Running | None:
-        """The tuning of this name that any process began before; None where there is none to continue."""
-
-
-class JobTuners:
-    """Tunings as jobs of kind ``tune``; they continue when the search's own process ends.
-
-    Args:
-        lab: an open lab; a search that is a job uses the lab of its context, so that cancelling it cancels its tunings.
-    """
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-
-    def submit(self, name: str, params: Mapping[str, Any]) -> Running:
-        """See :class:`Tuners`."""
-        handle = self._lab.submit(TUNE, params, name=name)
-        return Running(handle.future(), handle.id)
-
-    def find(self, name: str, params: Mapping[str, Any]) -> Running | None:
-        """See :class:`Tuners`. A tuning paused with the search continues; one cancelled with it does not."""
-        jobs = self._lab.ledger.jobs("kind=? AND name=?", (TUNE, name))
-        if not jobs or jobs[-1].state == "cancelled" or jobs[-1].wish == "cancel" or jobs[-1].params != params:
-            return None
-        handle = self._lab.job(jobs[-1].id)
-        if not jobs[-1].is_ended:
-            handle.allow(jobs[-1])  # its parameters are exactly those of this search
-        handle.resume()
-        return Running(handle.future(), handle.id)
-
-
-class LocalTuners:
-    """Tunings in the threads of a search's trainings: with one thread, nothing else runs while candidates are timed.
-
-    A tuning that is begun again continues from its records.
-
-    Args:
-        evaluators: the trainings whose threads are used.
-        lab: the lab's folder; tuning jobs keep their records there, too.
-    """
-
-    def __init__(self, evaluators: LocalEvaluators, lab: Path) -> None:
-        self._evaluators, self._lab = evaluators, lab
-
-    def submit(self, name: str, params: Mapping[str, Any]) -> Running:
-        """See :class:`Tuners`."""
-        from syno_lab.tuning.job import run
-
-        here = _Here(self._lab, self._evaluators.folder_of(name), self._evaluators.should_stop)
-        return self._evaluators.begin(lambda: run(dict(params), here))
-
-    def find(self, name: str, params: Mapping[str, Any]) -> Running | None:
-        """See :class:`Tuners`: a tuning ends with its process."""
-        return None
+#: The word that the store keeps for what a latency covers.
+OF = "replaced layers"
 
 
 @dataclass(frozen=True)
-class _Here:
-    """The context of a tuning that is not a job (:class:`syno_lab.tuning.job.Workplace`)."""
+class Layer:
+    """An operator in all layers of one size: the first layer's ``name``, the ``binding``, the sum of ``calls``."""
 
-    root: Path
-    folder: Path
-    should_stop: Callable[[], bool]
+    name: str
+    operator: str
+    binding: dict[str, int]
+    calls: int
 
-    def report(self, fraction: float, message: str = "") -> None:
-        """Ignore it: nobody watches this tuning."""
+    @property
+    def task(self) -> dict[str, Any]:
+        """The task of a job of kind ``tune``."""
+        builder = builder_of(self.operator)
+        return {"label": self.name, "operator": self.operator, "binding": self.binding, "builder": builder}
 
-    def log(self, line: str) -> None:
-        """Ignore it: the tuning's own log has it."""
+
+def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> list[Layer]:
+    """``operator`` in all ``sites``. Raises SpecError where it does not fit one."""
+    text = operator.to_json()
+    found = []
+    for site, place in zip(sites, system_of(operator).placement(operator, sites, strides).places, strict=True):
+        if place.binding is None:
+            raise SpecError(f"{place.name}: {place.reason}")
+        found.append(Layer(site.name, text, place.binding, site.calls))
+    return _merged(found)
+
+
+def baseline_layers(sites: Iterable[Site]) -> list[Layer]:
+    """The layers at the ``sites`` as operators. Raises SpecError for a layer for which no system has an operator."""
+    found = ((site, *operator_for(site)) for site in sites)
+    return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in found)
+
+
+def summed(layers: Sequence[Layer], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Sum the latencies of ``layers`` from the result of a job of kind ``tune``, for the store.
+
+    Raises:
+        TuningError: a layer has no latency; the message has the reason.
+    """
+    for name, reason in answer["failed"].items():
+        raise TuningError(f"{name}: {reason}")
+    results = {result["label"]: result for result in answer["results"]}
+    parts = [
+        {"name": one.name, "calls": one.calls, "binding": one.binding, "latency_ms": results[one.name]["latency_ms"]}
+        for one in layers
+    ]
+    first = results[layers[0].name]
+    return {
+        "latency_ms": sum(part["calls"] * part["latency_ms"] for part in parts),
+        "of": OF,
+        "layers": parts,
+        "trials": sum(result["trials"] for result in results.values()),
+        **{name: first[name] for name in ("preset", "conditions", "tvm_version")},
+    }
+
+
+def _merged(layers: Iterable[Layer]) -> list[Layer]:
+    merged: dict[tuple[str, frozenset[tuple[str, int]]], Layer] = {}
+    for one in layers:
+        size = one.operator, frozenset(one.binding.items())
+        known = merged.get(size)
+        merged[size] = one if known is None else replace(known, calls=known.calls + one.calls)
+    return list(merged.values())
 
 
 @dataclass
 class _Pending:
     number: int | None  # None: the baseline
     layers: list[Layer] | None  # None: the whole network
-    params: dict[str, Any]
+    params: dict[str, JSON]
     running: Running | None = None  # None: waits for its turn
 
 
@@ -128,7 +117,7 @@ class Tunings:
         name: the search's name.
         baseline_accuracy: accuracy of the network without an operator, from 0 to 1; None where no margin asks for it.
         space, log: the search's space and its records in the store.
-        tuners: run the tunings.
+        runner: runs the tunings.
     """
 
     def __init__(
@@ -138,7 +127,7 @@ class Tunings:
         baseline_accuracy: float | None,
         space: Space,
         log: SearchLog,
-        tuners: Tuners,
+        runner: Runner,
     ) -> None:
         self.choice = choice
         self.least = 0.0
@@ -149,7 +138,7 @@ class Tunings:
         self.baseline_layers: list[dict[str, Any]] = []
         self.baseline_facts: dict[str, Any] = {}
         self.baseline_reason = ""
-        self._name, self._space, self._log, self._tuners = name, space, log, tuners
+        self._name, self._space, self._log, self._runner = name, space, log, runner
         self._latencies = {n: found["latency_ms"] for n, found in log.latencies(choice.stored_as).items()}
         self._accuracies: dict[int, float] = {}
         self._pending: list[_Pending] = []
@@ -158,10 +147,10 @@ class Tunings:
         except SpecError as error:
             self.baseline_reason = f"not tuned: {error}"
 
-    def consider(self, number: int, outcome: Mapping[str, Any]) -> None:
+    def consider(self, number: int, ended: Ended) -> None:
         """Tune a trial that has ended, if it is accurate enough and was not tuned for this target before."""
-        accuracy = outcome.get("accuracy")
-        if outcome.get("state") != "finished" or accuracy is None or accuracy < self.least:
+        accuracy = ended.trained
+        if accuracy is None or accuracy < self.least:
             return
         self._accuracies[number] = accuracy
         if self.is_settled(number) or any(one.number == number for one in self._pending):
@@ -175,7 +164,7 @@ class Tunings:
         return number in self._latencies or number in self.failed
 
     @property
-    def futures(self) -> list[Future[dict[str, Any]]]:
+    def futures(self) -> list[Future[dict[str, JSON]]]:
         """Of the tunings under way."""
         return [one.running.future for one in self._pending if one.running is not None]
 
@@ -186,7 +175,7 @@ class Tunings:
             self._ended(one)
         self._go_on()
 
-    def finish(self, report: Callable[[float, str], None], should_stop: Callable[[], bool]) -> bool:
+    def finish(self, report: Report, should_stop: Callable[[], bool]) -> bool:
         """Wait for the tunings under way; False if ``should_stop`` returned True before they ended."""
         total = len(self._pending)
         while self._pending:
@@ -203,7 +192,7 @@ class Tunings:
         """The latency of a tuned trial in milliseconds, None for one without."""
         return self._latencies.get(number)
 
-    def front(self) -> list[dict[str, Any]]:
+    def front(self) -> list[dict[str, float]]:
         """The tuned trials on the front of accuracy and latency, in the order of asking."""
         numbers = sorted(number for number in self._latencies if number in self._accuracies)
         points = [{"number": n, "accuracy": self._accuracies[n], "latency_ms": self._latencies[n]} for n in numbers]
@@ -213,8 +202,8 @@ class Tunings:
         """Return data for JSON; ``baseline_ms`` is the baseline's latency, None (with a reason) if unknown.
 
         ``of`` says what a latency is of, and ``stored_as`` under which target the store has them. ``baseline_layers``
-        are the replaced layers one by one, as :func:`.layers.summed` has them; ``baseline_facts`` are those of the
-        baseline's whole network (:class:`syno_lab.tuning.network.NetworkFacts`).
+        are the replaced layers one by one, as :func:`summed` has them; ``baseline_facts`` are those of the
+        baseline's whole network (:func:`syno_lab.tuning.network.facts_of`).
         """
         return {
             "target": self.choice.target,
@@ -240,7 +229,7 @@ class Tunings:
         if self._pending:
             parts[0] += f", {len(self._pending)} being tuned"
         if front := self.front():
-            fastest = min(front, key=lambda point: float(point["latency_ms"]))
+            fastest = min(front, key=lambda point: point["latency_ms"])
             than = f" (baseline {self.baseline_ms:.4g} ms)" if self.baseline_ms is not None else ""
             what = "least whole network" if self.choice.is_whole else "least sum of layers"
             parts.append(f"{what} {fastest['latency_ms']:.4g} ms{than}: trial {fastest['number']}")
@@ -262,16 +251,16 @@ class Tunings:
                 return
             what = "the baseline" if one.number is None else f"trial {one.number}"
             name = f"{self._name}: {what} on {self.choice.target}"
-            one.running = self._tuners.find(name, one.params) or self._tuners.submit(name, one.params)
+            one.running = self._runner.find(name, one.params) or self._runner.submit(name, one.params)
 
     @property
     def _trials(self) -> int:
         return self.choice.trials or find_preset(self.choice.preset).trials
 
-    def _params(self, number: int | None, layers: list[Layer] | None) -> dict[str, Any]:
+    def _params(self, number: int | None, layers: list[Layer] | None) -> dict[str, JSON]:
         choice = self.choice
         trials = self._trials
-        params: dict[str, Any] = {"target": choice.target, "preset": choice.preset, "trials": trials}
+        params: dict[str, JSON] = {"target": choice.target, "preset": choice.preset, "trials": trials}
         if layers is None:
             operator = None if number is None else self._log.trial(number).operator
             request = msgspec.structs.replace(self._space.network, operator=operator)
@@ -286,7 +275,7 @@ class Tunings:
         assert one.running is not None
         try:
             answer = one.running.future.result()
-            found = answer if one.layers is None else summed(one.layers, answer)
+            found: dict[str, Any] = answer if one.layers is None else summed(one.layers, answer)
         except CancelledError:
             self._failed(one.number, "its job was cancelled")
         except SynoError as error:  # of a layer, or of the job

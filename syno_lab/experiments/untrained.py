@@ -8,35 +8,25 @@ against FLOPs. A search in rungs draws so too (:mod:`.rung_driver`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from syno_lab.experiments.driver import PATIENCE_S, Report, Stopped
-from syno_lab.experiments.funnel import Funnel
+from syno_lab.experiments.loop import Begun, Loop
+from syno_lab.experiments.plan import Funnel
+from syno_lab.experiments.runner import Report, Stopped
 from syno_lab.experiments.settings import SearchSettings
-from syno_lab.experiments.space import Space
 from syno_lab.experiments.validate_proxy import usable_probe, validations_in
-from syno_lab.experiments.watching import (
-    PERIOD_S,
-    RESULT_FILE,
-    SETTINGS_FILE,
-    STATUS_FILE,
-    Board,
-    read_json,
-)
 from syno_lab.protocol import Operator
 from syno_lab.reports import front_of, front_picture
 from syno_lab.reports.rows import read_search
 from syno_lab.search import Elite, Elites, Search, examine
 from syno_lab.search.descent import Stop, never
 from syno_lab.search.protocol import Trail
-from syno_lab.store import SearchLog, Store
+from syno_lab.store import Store
 from syno_lab.systems import read_operator, system_of
+from syno_lab.tuning.values import JSON
 
 #: The picture of the front, in the folder of the search.
 FRONT_FILE = "front.svg"
@@ -47,33 +37,20 @@ KEPT_EVERY = 32
 
 
 @dataclass
-class Untrained:
-    """One search without training: a new one, or the continuation of an earlier one.
+class Untrained(Loop):
+    """A search without training.
 
     Attributes:
-        settings, space, log: the search's settings, its operators, and its records in the store.
-        report, should_stop: functions of the job.
-        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
         examined: operators with a score so far; ``search_s``, ``cpu_s``: wall and CPU seconds. An earlier part of the
             search is counted.
         elites: the best few operators of each range of cost.
-        known: names of the known operators with which the search begins, by the operators' JSON.
-        end_reason: why it ended.
     """
 
-    settings: SearchSettings
-    space: Space
-    log: SearchLog
-    report: Report = lambda fraction, message: None
-    should_stop: Stop = never
-    clock: Callable[[], float] = time.monotonic
-    cpu_clock: Callable[[], float] = time.thread_time
+    _: KW_ONLY
     examined: int = 0
     search_s: float = 0.0
     cpu_s: float = 0.0
     elites: Elites = field(default_factory=Elites)
-    known: dict[str, str] = field(default_factory=dict)
-    end_reason: str = ""
     funnel: Funnel = field(default_factory=Funnel)
     _numbers: dict[Operator, int] = field(default_factory=dict)  # of the trials in the store
 
@@ -85,24 +62,23 @@ class Untrained:
             Stopped: ``should_stop`` returned True; the elites are in the store.
         """
         begun, begun_cpu = self.clock() - self.search_s, self.cpu_clock() - self.cpu_s
-        shown, found_s = self.clock(), self.cpu_s
-        search = self.space.search(self.settings)
-        given = self._resumed(search)
+        search, gives_up = self.start(), self.out_of_patience()
+        self._resume(search)
+        self.is_due(now=True)
 
         def is_over() -> bool:
             self.search_s, self.cpu_s = self.clock() - begun, self.cpu_clock() - begun_cpu
-            return self._is_over(found_s) or self.should_stop()
+            return self._is_over(gives_up()) or self.should_stop()
 
-        for one in examine(search, self.space.score, is_over, given):
+        for one in examine(search, self.space.score, is_over, self._given):
             search.told.clear()  # an hour's operators would take a gigabyte; the elites are kept
             self.examined += 1
             self.elites.add(self._elite(one.trail, one.operator, one.score))
-            found_s = self.cpu_clock() - begun_cpu
+            gives_up = self.out_of_patience()
             if self.examined % KEPT_EVERY == 0:
                 self._keep()
-            if self.clock() >= shown + PERIOD_S:
-                shown = self.clock()
-                self.report(self.fraction, self.line())
+            if self.is_due():
+                self.report(self.fraction(self.examined, self.search_s), self.line())
                 show(self.to_dict())
         self._keep()
         if not is_over():
@@ -114,8 +90,8 @@ class Untrained:
     def _elite(self, trail: Trail, operator: Operator, score: float) -> Elite:
         return Elite(trail, operator, score, self.space.share(operator), operator.format)
 
-    def _resumed(self, search: Search) -> list[Operator]:
-        """Tell the search what is stored; the known operators that are to be examined first."""
+    def _resume(self, search: Search) -> None:
+        """Tell the search what is stored."""
         told = [(read_operator(text), score) for text, score in self.log.told()]
         numbers = {trial.operator: trial.number for trial in self.log.trials()}
         self._numbers = {operator: numbers[operator.to_json()] for operator, _ in told}
@@ -124,43 +100,27 @@ class Untrained:
             self.elites.add(self._elite(Trail(()), operator, score))
         if self.examined:  # not the same questions again
             search.rng.seed(f"{self.settings.seed} {self.examined}")
-        if not self.settings.starts_with_known:
-            return []
-        found = self.space.operators.known(search.root)
-        self.known = {operator.to_json(): name for name, operator in found.items()}
-        return [operator for operator in found.values() if operator not in self._numbers]
+        self._given = [operator for operator in self._given if operator not in self._numbers]
 
-    def _is_over(self, found_s: float) -> bool:
+    def _is_over(self, gives_up: bool) -> bool:
         minutes, trials = self.settings.minutes, self.settings.trials
         if trials is not None and self.examined >= trials:
             self.end_reason = f"{trials} operators are examined"
         elif minutes is not None and self.search_s >= 60 * minutes:
             self.end_reason = f"{minutes:g} minutes are over"
-        elif self.cpu_s - found_s > PATIENCE_S:
-            self.end_reason = f"no new operator {self.space.limits} in {PATIENCE_S:g} s"
+        elif gives_up:
+            self.end_reason = self.nothing_new
         return bool(self.end_reason)
 
     def _keep(self) -> None:
         """Store the elites that are not stored yet."""
         for elite in self.elites:
-            if elite.operator in self._numbers:
-                continue
-            operator, costs = elite.operator, self.space.fitting_costs(elite.operator)
-            name = self.space.operators.name_of(operator)
-            number = self.log.add(name, operator.to_json(), elite.trail.records, costs.flops, costs.params)
-            self._numbers[operator] = number
-            outcome = {"state": PROBED, "probe": self.space.probe(operator)}
-            self.log.record(number, outcome, reward=elite.score)
+            if elite.operator not in self._numbers:
+                number = self._numbers[elite.operator] = self.keep(elite.operator, elite.trail.records)
+                outcome = {"state": PROBED, "probe": self.space.probe(elite.operator)}
+                self.log.record(number, outcome, reward=elite.score)
 
     # -- shown -------------------------------------------------------------------------------------------------------
-
-    @property
-    def fraction(self) -> float:
-        """The share of the search that is done, from 0 to 1."""
-        minutes, trials = self.settings.minutes, self.settings.trials
-        shares = [] if trials is None else [self.examined / trials]
-        shares += [] if minutes is None else [self.search_s / (60 * minutes)]
-        return min(1.0, max(shares))
 
     def line(self) -> str:
         """The state of the search in one line of text."""
@@ -175,7 +135,7 @@ class Untrained:
         self.funnel.draws.seconds = self.cpu_s
         return {
             "examined": self.examined,
-            "funnel": self.funnel.to_dict(),
+            "funnel": self.funnel,
             "search_s": self.search_s,
             "cpu_s": self.cpu_s,
             "examined_per_cpu_s": self.examined / self.cpu_s if self.cpu_s else 0.0,
@@ -185,7 +145,7 @@ class Untrained:
             "known": [self._point(elite) for elite in self.elites if elite.operator.to_json() in self.known],
         }
 
-    def _point(self, elite: Elite) -> dict[str, Any]:
+    def _point(self, elite: Elite) -> dict[str, JSON]:
         costs = self.space.fitting_costs(elite.operator)
         return {
             "number": self._numbers.get(elite.operator),
@@ -212,39 +172,36 @@ def run_untrained(
     front.
 
     Raises:
-        SpecError: the backbone has nothing to replace, no operator can be within the limit, or the system has no probe.
-        StoreError: the store has a search of this name with other settings, or cannot be written.
+        SpecError, StoreError: as :meth:`.Begun.of`; SpecError where the system has no probe, too.
         Stopped: ``should_stop`` returned True.
     """
-    space = Space(settings)
+    begun = Begun.of(settings, store, folder)
     for line in usable_probe(settings.training, validations_in(folder.parent.parent), settings.system)[1]:
         report(0.0, line)
-    log = store.search(settings.name, settings.identity)
-    board = Board(folder)
-    board.write(SETTINGS_FILE, msgspec.json.encode(settings))
-    earlier = read_json(folder / STATUS_FILE) or {}
+    space, board, earlier = begun.space, begun.board, begun.earlier
     driver = Untrained(
         settings,
         space,
-        log,
-        report,
-        should_stop,
-        examined=int(earlier.get("examined") or 0),
-        search_s=float(earlier.get("search_s") or 0.0),
-        cpu_s=float(earlier.get("cpu_s") or 0.0),
-        funnel=Funnel.begun(earlier.get("funnel")),
+        begun.log,
+        report=report,
+        should_stop=should_stop,
+        examined=earlier.examined,
+        search_s=earlier.search_s,
+        cpu_s=earlier.cpu_s,
+        funnel=Funnel(earlier.funnel.draws),
     )
     driver.run(lambda status: board.show({"phase": "search", **status}))
-    result = driver.to_dict() | {
-        "untrained": True,
-        "settings": settings.to_dict(),
-        "baseline": {"flops": space.baseline.flops, "params": space.baseline.params, "accuracy": None},
-        "picture": str(folder / FRONT_FILE),
-        "folder": str(folder),
-    }
-    _, rows = read_search(log, store, ())
+    _, rows = read_search(begun.log, store, ())
     picture = front_picture(front_of(rows, ("flops", "probe")), title=f"{settings.name}: probed, not trained")
     board.write(FRONT_FILE, picture)
-    board.write(RESULT_FILE, msgspec.json.encode(result))
+    result = begun.end(
+        driver.to_dict()
+        | {
+            "untrained": True,
+            "settings": settings,
+            "baseline": {"flops": space.baseline.flops, "params": space.baseline.params, "accuracy": None},
+            "picture": str(folder / FRONT_FILE),
+        }
+    )
     board.show({"phase": "done", **driver.to_dict()}, now=True)
     return result

@@ -19,9 +19,9 @@ import msgspec
 from syno_lab import private
 from syno_lab.errors import FormatError, SearchError
 from syno_lab.experiments.agreement import LEAST, Agreement, Ceiling, agreements, ceiling
-from syno_lab.experiments.driver import LOOK_S, PATIENCE_S, Report, Stopped, outcome_of
-from syno_lab.experiments.evaluators import Evaluators, LocalEvaluators
 from syno_lab.experiments.finals import final_seeds
+from syno_lab.experiments.loop import PATIENCE_S
+from syno_lab.experiments.runner import LocalRunner, Report, Runner, Stopped, train_all
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
 from syno_lab.inputs import read_bytes
@@ -189,7 +189,7 @@ def _judged(request: TrialRequest, validations: Iterable[Validation], system: st
 
 def validate_proxies(
     settings: SearchSettings,
-    evaluators: Evaluators,
+    runner: Runner,
     *,
     folder: Path,
     operators: int = OPERATORS,
@@ -213,7 +213,7 @@ def validate_proxies(
             f"expected {LEAST} or more operators and 1 or more seeds to validate proxies, found {operators} and {seeds}"
         )
     begun = time.monotonic()
-    work = _Work(settings, evaluators, folder, report, should_stop, _Draws(settings, folder))
+    work = _Work(settings, runner, folder, report, should_stop, _Draws(settings, folder))
     kept = work.accepted(operators)
     trained = work.rest(kept, final_seeds(seeds))
     found = [work.validated(number, trained) for number in range(len(work.draws.texts))]
@@ -241,11 +241,11 @@ def validate_here(
     place = private.folder(validation_folder(lab, settings.name))
     with (
         TrialWorkers(settings.workers, place / LOG_FILE) as pool,
-        LocalEvaluators(place / "trainings", settings.workers, should_stop, train=pool.run) as evaluators,
+        LocalRunner(place / "trainings", settings.workers, should_stop, train=pool.run) as runner,
     ):
         return validate_proxies(
             settings,
-            evaluators,
+            runner,
             folder=place,
             operators=operators,
             seeds=seeds,
@@ -309,13 +309,13 @@ class _Work:
     def __init__(
         self,
         settings: SearchSettings,
-        evaluators: Evaluators,
+        runner: Runner,
         folder: Path,
         report: Report,
         should_stop: Callable[[], bool],
         draws: _Draws,
     ) -> None:
-        self.settings, self.evaluators, self.report, self.should_stop = settings, evaluators, report, should_stop
+        self.settings, self.runner, self.report, self.should_stop = settings, runner, report, should_stop
         self.draws = draws
         self.rungs = [rung for rung in rungs_of(settings.training) if not rung.is_full]
         self.full = next(rung for rung in rungs_of(settings.training) if rung.is_full)
@@ -324,23 +324,17 @@ class _Work:
 
     def _run(self, wanted: Mapping[tuple[int, str, int], TrialRequest], share: tuple[float, float], what: str) -> None:
         """Train all of these, and keep their outcomes."""
-        running = {}
-        for key, request in wanted.items():
-            number, rung, seed = key
-            name = f"{self.settings.name}: operator {number}, {rung}, seed {seed}"
-            running[key] = self.evaluators.find(name) or self.evaluators.submit(name, request)
-        left, (low, high) = dict(running), share
-        while left:
-            if self.should_stop():
-                raise Stopped("stopped; what is trained is kept, and the same command continues it")
-            done = 1 - len(left) / len(running)
-            self.report(low + (high - low) * done, f"{what}: {len(running) - len(left)} of {len(running)} trainings")
-            ended = [key for key, one in left.items() if one.future.done()]
-            if not ended:
-                time.sleep(LOOK_S / 5)
-            for key in ended:
-                plain = {name: value for name, value in outcome_of(left.pop(key)).items() if value is not None}
-                self.trained[key] = TrialOutcome.from_dict(plain)
+        low, high = share
+        named = {
+            (number, rung, seed): (f"{self.settings.name}: operator {number}, {rung}, seed {seed}", request)
+            for (number, rung, seed), request in wanted.items()
+        }
+
+        def told(done: int, total: int) -> None:
+            self.report(low + (high - low) * done / total, f"{what}: {done} of {total} trainings")
+
+        stopped = "stopped; what is trained is kept, and the same command continues it"
+        self.trained |= train_all(self.runner, named, told, self.should_stop, stopped)
 
     def accepted(self, count: int) -> list[int]:
         """The numbers of ``count`` operators that the first rung does not reject, trained on it."""
@@ -400,8 +394,7 @@ class _Work:
         """All that is known of an operator."""
         text = self.draws.texts[number]
         operator = read_operator(text)
-        costs = self.draws.space.costs(operator)
-        assert costs is not None  # the space has computed them before
+        costs, probed = self.draws.space.fitting_costs(operator), self.draws.space.operators.probe(operator)
         rungs: dict[str, dict[str, float]] = {}
         for rung in self.rungs:
             outcomes = self._of(number, rung.name)
@@ -418,7 +411,7 @@ class _Work:
             operator=text,
             flops=costs.flops,
             params=costs.params,
-            probe=_probed(self.draws.space, operator),
+            probe=None if probed is None else float(probed["score"]),
             rungs=rungs,
             truth=[] if reason else [one.accuracy or 0.0 for one in truth],
             reason=reason,
@@ -476,10 +469,3 @@ class _Work:
             if name == rung and number >= 0 and one.state == "finished"
         ]
         return fmean(spent) if spent else 0.0
-
-
-def _probed(space: Space, operator: Operator) -> float | None:
-    """The score of the system's probe; None where it has none."""
-    probe = getattr(space.operators, "probe", None)
-    found = probe(operator) if probe is not None else None
-    return None if found is None else float(found["score"])

@@ -50,8 +50,7 @@ def adopt(ledger: Ledger, number: int) -> Lease | None:
     """Become the supervisor of an attempt whose own has died while the child lives; None when there is none such."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
-        is_here = lease is not None and (lease.place, lease.boot) == (alive.place(), alive.boot())
-        if lease is None or not is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):
+        if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):
             return None
         ours = replace(lease, supervisor=alive.me(), beat=lease.beat + 1)
         _put(ledger, ours)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from syno_lab import private
 from syno_lab.errors import JobError, StoreError
 from syno_lab.jobs import attempts, door, trust
+from syno_lab.jobs.child import insist
 from syno_lab.jobs.context import job_folder, log_path
 from syno_lab.jobs.ledger import Ledger
 from syno_lab.jobs.records import Ending, JobRecord
@@ -96,7 +97,8 @@ def run(folder: str, number: int) -> None:
             files = door.files_of(job_folder(root, number), known)
         except JobError as error:  # too large: the result travels all the same
             files, log = {}, (log or b"") + f"\n{error}\n".encode()
-        _insist(client, folder, number, token, _how(ledger, ended), files, log)
+        ending = _how(ledger, ended)
+        insist(lambda line: None, lambda: _ask(client, door.end, folder, number, token, ending, files, log), PATIENCE_S)
         shutil.rmtree(job_folder(root, number), ignore_errors=True)
 
 
@@ -186,22 +188,6 @@ def _log(root: Path, job: JobRecord) -> bytes | None:
     with suppress(OSError):
         return log_path(root, job.id, job.attempt).read_bytes()[-door.MOST_LOG_BYTES :]
     return None
-
-
-def _insist(
-    client: Client, folder: str, number: int, token: str, ending: Ending, files: door.Files, log: bytes | None
-) -> None:
-    """Bring an ending, again and again while the door does not answer: what was worked out is not thrown away."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            _ask(client, door.end, folder, number, token, ending, files, log)
-        except JobError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1.0)
-        else:
-            return
 
 
 def _ask(client: Client, what: Callable[..., Any], *words: Any) -> Any:

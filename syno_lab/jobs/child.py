@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import resource
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from syno_lab import private
-from syno_lab.errors import StoreError, SynoError
+from syno_lab.errors import JobError, StoreError, SynoError
+from syno_lab.inputs import quoted
 from syno_lab.jobs import attempts, trust
 from syno_lab.jobs.context import JobContext
-from syno_lab.jobs.kinds import function
+from syno_lab.jobs.kinds import check, kinds
 from syno_lab.jobs.ledger import Ledger
 from syno_lab.jobs.records import Ending, JobFailed, JobStopped
 from syno_lab.store import Store
 from syno_lab.store.records import plain
 
+#: The function of a kind of jobs: of its parameters and the context; it returns the result.
+Function = Callable[[dict[str, Any], JobContext], dict[str, Any]]
 #: Seconds for which an ending that cannot be written (a full disk) is tried again.
 PATIENCE_S = 600.0
 
@@ -47,7 +52,7 @@ def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
     job = ledger.job(number)
     try:
         trust.check_signed(ledger, job)  # the last look, in the very process that would run it
-        result = function(job.kind)(job.params, context)
+        result = _function(job.kind)(job.params, context)
         if not isinstance(result, dict):
             raise JobFailed(f"a job of kind {job.kind} gave {type(result).__name__}, expected a mapping")
         if result.get("state") == "interrupted":
@@ -66,13 +71,28 @@ def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
         return Ending("died" if isinstance(error, JobFailed) and error.retry else "failed", reason)
 
 
-def insist(log: Callable[[str], None], write: Callable[[], object]) -> None:
-    """Write, again and again while the store cannot be written: what was worked out is not thrown away."""
-    deadline, wait = time.monotonic() + PATIENCE_S, 0.5
+def _function(kind: str) -> Function:
+    """Import the function of a kind.
+
+    Raises:
+        JobError: it is not registered, or not where it should be.
+    """
+    check(kind)
+    module, _, name = kinds()[kind].partition(":")
+    try:
+        found: Function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise JobError(f"the function of jobs of kind {quoted(kind)} cannot be loaded ({error})") from error
+    return found
+
+
+def insist(log: Callable[[str], None], write: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+    """Write, again and again while the store or the lab does not take it: what was worked out is not thrown away."""
+    deadline, wait = time.monotonic() + patience_s, 0.5
     while True:
         try:
             write()
-        except StoreError as error:
+        except (StoreError, JobError) as error:
             if time.monotonic() > deadline:
                 raise
             log(f"{error}; trying again")

@@ -19,7 +19,7 @@ from syno_lab.jobs.dispatch import ANSWER_S, connect, counted_resources, send
 from syno_lab.jobs.endpoint import Endpoint
 from syno_lab.jobs.handle import JobFuture
 from syno_lab.jobs.ledger import Ledger
-from syno_lab.jobs.sweep import Watch, is_here, is_orphan, sweep
+from syno_lab.jobs.sweep import Watch, is_orphan, sweep
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -156,7 +156,7 @@ class Keeper:
         fresh = self._ledger.ready(job for job, turn in waiting if (job, turn) not in {**self._sent, **over})
         fresh += [job for job in orphans if (job.id, job.round) not in self._sent]
         if fresh or (
-            any(map(is_here, leases)) and self._is_down()
+            any(lease.is_here for lease in leases) and self._is_down()
         ):  # attempts go on without a scheduler, but what waits next would not
             client = self._connected()
             for job in fresh:

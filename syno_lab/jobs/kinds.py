@@ -6,18 +6,11 @@ never functions. ``SYNO_LAB_KINDS="name=module:function;…"`` registers more, f
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 from syno_lab.errors import JobError
 from syno_lab.inputs import quoted
-
-if TYPE_CHECKING:
-    from syno_lab.jobs.context import JobContext
-
-Function = Callable[[dict[str, Any], "JobContext"], dict[str, Any]]
 
 KINDS: dict[str, str] = {
     "rungs": "syno_lab.experiments.rung_worker:run",
@@ -62,18 +55,3 @@ def check(kind: str) -> None:
     """
     if kind not in kinds():
         raise JobError(f"no job of kind {quoted(kind)}: expected one of {', '.join(sorted(kinds()))}")
-
-
-def function(kind: str) -> Function:
-    """Import the function of a kind.
-
-    Raises:
-        JobError: it is not registered, or not where it should be.
-    """
-    check(kind)
-    module, _, name = kinds()[kind].partition(":")
-    try:
-        found: Function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise JobError(f"the function of jobs of kind {quoted(kind)} cannot be loaded ({error})") from error
-    return found

@@ -181,7 +181,7 @@ class Lab(Closing):
         self.keeper.stop()
         self.cluster.stop()
         for lease in self.ledger.leases():
-            if lease.place == alive.place() and lease.boot == alive.boot():
+            if lease.is_here:
                 alive.end_attempt(lease.token, 1.0)
         self.sweep()
 

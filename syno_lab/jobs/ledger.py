@@ -25,6 +25,7 @@ from syno_lab.jobs.records import (
     from_row,
     to_row,
 )
+from syno_lab.processes import alive
 from syno_lab.store.database import Database
 from syno_lab.store.records import to_text
 
@@ -48,6 +49,11 @@ class Lease:
     child: str
     beat: int
     at: float
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the attempt is one of this machine since it was started; a store that was copied has others."""
+        return (self.place, self.boot) == (alive.place(), alive.boot())
 
 
 def now() -> str:

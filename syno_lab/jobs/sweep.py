@@ -67,14 +67,9 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
     return lost
 
 
-def is_here(lease: Lease) -> bool:
-    """Whether an attempt is one of this machine since it was started; a store that was copied has others."""
-    return (lease.place, lease.boot) == (alive.place(), alive.boot())
-
-
 def is_orphan(lease: Lease) -> bool:
     """Whether an attempt of this machine goes on without its supervisor: somebody should adopt it."""
-    return is_here(lease) and not alive.is_alive(lease.supervisor) and alive.is_alive(lease.child)
+    return lease.is_here and not alive.is_alive(lease.supervisor) and alive.is_alive(lease.child)
 
 
 def _loss(lease: Lease, is_silent: bool) -> str | None:

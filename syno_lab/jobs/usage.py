@@ -54,7 +54,7 @@ class UsageMeter:
     def look(self, leases: Iterable[Lease]) -> dict[int, Usage]:
         """What the jobs with these leases use, by their numbers; jobs on other machines are left out."""
         now, was = time.monotonic(), self._before
-        mine = {lease.job: list(_processes(lease)) for lease in leases if _is_here(lease)}
+        mine = {lease.job: list(_processes(lease)) for lease in leases if lease.is_here and alive.is_alive(lease.child)}
         gpus = self._on_gpus(now) if mine else {}
         self._before, found = {}, {}
         for job, processes in mine.items():
@@ -105,10 +105,6 @@ def on_gpus(text: str) -> dict[int, float]:
         if pid is not None and mib is not None:
             found[pid] = found.get(pid, 0.0) + mib
     return found
-
-
-def _is_here(lease: Lease) -> bool:
-    return lease.place == alive.place() and lease.boot == alive.boot() and alive.is_alive(lease.child)
 
 
 def _processes(lease: Lease) -> Iterator[psutil.Process]:

@@ -202,11 +202,6 @@ class MonteCarloTreeSearch(Search):
         self._observe = observe
         self._paths: dict[Hashable, list[Place]] = {}
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether nothing is left to be asked for."""
-        return self.tree.root.is_closed
-
     def _propose(self) -> tuple[Trail, Any] | None:
         tree = self.tree
         while not tree.root.is_closed and not self._should_stop():

@@ -163,11 +163,6 @@ class RungLog:
             self._seen = version
         return list(self._known.values())
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        """Return how many trainings there are, by rung and state."""
-        query = f"SELECT rung, state, COUNT(*) FROM {_TABLE} WHERE search=? GROUP BY rung, state"
-        return {(rung, state): number for rung, state, number in self._database.columns(query, (self._key,))}
-
     def _row(self, number: int, rung: str, seed: int) -> tuple[Any, ...] | None:
         rows = self._database.read(_COLUMNS, f"FROM {_TABLE} {_KEY}", (self._key, number, rung, seed))
         return rows[0] if rows else None

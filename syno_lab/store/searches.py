@@ -247,19 +247,6 @@ class SearchLog:
         operators = {row[1]: row[3] for row in trials}
         return [(operators[row[1]], row[5]) for row in outcomes]
 
-    def count(self, state: str | None = None) -> int:
-        """Return how many trials there are, or how many in a state."""
-        query = "SELECT COUNT(*) FROM syno_search_trials WHERE search=?"
-        (everything,) = self._database.column(query, (self._key,))
-        if state is None:
-            return int(everything)
-        query = "SELECT COUNT(*) FROM syno_search_outcomes WHERE search=?"
-        given: tuple[object, ...] = (self._key,)
-        if state != WAITING:
-            query, given = f"{query} AND state=?", (self._key, state)
-        (found,) = self._database.column(query, given)
-        return int(everything - found if state == WAITING else found)
-
     def front(self, axes: Sequence[str] = ("accuracy", "flops"), target: str | None = None) -> list[SearchTrial]:
         """Return the trials that no other beats on these axes of `syno_lab.store.pareto.AXES`, in order of asking.
 

@@ -1,4 +1,4 @@
-"""Compare an operator with the layers it replaces: train both alike on several seeds and measure the difference.
+"""Compare an operator with the layers it replaces, both trained alike on several seeds, and measure the difference.
 
 Shapes: S seeds, N test images (for a text: test windows).
 """
@@ -6,8 +6,6 @@ Shapes: S seeds, N test images (for a text: test windows).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -20,7 +18,6 @@ from syno_lab.trial.examples import examples_of
 from syno_lab.trial.facts import facts_of
 from syno_lab.trial.machine import one_machine
 from syno_lab.trial.request import MeasuredOn, Plain, TrialOutcome, TrialRequest
-from syno_lab.trial.run import Report, run_trial
 from syno_lab.trial.verdicts import Verdict, is_at_chance, seed_spread, verdict_of
 
 RESAMPLES = 10_000
@@ -73,50 +70,6 @@ class Comparison(Plain, frozen=True, kw_only=True):
     measured_on: MeasuredOn
     machine: str
     seed_spread: float | None
-
-
-def compare(
-    request: TrialRequest,
-    seeds: Sequence[int],
-    *,
-    folder: Path,
-    baseline_folder: Path | None = None,
-    report: Report = lambda fraction, message: None,
-    should_stop: Callable[[], bool] = lambda: False,
-    confidence: float = 0.95,
-) -> Comparison:
-    """Train ``request`` with its operator and without, on each seed, and compare the predictions on the test data.
-
-    Only the operator differs between the two, and no rule may end a trial early. Every trial has its own subfolder of
-    ``folder``, from which a killed comparison continues; comparisons that share a ``baseline_folder`` train the
-    baseline only once. Raises TrainingError for a request without an operator, no seeds, or a trial that did not
-    finish, with its reason.
-    """
-    if request.operator is None:
-        raise TrainingError("expected a request with an operator to compare with its baseline, found none")
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise TrainingError(f"expected seeds that differ, at least one, found {list(seeds)}")
-    request = msgspec.structs.replace(request, stopping=None, rivals=[], keep_predictions=True)
-    outcomes: dict[str, list[TrialOutcome]] = {"baseline": [], "operator": []}
-    done, total = 0, 2 * len(seeds)
-    for seed in seeds:
-        for side, trials in outcomes.items():
-            wanted = msgspec.structs.replace(
-                request, seed=seed, operator=request.operator if side == "operator" else None
-            )
-
-            def told(fraction: float, message: str, label: str = f"{side}, seed {seed}", start: int = done) -> None:
-                report((start + fraction) / total, f"{label}: {message}")
-
-            root = Path(baseline_folder if side == "baseline" and baseline_folder is not None else folder)
-            trial = run_trial(wanted, folder=root / f"{side}-{seed}", report=told, should_stop=should_stop)
-            if trial.state != "finished":
-                raise TrainingError(
-                    f"expected the {side} with seed {seed} to finish, found {trial.state}: {trial.reason}"
-                )
-            trials.append(trial)
-            done += 1
-    return compared(request, list(seeds), outcomes["baseline"], outcomes["operator"], confidence=confidence)
 
 
 def paired_bootstrap(

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import CodeError, DiskFullError, FormatError
 from syno_lab.trial.own import bring
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.trial.run import run_trial
 
+if TYPE_CHECKING:
+    from syno_lab.jobs import JobContext
+
 #: Seconds between two attempts while the disk is full.
 RETRY_S = 10.0
 
 
-class Context(Protocol):
-    """The part of a job's context that a trial needs."""
-
-    folder: Path
-
-    def report(self, fraction: float, message: str = "") -> None:
-        """Report the job's progress, from 0 to 1."""
-
-    def should_stop(self) -> bool:
-        """Whether to stop at once, from the last checkpoint."""
-
-    def log(self, line: str) -> None:
-        """Write a line to the log."""
-
-
-def run(params: dict[str, Any], context: Context) -> dict[str, Any]:
+def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Run the trial of a :class:`.TrialRequest` as a dictionary; return its :class:`.TrialOutcome` as one.
 
     The checkpoint lies in the job's folder, so that the next attempt continues from it. While the disk has no room for

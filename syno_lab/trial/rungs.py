@@ -7,7 +7,7 @@ training images; the test images are for the finals.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -65,17 +65,6 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
         limit = max(LEAST_LIMIT_S, TIMES_THE_BASELINE * baseline_s)
         changes |= {"time_limit_s": limit, "gives_up": True, "probe_steps": PROBE_STEPS}
     return msgspec.structs.replace(request, **changes)
-
-
-def goes_on(rung: Rung, reward: float, others: Sequence[float]) -> bool:
-    """Whether an operator with this reward goes on to the next rung, among the ``others`` on this rung so far.
-
-    It does if it is one of the best ``keep`` of all of them, at least the best one (asynchronous successive halving, Li
-    et al. 2018, algorithm 2: no trial waits for the rung to fill up). A reward of 0, of a training that did not finish,
-    never does.
-    """
-    places = max(1, math.floor(rung.keep * (len(others) + 1)))
-    return reward > 0 and sum(other > reward for other in others) < places
 
 
 def reward_of(measure: Measure, outcome: TrialOutcome) -> float:

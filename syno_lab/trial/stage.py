@@ -12,7 +12,7 @@ import msgspec
 
 from syno_lab.errors import SpecError, TrainingError
 from syno_lab.trial.backbone import costs_of
-from syno_lab.trial.compare import Comparison, compare
+from syno_lab.trial.compare import Comparison, compared
 from syno_lab.trial.request import Plain, TrialOutcome, TrialRequest
 from syno_lab.trial.run import Report, run_trial
 
@@ -46,61 +46,61 @@ def run_stage(
 ) -> Stage:
     """Train the ``request`` with each of the ``operators`` (label to JSON; None: the baseline) on each of the seeds.
 
-    With ``against_baseline``, the baseline is trained once on each seed as well, and each operator has its
-    :class:`.Comparison`; then rules for early termination do not apply. Otherwise a rule compares with the trials of
-    the stage that finished before. All files are in ``folder``, from which a killed stage continues.
+    With ``against_baseline``, the baseline is trained on each seed as well, and each operator has its
+    :class:`.Comparison`: only the operator differs between the two, and no rule may end a training early. Otherwise a
+    rule compares with the trials of the stage that finished before. Every trial has its own subfolder of ``folder``,
+    from which a killed stage continues.
 
     Raises:
         SpecError: before any training, for an operator that fits no layer.
-        SynoError: for a request that cannot be trained, and with ``against_baseline`` a trial that did not finish.
+        TrainingError: without operators or seeds, for a seed given twice, and with ``against_baseline`` for a
+            trial that did not finish, with its reason.
+        SynoError: for a request that cannot be trained.
     """
-    requests = {
-        label: msgspec.structs.replace(request, operator=operator)
-        for label, operator in operators.items()
-        if not (against_baseline and operator is None)
-    }
-    if not requests or not seeds:
-        raise TrainingError(f"expected operators and seeds to train, found {len(requests)} and {len(seeds)}")
+    chosen = {label: text for label, text in operators.items() if not (against_baseline and text is None)}
+    if not chosen or not seeds:
+        raise TrainingError(f"expected operators and seeds to train, found {len(chosen)} and {len(seeds)}")
+    if len(set(seeds)) != len(seeds):
+        raise TrainingError(f"expected seeds that differ, found {list(seeds)}")
+    requests = {label: msgspec.structs.replace(request, operator=text) for label, text in chosen.items()}
     for label, wanted in requests.items():
         try:
             costs_of(wanted)
         except SpecError as error:
             raise SpecError(f"{label}: {error}") from None
+    rows = list(requests.items())
+    if against_baseline:
+        rows.insert(0, (BASELINE, msgspec.structs.replace(request, operator=None)))
     trials: list[StageTrial] = []
-    comparisons: dict[str, Comparison] = {}
+    outcomes: list[list[TrialOutcome]] = [[] for _ in rows]
     curves: list[list[float]] = []
-    for at, (label, wanted) in enumerate(requests.items()):
+    for number, (at, seed) in enumerate((at, seed) for at in range(len(rows)) for seed in seeds):
+        label, wanted = rows[at]
 
-        def told(fraction: float, message: str, label: str = label, at: int = at) -> None:
-            report((at + fraction) / len(requests), f"{label}: {message}")
+        def told(fraction: float, message: str, done: int = number, who: str = f"{label}, seed {seed}") -> None:
+            report((done + fraction) / len(rows) / len(seeds), f"{who}: {message}")
 
-        place = Path(folder) / f"{at}-{''.join(letter if letter.isalnum() else '-' for letter in label)[:40]}"
+        one = msgspec.structs.replace(wanted, seed=seed)
         if against_baseline:
-            found = compare(
-                wanted,
-                seeds,
-                folder=place,
-                baseline_folder=Path(folder) / BASELINE,
-                report=told,
-                should_stop=should_stop,
-            )
-            if not comparisons:
-                trials += _trials(BASELINE, msgspec.structs.replace(wanted, operator=None), found.baselines)
-            trials += _trials(label, wanted, found.operators)
-            comparisons[label] = found
-            continue
-        for seed in seeds:
-            rivals = curves if wanted.stopping is not None else []
-            one = msgspec.structs.replace(wanted, seed=seed, rivals=[*wanted.rivals, *rivals])
-            outcome = run_trial(one, folder=place / str(seed), report=told, should_stop=should_stop)
-            trials.append(StageTrial(label=label, request=one, outcome=outcome))
-            if outcome.state == "finished":
-                curves.append([row["accuracy"] for row in outcome.curve])
+            asked = msgspec.structs.replace(one, stopping=None, rivals=[], keep_predictions=True)
+        elif one.stopping is not None:
+            asked = one = msgspec.structs.replace(one, rivals=[*one.rivals, *curves])
+        else:
+            asked = one
+        place = f"{at}-{''.join(letter if letter.isalnum() else '-' for letter in label)[:40]}"
+        outcome = run_trial(asked, folder=Path(folder) / place / str(seed), report=told, should_stop=should_stop)
+        if against_baseline and outcome.state != "finished":
+            who = "the baseline" if at == 0 else label
+            raise TrainingError(f"expected {who} with seed {seed} to finish, found {outcome.state}: {outcome.reason}")
+        outcomes[at].append(outcome)
+        if against_baseline:
+            outcome = msgspec.structs.replace(outcome, predictions=None, losses=None)
+        trials.append(StageTrial(label=label, request=one, outcome=outcome))
+        if outcome.state == "finished":
+            curves.append([row["accuracy"] for row in outcome.curve])
+    comparisons = {
+        label: compared(request, list(seeds), outcomes[0], mine)
+        for label, mine in zip(requests, outcomes[1:], strict=False)
+        if against_baseline
+    }
     return Stage(trials=trials, comparisons=comparisons)
-
-
-def _trials(label: str, request: TrialRequest, outcomes: Sequence[TrialOutcome]) -> list[StageTrial]:
-    return [
-        StageTrial(label=label, request=msgspec.structs.replace(request, seed=outcome.seed), outcome=outcome)
-        for outcome in outcomes
-    ]

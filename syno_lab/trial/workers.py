@@ -146,7 +146,7 @@ class TrialWorker:
 class TrialWorkers:
     """Several such processes; :meth:`run` takes the next idle one. A context manager, for threads.
 
-    ``LocalEvaluators(folder, workers, should_stop, train=pool.run)`` makes a search's trainings of them.
+    ``LocalRunner(folder, workers, should_stop, train=pool.run)`` makes a search's trainings of them.
     """
 
     def __init__(self, count: int, log: Path) -> None:

@@ -25,7 +25,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 import syno_lab as sl
 from syno_lab.data.own import OwnData
 from syno_lab.errors import CodeError, DataError, SpecError, StoreError, SynoError, TrainingError
-from syno_lab.experiments import LocalEvaluators
+from syno_lab.experiments import LocalRunner
 from syno_lab.experiments.own import check_fit, with_data, with_layers, with_model
 from syno_lab.store import Store
 from syno_lab.training import train
@@ -371,8 +371,8 @@ def test_code_in_a_file_of_the_lab_runs_nothing(tmp_path: Path) -> None:
     place = tmp_path / "trainings" / "theirs"
     place.mkdir(parents=True)
     (place / "request.json").write_bytes(msgspec.json.encode(request))
-    with LocalEvaluators(tmp_path / "trainings") as evaluators:
-        found = evaluators.find("theirs")
+    with LocalRunner(tmp_path / "trainings") as runner:
+        found = runner.find("theirs", request)
         assert found is not None
         assert found.future.result()["state"] == "failed"
     assert not mark.exists()

@@ -24,6 +24,7 @@ from syno_lab.errors import SearchError, SpecError
 from syno_lab.experiments import SearchSettings, Stopped, TuningChoice, plan
 from syno_lab.experiments.agreement import Ceiling
 from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
+from syno_lab.experiments.loop import Earlier
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
 from syno_lab.experiments.rung_worker import LocalWorkers
@@ -235,12 +236,14 @@ def test_what_rungs_cannot_do_is_refused_at_once(changes: dict[str, Any], said: 
 def test_rungs_that_nothing_proves_are_not_used(tmp_path: Path) -> None:
     text = TrialRequest(backbone="gpt_tiny", data="digits")
     asked, said = chosen(training=text), []
-    rungs, uses_probe = _evidence(asked, tmp_path / "searches" / "s", {}, lambda fraction, line: said.append(line))
+    place = tmp_path / "searches" / "s"
+    rungs, uses_probe = _evidence(asked, place, Earlier(), lambda fraction, line: said.append(line))
     assert ([rung.name for rung in rungs], uses_probe) == (["network"], True)
     assert all("no validation shows that it ranks operators of gpt_tiny" in line for line in said)
     # A continued search keeps what it began with.
-    earlier = {"plan": {"parts": [{"name": FIRST, "measure": "loss"}, {"name": NETWORK}]}, "uses_probe": False}
-    rungs, uses_probe = _evidence(chosen(), tmp_path / "searches" / "s", earlier, lambda fraction, line: None)
+    parts = plan.Part(FIRST, 2, 1.0, 2.0, "loss"), plan.Part(NETWORK, 2, 1.0, 2.0)
+    earlier = Earlier(plan=plan.Plan(1.0, 1, parts), uses_probe=False)
+    rungs, uses_probe = _evidence(chosen(), place, earlier, lambda fraction, line: None)
     assert ([rung.name for rung in rungs], uses_probe) == ([FIRST, NETWORK], False)
 
 

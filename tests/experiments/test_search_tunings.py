@@ -21,8 +21,8 @@ from syno_lab.experiments import (
     RESULT_FILE,
     STATUS_FILE,
     Driver,
-    JobTuners,
-    LocalEvaluators,
+    JobRunner,
+    LocalRunner,
     Running,
     SearchSettings,
     Space,
@@ -32,7 +32,7 @@ from syno_lab.experiments import (
     read_json,
     run_search,
 )
-from syno_lab.experiments.layers import Layer, baseline_layers, layers_of
+from syno_lab.experiments.tunings import Layer, baseline_layers, layers_of
 from syno_lab.experiments.watching import Board
 from syno_lab.ir.operator import Operator
 from syno_lab.jobs import Lab
@@ -55,7 +55,7 @@ def layer_ms(operator: str, binding: Mapping[str, int]) -> float:
 
 
 class KnownTunings:
-    """Tuners that know what comes out, at once or at :meth:`end`."""
+    """A runner of tunings that knows what comes out, at once or at :meth:`end`."""
 
     def __init__(self, *, at_once: bool = True, failing: tuple[int, ...] = ()) -> None:
         self.at_once, self.failing = at_once, failing
@@ -377,8 +377,15 @@ def test_the_result_of_a_search_that_tunes(tmp_path: Path) -> None:
         training=training, trials=2, seeds=(0,), tuning=TuningChoice(within=100.0, target=TARGET, of="layers")
     )
     tuners = KnownTunings(failing=(1,))
-    with Store.open(tmp_path) as store, LocalEvaluators(tmp_path / "trainings") as evaluators:
-        result = run_search(chosen, store, evaluators, tuners, folder=tmp_path / "board")
+
+    class TunesByKnowing(LocalRunner):
+        """Trainings for real, and tunings whose outcomes are known."""
+
+        def submit(self, name: str, work: Any) -> Running:
+            return super().submit(name, work) if isinstance(work, TrialRequest) else tuners.submit(name, work)
+
+    with Store.open(tmp_path) as store, TunesByKnowing(tmp_path / "trainings") as runner:
+        result = run_search(chosen, store, runner, folder=tmp_path / "board")
         log = store.search(chosen.name, chosen.identity)
         latency = log.latencies(TARGET)[0]["latency_ms"]
     assert result["tuning"]["tuned"] == 1
@@ -413,7 +420,7 @@ def test_tunings_are_jobs_of_the_lab(tmp_path: Path) -> None:
             trials=1,
             of="layers",
         )
-        tunings = Tunings(choice, chosen.name, BASELINE, space, log, JobTuners(lab))
+        tunings = Tunings(choice, chosen.name, BASELINE, space, log, JobRunner(lab))
         Driver(chosen, space, log, Known(), Board(tmp_path / "board"), tunings=tunings).run()
         assert tunings.finish(lambda fraction, line: None, lambda: False)
         jobs = {job.name: job for job in lab.jobs(kind="tune")}
@@ -432,11 +439,11 @@ def test_tunings_are_jobs_of_the_lab(tmp_path: Path) -> None:
         assert tunings.baseline_ms is not None
         assert tunings.baseline_ms > 0
         # Another process finds them done; what was cancelled is tuned again.
-        again = Tunings(choice, chosen.name, BASELINE, space, log, JobTuners(lab))
+        again = Tunings(choice, chosen.name, BASELINE, space, log, JobRunner(lab))
         again.finish(lambda fraction, line: None, lambda: False)
         assert again.baseline_ms == tunings.baseline_ms
         assert len(lab.jobs(kind="tune")) == 2
-        assert JobTuners(lab).find(job.name, {**job.params, "trials": 2}) is None
+        assert JobRunner(lab).find(job.name, {**job.params, "trials": 2}) is None
         lab.shutdown()
 
 

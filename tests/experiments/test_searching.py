@@ -433,7 +433,7 @@ def test_other_settings_are_another_search(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"trials": None}, "expected minutes or trials"),
-        ({"trials": 0}, "trials: expected a number above 0, found 0"),
+        ({"trials": 0}, "trials: expected 1 or more, found 0"),
         ({"minutes": float("nan")}, "minutes: expected a number above 0, found nan"),
         ({"max_replaced_ratio": 0.0}, "max_replaced_ratio: expected a number above 0, found 0.0"),
         ({"max_traffic_ratio": 0.0}, "max_traffic_ratio: expected a number above 0, found 0.0"),
@@ -442,7 +442,7 @@ def test_other_settings_are_another_search(tmp_path: Path) -> None:
         ({"name": "a/b"}, "name: expected a name that can be one of a folder"),
         ({"tree": "rave"}, "tree: expected the method mcts beside rave, found estimate"),
         ({"virtual_loss": 1.0}, "virtual_loss: expected the method mcts; leave it out"),
-        ({"method": "mcts", "tree": "rave", "virtual_loss": -1.0}, "virtual_loss: expected a number of 0 or more"),
+        ({"method": "mcts", "tree": "rave", "virtual_loss": -1.0}, "virtual_loss: expected 0 or more"),
     ],
 )
 def test_settings_that_make_no_sense(changes: dict[str, Any], message: str) -> None:

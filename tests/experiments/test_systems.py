@@ -13,13 +13,13 @@ import pytest
 from known_trainings import TRAINING, Known, accuracy, settings
 
 from syno_lab.errors import SearchError
-from syno_lab.experiments import Driver, SearchSettings, Space, Stopped, run_here
+from syno_lab.experiments import Driver, Running, SearchSettings, Space, Stopped, run_here
 from syno_lab.experiments.space import STEP
 from syno_lab.experiments.watching import Board
 from syno_lab.reports import LabReader
 from syno_lab.store import Store
 from syno_lab.systems import format_named, format_of, read_operator, title_of
-from syno_lab.trial import costs_of
+from syno_lab.trial import TrialRequest, costs_of
 
 CANVAS, PGRAPHS = "syno-lab-canvas", "syno-lab-operator"
 BOTH = f"{PGRAPHS},{CANVAS}"
@@ -109,23 +109,24 @@ def test_the_limit_is_lowered_while_accuracy_holds(tmp_path: Path, system: str) 
 
 def test_no_worker_trains_what_was_chosen_before_the_limit_was_lowered(tmp_path: Path) -> None:
     chosen = asked(CANVAS, method="random", seeds=(0,), lower_within=100.0, workers=2, trials=4)
-    known = Known(at_once=False)
-    limits: dict[int, int] = {}
+    space, limits = Space(chosen), {}
 
-    class Watched(Driver):
-        def _submit(self, number: int, operator: str) -> Any:
-            limits[number] = self.space.most_flops
-            running = super()._submit(number, operator)
+    class Watched(Known):
+        def submit(self, name: str, request: TrialRequest) -> Running:
+            number = int(name.rpartition(" ")[2])
+            limits[number] = space.most_flops
+            running = super().submit(name, request)
             if number:
-                known.end(f"search: trial {number - 1}")
+                self.end(f"search: trial {number - 1}")
             if number == 3:
-                known.end("search: trial 3")
+                self.end("search: trial 3")
             return running
 
     tmp_path.mkdir(exist_ok=True)
     with Store.open(tmp_path) as store:
         log = store.search(chosen.name, chosen.identity)
-        Watched(chosen, Space(chosen), log, known, Board(tmp_path / "board"), baseline_accuracy=BASELINE).run()
+        known = Watched(at_once=False)
+        Driver(chosen, space, log, known, Board(tmp_path / "board"), baseline_accuracy=BASELINE).run()
     trials = trials_in(tmp_path, chosen)
     assert len(limits) == len(trials) == 4
     assert limits[3] < limits[0]

@@ -24,10 +24,10 @@ from syno_lab.experiments import (
     Stopped,
     TuningChoice,
     Untrained,
+    loop,
     read_json,
     run_untrained,
 )
-from syno_lab.experiments import untrained as module
 from syno_lab.ir.operator import Operator
 from syno_lab.pgraphs.of_network import NetworkSpace
 from syno_lab.reports import LabReader, front_of
@@ -179,7 +179,7 @@ def test_a_space_that_is_used_up_says_so(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_found_it_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(loop, "PATIENCE_S", 0.0)
     chosen = settings(trials=10_000)
     assert "no new operator within 200% of the replaced layers' FLOPs in 0 s" in searched(tmp_path, chosen)["end"]
 

@@ -22,8 +22,8 @@ from labs import PATIENCE_S, ended, free_port, show_kinds, steps, until
 
 from syno_lab.commands.search_options import parse_workers
 from syno_lab.errors import JobError, SynoError
-from syno_lab.experiments import JobEvaluators, SearchSettings
-from syno_lab.experiments.as_job import offer_gpus
+from syno_lab.experiments import JobRunner, SearchSettings
+from syno_lab.experiments.job import offer_gpus
 from syno_lab.experiments.rung_worker import JobWorkers
 from syno_lab.jobs import Lab, door, gpus
 from syno_lab.jobs.cluster import Settings
@@ -277,7 +277,7 @@ def test_a_search_on_gpus_has_them_offered_and_passes_them_on(tmp_path: Path, mo
             words = psutil.Process(worker).cmdline()
             assert {"GPU=3", "slot=3"} <= set(words[words.index("--resources") + 1].split())
             assert psutil.Process(worker).environ()[gpus.VARIABLE] == "0,1,2"
-            JobEvaluators(lab, chosen.resources).submit("one", chosen.training)
+            JobRunner(lab, chosen.resources).submit("one", chosen.training)
             JobWorkers(msgspec.structs.replace(chosen, rungs=True, minutes=1.0), lab)._submit()
             assert [job.resources for job in lab.jobs()] == [{"slot": 1, "GPU": 1}] * 2
             assert msgspec.structs.replace(chosen, gpus=0.0).resources is None

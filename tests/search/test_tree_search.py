@@ -123,7 +123,7 @@ def test_dead_ends_close_what_is_above_them(rng: random.Random) -> None:
     space = Words("ab", 3, dead=frozenset({"aa", "ab"}), refused=frozenset({"bbb"}))
     search = MonteCarloTreeSearch(space, rng)
     assert set(run(search, lambda _: 0.5)) == {"baa", "bab", "bba"}
-    assert search.is_exhausted
+    assert search.tree.root.is_closed
     assert {"aa", "ab", "a"} >= search.facts.dead & {"a", "aa", "ab"} == {"a", "aa", "ab"}
     # What was refused or asked for is used up, not dead.
     assert not search.facts.dead & {"", "b", "bb"}

@@ -53,7 +53,7 @@ class TestSearches:
             )
             assert (two.state, two.outcome, two.reward, two.ended) == ("waiting", None, None, None)
             assert log.told() == [('{"name": 1}', 0.5), ('{"name": 0}', 0.0)], "in the order of telling"
-            assert [log.count(state) for state in (None, "waiting", "finished", "diverged", "oom")] == [3, 1, 1, 1, 0]
+            assert sorted(one.state for one in log.trials()) == ["diverged", "finished", "waiting"]
             assert [log.name for log in store.searches()] == ["first"]
 
     def test_steps_are_kept_whole(self, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ class TestSearches:
             ):
                 with pytest.raises(StoreError, match=message):
                     log.record(number, outcome)
-            assert log.count("waiting") == 1
+            assert [one.state for one in log.trials()].count("waiting") == 1
             with pytest.raises(StoreError, match="a trial's FLOPs: expected a whole number"):
                 log.add("x", "{}", [], -1, 0)
             with pytest.raises(StoreError, match="made with other settings: a was 1, is 2"):

@@ -7,8 +7,16 @@ import pytest
 
 from syno_lab import operators
 from syno_lab.errors import TrainingError
-from syno_lab.trial import TrialOutcome, TrialRequest, Verdict, compare, paired_bootstrap, run_trial, two_way_bootstrap
-from syno_lab.trial.compare import compared
+from syno_lab.trial import (
+    TrialOutcome,
+    TrialRequest,
+    Verdict,
+    paired_bootstrap,
+    run_stage,
+    run_trial,
+    two_way_bootstrap,
+)
+from syno_lab.trial.compare import Comparison, compared
 from syno_lab.trial.machine import machine_name, one_machine
 from syno_lab.trial.verdicts import is_at_chance, seed_spread, verdict_of
 
@@ -85,6 +93,10 @@ def request(**changes) -> TrialRequest:
     return TrialRequest(**(values | changes))
 
 
+def compare(asked: TrialRequest, seeds: list[int], **more) -> Comparison:
+    return run_stage({"operator": asked.operator}, asked, seeds, against_baseline=True, **more).comparisons["operator"]
+
+
 def test_both_are_trained_alike_on_each_seed(tmp_path):
     operator = operators.conv1x1().to_json()
     # Rules for early termination are put aside: half a training is no match.
@@ -106,7 +118,7 @@ def test_both_are_trained_alike_on_each_seed(tmp_path):
     said = []
     again = compare(asked, [0, 5], folder=tmp_path / "a", report=lambda fraction, message: said.append(message))
     assert again == found  # in the folder of before nothing is trained again
-    assert said == [f"{side}, seed {seed}: finished in an earlier attempt" for seed in (0, 5) for side in SIDES]
+    assert said == [f"{side}, seed {seed}: finished in an earlier attempt" for side in SIDES for seed in (0, 5)]
 
 
 SIDES = ("baseline", "operator")
@@ -130,11 +142,12 @@ def test_texts_are_compared_by_their_windows(tmp_path):
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
     operator = operators.conv1x1().to_json()
-    with pytest.raises(TrainingError, match="expected a request with an operator to compare"):
+    with pytest.raises(TrainingError, match="expected operators and seeds to train, found 0 and 1"):
         compare(request(), [0], folder=tmp_path)
-    for seeds in ([], [1, 1]):
-        with pytest.raises(TrainingError, match="expected seeds that differ, at least one"):
-            compare(request(operator=operator), seeds, folder=tmp_path)
+    with pytest.raises(TrainingError, match="expected operators and seeds to train, found 1 and 0"):
+        compare(request(operator=operator), [], folder=tmp_path)
+    with pytest.raises(TrainingError, match=r"expected seeds that differ, found \[1, 1\]"):
+        compare(request(operator=operator), [1, 1], folder=tmp_path)
     with pytest.raises(TrainingError, match="expected the baseline with seed 0 to finish, found diverged: expected"):
         compare(request(operator=operator, learning_rate=1e30), [0], folder=tmp_path)
 

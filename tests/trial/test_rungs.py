@@ -19,7 +19,6 @@ from syno_lab.trial import (
     TrialOutcome,
     TrialRequest,
     full_costs_of,
-    goes_on,
     run_trial,
     rung_request,
     rungs_of,
@@ -116,15 +115,6 @@ def test_a_reward_is_between_a_guess_and_a_perfect_prediction():
     assert reward_of("loss", ended(math.inf)) == 0.0
     assert reward_of("training loss", ended(9.0, train_loss=0.0)) == 1.0
     assert reward_of("accuracy", ended(9.0)) == 0.3
-
-
-def test_the_best_share_goes_on():
-    rung = Rung("it", keep=1 / 4)
-    rewards = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
-    assert [goes_on(rung, reward, rewards) for reward in (0.05, 0.55, 0.65, 0.8)] == [False, False, True, True]
-    assert goes_on(rung, 0.1, [])
-    assert not goes_on(rung, 0.0, [])
-    assert goes_on(rung, 0.7, [0.7, 0.7, 0.7])  # equals are not ranked by chance
 
 
 # -- held-out images ---------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_each_operator_is_compared_with_one_baseline(tmp_path):
     ]
     assert list(stage.comparisons) == ["one", "groups"]
     assert stage.comparisons["one"].baselines == stage.comparisons["groups"].baselines
-    assert "groups: baseline, seed 3: finished in an earlier attempt" in [message for _, message in said]
+    assert sum(message.startswith("baseline, seed 3: finished") for _, message in said) == 1  # trained once for both
     assert [fraction for fraction, _ in said] == sorted(fraction for fraction, _ in said)
     for label, found in stage.comparisons.items():
         accuracies = [trial.outcome.accuracy for trial in stage.trials if trial.label == label]

@@ -9,7 +9,7 @@ import msgspec
 from known_trainings import TRAINING, settings
 
 from syno_lab import operators
-from syno_lab.experiments import LocalEvaluators
+from syno_lab.experiments import LocalRunner
 from syno_lab.experiments.rung_worker import work
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING
@@ -87,11 +87,11 @@ def test_a_trial_that_does_not_end_is_ended(tmp_path):
 def test_two_workers_take_trials_in_turn(tmp_path):
     with (
         TrialWorkers(2, tmp_path / "log") as pool,
-        LocalEvaluators(tmp_path / "trainings", 2, train=pool.run) as evaluators,
+        LocalRunner(tmp_path / "trainings", 2, train=pool.run) as runner,
     ):
-        running = [evaluators.submit(f"search: trial {seed}", asked(seed=seed)) for seed in range(3)]
+        running = [runner.submit(f"search: trial {seed}", asked(seed=seed)) for seed in range(3)]
         outcomes = [one.future.result() for one in running]
-        assert evaluators.find("search: trial 1").future.result()["accuracy"] == outcomes[1]["accuracy"]
+        assert runner.find("search: trial 1", asked(seed=1)).future.result()["accuracy"] == outcomes[1]["accuracy"]
     assert [one["state"] for one in outcomes] == ["finished"] * 3
     alone = run_trial(asked(seed=2), folder=tmp_path / "alone")
     assert alone.loss == outcomes[2]["curve"][-1]["test_loss"]
