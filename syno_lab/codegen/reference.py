@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from syno_lab.codegen.walk import climb
 from syno_lab.effort import Stop, check_room, end_if
@@ -19,10 +20,15 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
+Index = dict[Coordinate, Array | int]
 
 
 def reference(
-    operator: Operator, x: Any, *weights: Any, binding: Binding | None = None, should_stop: Stop | None = None
+    operator: Operator,
+    x: ArrayLike,
+    *weights: ArrayLike,
+    binding: Binding | None = None,
+    should_stop: Stop | None = None,
 ) -> Array:
     """The method :meth:`.Operator.reference`; without a binding :func:`infer_binding` gives it."""
     x = np.asarray(x)
@@ -43,9 +49,9 @@ def reference(
         end_if(should_stop, "running the loop nest")
         index, valid = _indices(operator, bound, point)
 
-        def read(array: Array, coordinates: tuple[Coordinate, ...], index: Any = index, valid: Any = valid) -> Array:
+        def read(array: Array, axes: tuple[Coordinate, ...], index: Index = index, valid: Array = valid) -> Array:
             # Where a term is zero any element will do, so that no index is out of bounds.
-            return array[tuple(np.where(valid, index[c], 0) for c in coordinates)]
+            return array[tuple(np.where(valid, index[c], 0) for c in axes)]
 
         term = read(x, operator.inputs)
         for array, weight in zip(arrays, operator.weights, strict=True):
@@ -70,10 +76,10 @@ def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tu
     return {**(dict(operator.spec.bindings[0]) if operator.spec.bindings else {}), **found}
 
 
-def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tuple[dict[Coordinate, Any], Any]:
+def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tuple[Index, Array]:
     """Every coordinate's value over the output axes at one point of the reductions, and where the term is not zero."""
     shape = tuple(c.size.at(binding) for c in operator.output)
-    found: dict[Coordinate, Any] = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
+    found: Index = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
     found.update(zip(operator.reductions, point, strict=True))
     valid: Any = np.ones(shape, dtype=bool)
     for result in climb(operator, operator.steps, found, lambda size: size.at(binding)):

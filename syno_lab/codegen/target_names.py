@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, likeness, nearest, quoted
 from syno_lab.processes.process import cores
 
+#: What TVM is told of a target under one key of its description; of a host it is told as much.
+Attribute = str | int | list[str]
+Described = dict[str, Attribute | dict[str, Attribute]]
 #: How much of a name must be that of a target to be a slip of the pen for it.
 _ALIKE = 0.75
 #: Our name for the processor of this machine; ``local:2`` is the same with operators in two threads.
@@ -31,7 +34,7 @@ class NamedTarget:
         return self.tvm is not None and json.loads(self.tvm)["kind"] == "cuda"
 
 
-def _arm(processor: str, cores: int) -> dict[str, Any]:
+def _arm(processor: str, cores: int) -> dict[str, Attribute]:
     return {
         "kind": "llvm",
         "keys": ["arm_cpu", "cpu"],
@@ -41,9 +44,9 @@ def _arm(processor: str, cores: int) -> dict[str, Any]:
     }
 
 
-def _gpu(arch: str, host: dict[str, Any] | None = None) -> dict[str, Any]:
+def _gpu(arch: str, host: dict[str, Attribute] | None = None) -> Described:
     """A card with the limits that MetaSchedule's rules ask for, which are the same from Volta to Blackwell."""
-    card: dict[str, Any] = {
+    card: Described = {
         "kind": "cuda",
         "arch": arch,
         "max_num_threads": 1024,
@@ -94,7 +97,7 @@ def local_threads(name: str) -> int | None:
     return threads
 
 
-def describe(name: str) -> dict[str, Any] | str | None:
+def describe(name: str) -> Described | str | None:
     """What TVM is to be told for ``name``: a JSON object, or a tag or kind as it is; None for this machine's processor.
 
     ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
@@ -109,7 +112,7 @@ def describe(name: str) -> dict[str, Any] | str | None:
     if name in TARGETS:
         known = TARGETS[name].tvm
         assert known is not None  # only local has none
-        found: dict[str, Any] = json.loads(known)
+        found: Described = json.loads(known)
         return found
     text = name.strip()
     if text.startswith("{"):
@@ -139,14 +142,14 @@ def architecture(name: str) -> str:
     """
     described = describe(name)
     if isinstance(described, dict) and described["kind"] not in ("llvm", "c"):
-        described = described.get("host")
+        described = cast("Described | str | None", described.get("host"))
     if isinstance(described, str):
         return ""
     triple = "" if described is None else described.get("mtriple", "")
     return str(triple).partition("-")[0] or platform.machine()
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _option(text: str) -> tuple[str, Attribute]:
     """``-mattr=+a,+b`` as a name and a value of the type that TVM's JSON wants."""
     name, _, value = text.lstrip("-").partition("=")
     if name in ("mattr", "keys", "libs"):

@@ -8,18 +8,18 @@ from __future__ import annotations
 import difflib
 import platform
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tvm
 import tvm_ffi
 from tvm.target import Target
 
-from syno_lab.codegen.target_names import LOCAL, TARGETS, describe, local_threads
+from syno_lab.codegen.target_names import LOCAL, TARGETS, Attribute, describe, local_threads
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 
 if TYPE_CHECKING:
-    from tvm.ir import IRModule
+    from tvm.ir import BaseFunc, IRModule
 
 _GENERATOR = "target.build."
 
@@ -80,7 +80,7 @@ def generators() -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix(_GENERATOR) for name in names if not name.endswith("_host")))
 
 
-def this_processor(threads: int | None = None) -> dict[str, Any]:
+def this_processor(threads: int | None = None) -> dict[str, Attribute]:
     """LLVM's name for this processor, with the features in which this machine differs from that name.
 
     ``num-cores`` are the threads that operators are to run in: all processors that this process may use, by default.
@@ -94,7 +94,7 @@ def this_processor(threads: int | None = None) -> dict[str, Any]:
     here = {str(key): bool(on) for key, on in tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")().items()}
     implied = set(codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": name})))
     differences = [("+" if on else "-") + key for key, on in sorted(here.items()) if on != (key in implied)]
-    target: dict[str, Any] = {"kind": "llvm", "mcpu": name, "num-cores": threads or local_threads(LOCAL)}
+    target: dict[str, Attribute] = {"kind": "llvm", "mcpu": name, "num-cores": threads or local_threads(LOCAL) or 1}
     return target | ({"mattr": differences} if differences else {})
 
 
@@ -123,7 +123,7 @@ def for_target(module: IRModule, target: Target) -> IRModule:
     return tvm.IRModule({name: _on_gpu(function, target) for name, function in module.functions_items()})
 
 
-def _on_gpu(function: Any, target: Target) -> Any:
+def _on_gpu(function: BaseFunc, target: Target) -> BaseFunc:
     if not isinstance(function, tvm.tirx.PrimFunc) or function.attrs.get("tirx.is_scheduled", False):
         return function
     from tvm.s_tir import dlight
@@ -131,7 +131,7 @@ def _on_gpu(function: Any, target: Target) -> Any:
     gpu = dlight.gpu
     special = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
 
-    def scheduled(*rules: Any) -> Any:
+    def scheduled(*rules: dlight.ScheduleRule) -> BaseFunc:
         # The pass changes the module that it is given: each try gets its own.
         with target:
             tried = dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))
@@ -141,7 +141,7 @@ def _on_gpu(function: Any, target: Target) -> Any:
     return found if _compiles(found, target) else scheduled(gpu.Fallback())
 
 
-def _compiles(function: Any, target: Target) -> bool:
+def _compiles(function: BaseFunc, target: Target) -> bool:
     try:
         tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target=target)
     except Exception:  # noqa: BLE001 - TVM raises many kinds; whoever compiles the next try gets its error

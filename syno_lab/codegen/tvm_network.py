@@ -34,6 +34,7 @@ from syno_lab.ir.files import from_json
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
+    from tvm.transform import PassContext
 
 _BLOCK = re.compile(r'T\.sblock\("([^"]*)"\)')
 
@@ -123,7 +124,7 @@ def optimized(module: IRModule, target: Target) -> IRModule:
 
 
 @tvm.transform.module_pass(opt_level=0)
-def _normalization(module: IRModule, _context: Any) -> IRModule:
+def _normalization(module: IRModule, _context: PassContext) -> IRModule:
     """Normalization by constants as one product and one sum: TVM's own takes four operations, of them a division."""
     x, gamma, beta, mean, variance = wildcard(), is_const(), is_const(), is_const(), is_const()
     call = is_op("relax.nn.batch_norm")(x, gamma, beta, mean, variance)
@@ -149,7 +150,7 @@ def _normalization(module: IRModule, _context: Any) -> IRModule:
     return changed
 
 
-def _layouts(call: Any) -> dict[str, list[str]]:
+def _layouts(call: relax.Call) -> dict[str, list[str]]:
     """What TVM shall change of a call's layouts: the constant weight of a convolution without groups, nothing else."""
     if getattr(call.op, "name", "") != "relax.nn.conv2d":
         return {}

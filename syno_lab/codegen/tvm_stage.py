@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any
 
 import tvm
 from tvm import te
+from tvm.ir.expr import ExprWithOp
+from tvm.sym import Analyzer
 
 from syno_lab.codegen.tvm_padding import clipping, padding
 from syno_lab.codegen.walk import is_view, results_of
@@ -21,7 +22,7 @@ from syno_lab.ir.plan import Stage
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-Environment = dict[Coordinate, Any]  # what each coordinate is, as a TVM expression
+Environment = dict[Coordinate, ExprWithOp]  # what each coordinate is, as a TVM expression
 Range = tuple[int, int]  # the least and the greatest value
 
 
@@ -62,14 +63,14 @@ class StageWriter:
         """The length of a coordinate's domain."""
         return coordinate.size.at(self.binding)
 
-    def _number(self, value: int) -> Any:
+    def _number(self, value: int) -> tvm.tirx.IntImm:
         # te takes the dtype of a loop's variable from its extent.
         return tvm.tirx.IntImm(self.index_dtype, value)
 
-    def _numbers(self, values: Iterable[int]) -> tuple[Any, ...]:
+    def _numbers(self, values: Iterable[int]) -> tuple[tvm.tirx.IntImm, ...]:
         return tuple(self._number(value) for value in values)
 
-    def _range(self, extent: int) -> Any:
+    def _range(self, extent: int) -> tvm.ir.Range:
         return tvm.ir.Range(self._number(0), self._number(extent))
 
     def write(self, tensor: te.Tensor, weights: list[te.Tensor], name: str) -> te.Tensor:
@@ -79,7 +80,7 @@ class StageWriter:
         if self.padded and self.first:
             tensor, inputs = self._pad(tensor)
 
-        def element(*axes: Any) -> Any:
+        def element(*axes: ExprWithOp) -> ExprWithOp:
             environment, analyzer = self._environment([*axes, *(axis.var for axis in summed)])
             term = tensor(*(_simple(environment[c] - _first(c, self.padded), analyzer) for c in inputs))
             for number in self.stage.weights:
@@ -119,9 +120,9 @@ class StageWriter:
                 stack.extend(top.node.operands)
         return found
 
-    def _environment(self, variables: list[Any]) -> tuple[Environment, Any]:
+    def _environment(self, variables: list[ExprWithOp]) -> tuple[Environment, Analyzer]:
         """Every coordinate of the stage as an expression over the axes of its tensor and of its sums."""
-        analyzer = tvm.sym.Analyzer()
+        analyzer = Analyzer()
         environment: Environment = {}
         for c, variable in zip(self.stage.out + self.stage.summed, variables, strict=True):
             analyzer.bind(variable, self._range(self._extent(c, self.beyond)))
@@ -134,7 +135,7 @@ class StageWriter:
         size = self.size(coordinate)
         return max(ranges.get(coordinate, (0, 0))[1] + 1, size) - _first(coordinate, ranges)
 
-    def _evaluate(self, steps: Iterable[Step], environment: Environment, analyzer: Any) -> None:
+    def _evaluate(self, steps: Iterable[Step], environment: Environment, analyzer: Analyzer) -> None:
         """Add the results of ``steps`` (given top-down) to ``environment``, bottom-up."""
         for step in reversed(tuple(steps)):
             if is_view(step):
@@ -143,19 +144,19 @@ class StageWriter:
                 for result, one, model in zip(self.operator.state.results(step), found, plain, strict=True):
                     environment[result] = _simple(_opaque(one, model, domains), analyzer)
 
-    def _index(self, step: Step, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _index(self, step: Step, arguments: tuple[ExprWithOp, ...]) -> tuple[ExprWithOp, ...]:
         # On TVM's integers // and % are floor division and its remainder, as they are on Python's.
         return results_of(step, arguments, lambda size: size.at(self.binding))
 
-    def _over_domains(self, step: Step) -> tuple[tuple[Any, ...], Any]:
+    def _over_domains(self, step: Step) -> tuple[tuple[ExprWithOp, ...], Analyzer]:
         """The results of ``step`` for free operands, and an analyzer that knows the operands' domains."""
-        analyzer = tvm.sym.Analyzer()
+        analyzer = Analyzer()
         variables = tuple(tvm.tirx.Var(f"v{i}", self.index_dtype) for i in range(len(step.operands)))
         for variable, operand in zip(variables, step.operands, strict=True):
             analyzer.bind(variable, self._range(self.size(operand)))
         return self._index(step, variables), analyzer
 
-    def _ranges(self, environment: Environment, analyzer: Any) -> dict[Coordinate, Range]:
+    def _ranges(self, environment: Environment, analyzer: Analyzer) -> dict[Coordinate, Range]:
         """The values that each clipped coordinate can take in terms that are not zero for another reason."""
         found = {}
         for clipped, step in self.clipping.items():
@@ -172,8 +173,8 @@ class StageWriter:
         copy = padding(self.operator, self.stage, self.padded)
         extents = {c: self._extent(c, self.padded) for c in copy.axes}
 
-        def element(*axes: Any) -> Any:
-            analyzer = tvm.sym.Analyzer()
+        def element(*axes: ExprWithOp) -> ExprWithOp:
+            analyzer = Analyzer()
             environment: Environment = {}
             for c, axis in zip(copy.axes, axes, strict=True):
                 analyzer.bind(axis, self._range(extents[c]))
@@ -184,7 +185,7 @@ class StageWriter:
 
         return te.compute(self._numbers(extents.values()), element, name=f"{tensor.op.name}_padded"), copy.axes
 
-    def _guard(self, body: Any, ranges: dict[Coordinate, Range], environment: Environment) -> Any:
+    def _guard(self, body: ExprWithOp, ranges: dict[Coordinate, Range], environment: Environment) -> ExprWithOp:
         """``body`` where all coordinates in ``ranges`` are in bounds, zero elsewhere; it is only read in bounds."""
         conditions = []
         for coordinate, (low, high) in ranges.items():
@@ -202,7 +203,7 @@ def _first(coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
     return min(ranges.get(coordinate, (0, 0))[0], 0)
 
 
-def _opaque(expression: Any, plain: Any, domains: Any) -> Any:
+def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> ExprWithOp:
     """``expression``, in a form that TVM does not simplify to something else if it wraps around as SHIFT's does.
 
     TVM 0.27 (FlattenBuffer, by iter_map_simplify) makes ((i + 1) % n + 1) % n into (i + 1) % n, and goes wrong
@@ -217,6 +218,6 @@ def _opaque(expression: Any, plain: Any, domains: Any) -> Any:
     return tvm.tirx.truncmod(expression.a, expression.b)
 
 
-def _simple(expression: Any, analyzer: Any) -> Any:
+def _simple(expression: ExprWithOp, analyzer: Analyzer) -> ExprWithOp:
     # An axis of size 1 is left to be an axis: schedules match axes, which the constant 0 is not.
     return expression if isinstance(expression, tvm.tirx.Var) else analyzer.simplify(expression)

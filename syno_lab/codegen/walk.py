@@ -7,7 +7,7 @@ pGraph: only what a size is differs, which the callers' ``number`` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate, Node
@@ -15,7 +15,9 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
 
-Number = Callable[[Size], Any]
+Value = TypeVar("Value")
+#: What a size is among such values.
+Number = Callable[[Size], Value | int]
 
 
 def is_view(step: Step) -> bool:
@@ -23,14 +25,17 @@ def is_view(step: Step) -> bool:
     return step.primitive not in ("REDUCE", "EXPAND", "SHARE")
 
 
-def results_of(view: Step | Node, arguments: Sequence[Any], number: Number) -> tuple[Any, ...]:
+def results_of(view: Step | Node, arguments: Sequence[Value], number: Number[Value]) -> tuple[Value, ...]:
     """What a view's results are for these values of its operands."""
     parameter = None if view.parameter is None else number(view.parameter)
     return PRIMITIVES[view.primitive].index(tuple(arguments), tuple(number(c.size) for c in view.operands), parameter)
 
 
 def climb(
-    graph: State | Operator, steps: Iterable[Step], values: dict[Coordinate, Any], number: Number
+    graph: State | Operator,
+    steps: Iterable[Step],
+    values: dict[Coordinate, Value],
+    number: Number[Value],
 ) -> Iterator[Coordinate]:
     """Add the results of ``steps``, bottom-up, to ``values``; gives those that must be inside their domains.
 
@@ -50,7 +55,7 @@ def climb(
                 yield result
 
 
-def value_of(coordinate: Coordinate, values: dict[Coordinate, Any], number: Number) -> Any:
+def value_of(coordinate: Coordinate, values: dict[Coordinate, Value], number: Number[Value]) -> Value:
     """The value of a coordinate, over those that ``values`` has; it is kept there with all that it is made of.
 
     Raises:

@@ -19,7 +19,9 @@ from syno_lab.reports.published import Stated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
     from matplotlib.figure import Figure as Plot
+    from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
 
 #: Colour and area of each kind of mark; its shape is that of the system. Kinds differ in more than colour: trials are
@@ -156,7 +158,7 @@ class FrontFigure(Figure):
         return plot
 
 
-def _draw_points(figure: Any, axes: Axes, front: Front, published: Sequence[Stated]) -> list[Any]:
+def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Stated]) -> list[Any]:
     """Draw the points and what belongs to them; returns what the legend shows."""
     import matplotlib as mpl
 
@@ -318,7 +320,7 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
             named.append(Bbox(_text_box(best[2], renderer).get_points()))
 
 
-def _text_box(drawn: Any, renderer: Any) -> Bbox:
+def _text_box(drawn: Annotation, renderer: RendererBase) -> Bbox:
     """The box of an annotation's text, without its line."""
     from matplotlib.text import Text
 
