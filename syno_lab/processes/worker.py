@@ -112,7 +112,9 @@ class Worker:
             kind, value = self._receive(name)
             if kind == "said":
                 yield value
-            elif kind != "ready":
+            elif kind == "ready":
+                self._ready = True
+            else:
                 return _value(kind, value)
 
     def tell(self, message: object) -> None:

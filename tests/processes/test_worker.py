@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
-from syno_lab.processes.worker import once
+from syno_lab.processes.worker import CrashedError, Worker, once
 
 
 def killed() -> None:
@@ -28,6 +30,17 @@ def refuses() -> None:
 
 def is_away() -> None:
     raise TrackerError("nobody listens")
+
+
+def echoes(say: Callable[[str], None], hear: Callable[[], str], count: int) -> None:
+    for number in range(count):
+        say(f"number {number}?")
+        say(hear())
+
+
+def dies(say: Callable[[str], None], hear: Callable[[], str]) -> None:
+    say("the last word")
+    killed()
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +75,20 @@ def test_a_tracker_that_is_away_is_told_as_such() -> None:
 
     with pytest.raises(TrackerError, match=r"^nobody listens$"):
         once("it", of_a_process.is_away, deadline_s=60, has_tvm=False)
+
+
+def test_a_talk_goes_both_ways_and_a_call_may_follow(tmp_path: Path) -> None:
+    import test_worker as of_a_process
+
+    with closing(Worker(tmp_path / "log", has_tvm=False)) as worker:
+        heard = []
+        for said in worker.talk(of_a_process.echoes, 2, period_s=0.05):
+            if said is not None and said.endswith("?"):
+                worker.tell(f"it is {said.rstrip('?')}")
+            elif said is not None:
+                heard.append(said)
+        assert heard == ["it is number 0", "it is number 1"]
+        assert worker.call(divmod, 7, 2, deadline_s=60) == (3, 1)
+        with pytest.raises(CrashedError, match=r"^dies: the process was killed by SIGKILL$"):
+            assert [one for one in worker.talk(of_a_process.dies, period_s=0.05) if one] == ["the last word"]
+        assert worker.call(divmod, 9, 2, deadline_s=60) == (4, 1)
