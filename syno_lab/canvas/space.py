@@ -25,7 +25,7 @@ from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
 from syno_lab.common.probe import NO_PROMISE, convolution_probe
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
-from syno_lab.models.wishes import derived_wants
+from syno_lab.models.sites import derived_wants
 from syno_lab.protocol import OperatorSpace, SpaceRequest
 from syno_lab.search.protocol import Child, State, Step, Taken
 

@@ -13,7 +13,7 @@ from syno_lab.common.wants import wants_text
 from syno_lab.errors import SynoError
 from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
-from syno_lab.models.wishes import derived_wants
+from syno_lab.models.sites import derived_wants
 from syno_lab.pgraphs.derive import derive_spec
 from syno_lab.pgraphs.known import known_operators
 from syno_lab.pgraphs.probe import probe, probe_binding

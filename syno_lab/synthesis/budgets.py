@@ -16,6 +16,7 @@ Bounds hold for every operator that steps within the space can make of a state, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -161,18 +162,18 @@ class _Stage(NamedTuple):
     touched: frozenset[Coordinate]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Cost:
     """What the operators from one state cost at least, carried on from step to step."""
 
-    __slots__ = ("_meter", "_reduces", "_stages", "has_reductions", "is_closed", "largest", "params", "weights")
-
-    def __init__(self, meter: Meter, reduces: int, has_reductions: bool, is_closed: bool) -> None:
-        self._meter = meter
-        self._reduces = reduces
-        self.is_closed = is_closed
-        self.has_reductions = has_reductions
-        self.params = self.largest = self.weights = 0
-        self._stages: tuple[_Stage, ...] = ()
+    _meter: Meter
+    _reduces: int
+    has_reductions: bool
+    is_closed: bool
+    params: int = 0
+    largest: int = 0
+    weights: int = 0
+    _stages: tuple[_Stage, ...] = ()
 
     def after(self, step: Step, results: Sequence[Coordinate]) -> Cost:
         """The cost after a step other than REDUCE, which adds ``results`` to the data; the same where none changes."""
@@ -216,10 +217,8 @@ class Cost:
         return found
 
     def _with(self, stages: tuple[_Stage, ...]) -> Cost:
-        found = Cost(self._meter, self._reduces, self.has_reductions, True)
-        found.params, found.largest, found.weights = self.params, self.largest, self.weights
-        found._stages = stages
-        return found
+        counts = self.params, self.largest, self.weights
+        return Cost(self._meter, self._reduces, self.has_reductions, True, *counts, stages)
 
     @property
     def bounds(self) -> Bounds:

@@ -26,7 +26,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.parameters import reduce_sizes
-from syno_lab.synthesis.reach import all_partitions, least_steps, pack, partitions
+from syno_lab.synthesis.reach import all_partitions, least_steps, pack, partitions, unpacked
 
 Exponents = tuple[int, ...]
 _Have = tuple[tuple[bool, Exponents], ...]  # each coordinate: whether it is STRIDEd, and its size
@@ -316,11 +316,14 @@ class _Search:
                 piece = made - wanted
                 is_legal = self.legal.get(piece)
                 if is_legal is None:
-                    is_legal = self.legal[piece] = _is_legal(self.spec, piece)
+                    is_legal = self.legal[piece] = self.spec.is_legal(self._size(piece))
                 if is_legal:
                     found.append((code, piece != 0))
             found.sort(key=lambda option: option[1])  # what has nothing over first: then less is looked at
         return found
+
+    def _size(self, packed: int) -> Size:
+        return Size(self.spec.symbols, unpacked(packed, len(self.spec.symbols.names)))
 
     def _assign(
         self,
@@ -411,16 +414,6 @@ class _Search:
 def _legal(spec: Spec) -> dict[int, bool]:
     """Which packed sizes may be an eliminated piece; those asked for so far. There is no piece where it is 1."""
     return {0: True}
-
-
-def _is_legal(spec: Spec, packed: int) -> bool:
-    """Whether a packed size may be a coordinate's."""
-    exponents = []
-    for _ in spec.symbols.names:
-        low = (packed + 128) % 256 - 128
-        exponents.append(low)
-        packed = (packed - low) >> 8
-    return spec.is_legal(Size(spec.symbols, tuple(exponents)))
 
 
 @kept(256)

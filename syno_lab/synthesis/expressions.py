@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import TYPE_CHECKING, Literal
 
 from syno_lab.common.size import Size
@@ -48,35 +49,17 @@ class Expression:
     left: Expression | None = None
     right: Expression | None = None
 
-    def __add__(self, other: object) -> Expression:
-        return _apply("+", self, other)
+    def _then(self, operation: Operation, other: object) -> Expression:
+        return Expression(None, operation, self, _lift(other))
 
-    def __radd__(self, other: object) -> Expression:
-        return _apply("+", other, self)
+    def _behind(self, operation: Operation, other: object) -> Expression:
+        return Expression(None, operation, _lift(other), self)
 
-    def __sub__(self, other: object) -> Expression:
-        return _apply("-", self, other)
-
-    def __rsub__(self, other: object) -> Expression:
-        return _apply("-", other, self)
-
-    def __mul__(self, other: object) -> Expression:
-        return _apply("*", self, other)
-
-    def __rmul__(self, other: object) -> Expression:
-        return _apply("*", other, self)
-
-    def __floordiv__(self, other: object) -> Expression:
-        return _apply("//", self, other)
-
-    def __rfloordiv__(self, other: object) -> Expression:
-        return _apply("//", other, self)
-
-    def __mod__(self, other: object) -> Expression:
-        return _apply("%", self, other)
-
-    def __rmod__(self, other: object) -> Expression:
-        return _apply("%", other, self)
+    __add__, __radd__ = partialmethod(_then, "+"), partialmethod(_behind, "+")
+    __sub__, __rsub__ = partialmethod(_then, "-"), partialmethod(_behind, "-")
+    __mul__, __rmul__ = partialmethod(_then, "*"), partialmethod(_behind, "*")
+    __floordiv__, __rfloordiv__ = partialmethod(_then, "//"), partialmethod(_behind, "//")
+    __mod__, __rmod__ = partialmethod(_then, "%"), partialmethod(_behind, "%")
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -167,10 +150,6 @@ class Expression:
             return sympy.Mod(left, right, evaluate=False)
         quotient = left / right if right.is_Integer else sympy.Mul(left, sympy.Pow(right, -1), evaluate=False)
         return sympy.floor(quotient, evaluate=False)
-
-
-def _apply(operation: Operation, left: object, right: object) -> Expression:
-    return Expression(None, operation, _lift(left), _lift(right))
 
 
 def _lift(value: object) -> Expression:

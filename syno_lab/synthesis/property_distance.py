@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 from syno_lab.common.size import Size
 from syno_lab.common.wants import RANK, Wish, wants_text
@@ -208,14 +209,13 @@ def _text(spec: Spec, wish: Wish) -> str:
     return wish.text(spec.input_shape, spec.output_shape)
 
 
-class _Asked:
+class _Asked(NamedTuple):
     """What the counting is asked about one state: its items and the budgets that are left."""
 
-    def __init__(self, spec: Spec, items: list[tuple[Size, int]], used: Counter[str], reduces: int | None) -> None:
-        self.spec = spec
-        self.items = items  # of each data coordinate its size, and its bits: demands and STRIDED
-        self.used = used
-        self.reduces = reduces  # that may still come; None once another primitive has
+    spec: Spec
+    items: list[tuple[Size, int]]  # of each data coordinate its size, and its bits: demands and STRIDED
+    used: Counter[str]
+    reduces: int | None  # that may still come; None once another primitive has
 
     @classmethod
     def of(cls, state: State) -> _Asked:

@@ -54,6 +54,16 @@ def pack(size: Size) -> int:
     return packed
 
 
+def unpacked(packed: int, number: int) -> tuple[int, ...]:
+    """The exponents of so many variables that :func:`pack` has packed."""
+    exponents = []
+    for _ in range(number):
+        low = (packed + 128) % 256 - 128
+        exponents.append(low)
+        packed = (packed - low) >> 8
+    return tuple(exponents)
+
+
 class Reach:
     """Lower bounds for one spec, each kept once it is known."""
 
@@ -62,7 +72,6 @@ class Reach:
         self.effort = effort or Effort()
         fixed = {inp for inp, _ in spec.fixed_io_pairs}
         self.want = tuple(sorted(pack(size) for axis, size in enumerate(spec.input_shape) if axis not in fixed))
-        self._partitions: dict[Shape, tuple[tuple[Shape, ...], ...]] = {}
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
         self._legal: dict[int, bool] = {}
         self.ratios: dict[int, bool] = {0: True}  # of what a group may have over what it wants
@@ -163,7 +172,7 @@ class Reach:
         # Of equal items the first is chosen first.
         self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
         free = (1 << len(items)) - 1 ^ self._strided
-        for partition in self._all_partitions(want):
+        for partition in finest_first(want):
             groups = [(sum(group), len(group)) for group in partition]
             self._assign(free, groups, 0, (), sum([number - 1 for _, number in groups]))
 
@@ -349,18 +358,7 @@ class Reach:
 
     def unpacked(self, packed: int) -> tuple[int, ...]:
         """The exponents of a packed size."""
-        exponents = []
-        for _ in self.spec.symbols.names:
-            low = (packed + 128) % 256 - 128
-            exponents.append(low)
-            packed = (packed - low) >> 8
-        return tuple(exponents)
-
-    def _all_partitions(self, want: Shape) -> tuple[tuple[Shape, ...], ...]:
-        found = self._partitions.get(want)
-        if found is None:
-            found = self._partitions[want] = tuple(sorted(all_partitions(want), key=len, reverse=True))
-        return found
+        return unpacked(packed, len(self.spec.symbols.names))
 
 
 def least_steps(have: int, want: int) -> int:
@@ -397,3 +395,9 @@ def all_partitions(items: tuple[_Item, ...]) -> Iterator[tuple[tuple[_Item, ...]
         yield ((first,), *partition)
         for i, group in enumerate(partition):
             yield (*partition[:i], (first, *group), *partition[i + 1 :])
+
+
+@lru_cache(maxsize=256)
+def finest_first(items: tuple[_Item, ...]) -> tuple[tuple[tuple[_Item, ...], ...], ...]:
+    """All partitions of some items into groups, those into the most groups first."""
+    return tuple(sorted(all_partitions(items), key=len, reverse=True))

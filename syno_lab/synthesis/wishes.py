@@ -326,7 +326,8 @@ class Wishes:
                 if size not in options:
                     options[size] = self._options(size, number)
                 groups.append((options[size], need))
-            self._assign((1 << number) - 1, partition, groups, (), cost, 0, 0, 0)
+            self._partition, self._groups = partition, groups
+            self._assign((1 << number) - 1, (), cost, 0, 0, 0)
             if self._best <= enough:
                 break
         return self._best if self._best <= limit else NEVER if limit >= NEVER - 1 else limit + 1
@@ -352,19 +353,11 @@ class Wishes:
         return sorted(found)
 
     def _assign(
-        self,
-        free: int,
-        partition: tuple[tuple[int, ...], ...],
-        groups: list[tuple[list[_Option], int]],
-        chosen: tuple[_Option, ...],
-        cost: int,
-        windows: int,
-        lacking: int,
-        missing: int,
+        self, free: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
     ) -> None:
         """Give the next group some of the ``free`` items; ``cost`` counts MERGEs, SPLITs and REDUCEs so far."""
         self.effort.tick("looking for the distance to what is wished")
-        gives, twins = self._gives, self._twins
+        gives, twins, groups = self._gives, self._twins, self._groups
         options, need = groups[len(chosen)]
         go_on = self._close if len(chosen) + 1 == len(groups) else self._assign
         for option in options:
@@ -379,19 +372,10 @@ class Wishes:
             count = windows + (unmet != 0)
             if cost + steps + count >= self._best:
                 continue
-            ahead = (*chosen, option)
-            go_on(free & ~mask, partition, groups, ahead, cost + steps, count, lacking | unmet, missing + more)
+            go_on(free & ~mask, (*chosen, option), cost + steps, count, lacking | unmet, missing + more)
 
     def _close(
-        self,
-        rest: int,
-        partition: tuple[tuple[int, ...], ...],
-        groups: list[tuple[list[_Option], int]],
-        chosen: tuple[_Option, ...],
-        cost: int,
-        windows: int,
-        lacking: int,
-        missing: int,
+        self, rest: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
     ) -> None:
         """Eliminate what is left: windows that bring what is wished by UNFOLDs, the others as cheaply as can be."""
         contractions, unfolds, one_each = self._left
@@ -404,7 +388,7 @@ class Wishes:
             found = self._gives[rest]  # what all pieces have
             for at, item in enumerate(self._items):
                 fitting += rest >> at & 1 and item & lacking != 0 and self._is_small(item >> FLAG_BITS)
-            for option, (_, need) in zip(chosen, groups, strict=True):
+            for option, (_, need) in zip(chosen, self._groups, strict=True):
                 if option.has_piece:
                     has = self._gives[option.mask]
                     found |= has
@@ -429,7 +413,7 @@ class Wishes:
             self._plan = Plan(
                 tuple(
                     (_places(option.mask), tuple([self._axes[at] for at in axes]))
-                    for option, axes in zip(chosen, partition, strict=True)
+                    for option, axes in zip(chosen, self._partition, strict=True)
                 ),
                 _places(rest),
                 windows,

@@ -7,8 +7,7 @@ import pytest
 from syno_lab.common.wants import RANK, parse_wants
 from syno_lab.errors import SpecError
 from syno_lab.models import backbone
-from syno_lab.models.sites import Site
-from syno_lab.models.wishes import derived_wants
+from syno_lab.models.sites import Site, derived_wants
 from syno_lab.operators import conv1x1, conv2d, depthwise, grouped, separable
 from syno_lab.pgraphs.known import for_layer
 from syno_lab.pgraphs.of_network import NetworkSpace
