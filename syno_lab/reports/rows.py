@@ -290,7 +290,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
 def tuned_how(target: str, results: Iterable[Mapping[str, Any]]) -> str:
     """What latencies cover, where they were measured and how they were tuned.
 
-    ``results`` are data of :func:`syno_lab.experiments.layers.summed` or of a whole network
+    ``results`` are data of :func:`syno_lab.experiments.tunings.summed` or of a whole network
     (:class:`.network.NetworkFacts`). ``the whole network through Relax on this machine, 320 candidates tried for 18 to
     20 functions together``, or ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried for
     each operator in 3 sizes of layers``.

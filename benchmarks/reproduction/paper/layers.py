@@ -107,7 +107,7 @@ def _of_search(log: SearchLog, folder: Path, target: str | None) -> tuple[_Table
 
 
 def _parts(layers: object) -> dict[str, float]:
-    """Milliseconds by layer from data of :func:`syno_lab.experiments.layers.summed`; empty for any other data."""
+    """Milliseconds by layer from data of :func:`syno_lab.experiments.tunings.summed`; empty for any other data."""
     found = {}
     for part in layers if isinstance(layers, list) else []:
         sizes = part.get("binding") if isinstance(part, dict) else None
