@@ -11,7 +11,7 @@ from syno_lab.experiments.settings import DEFAULT_SYSTEM
 from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator
 from syno_lab.systems import builder_of, find_system
-from syno_lab.tuning.presets import enough_s
+from syno_lab.tuning.options import enough_s
 from syno_lab.tuning.tune import TuningStopped, tune
 from syno_lab.tuning.values import TuningProgress, TuningTask
 

@@ -77,7 +77,7 @@ def command(
     from syno_lab.models.registry import backbone as find_backbone
     from syno_lab.systems import system_of
     from syno_lab.tuning.board import Board
-    from syno_lab.tuning.presets import find_preset
+    from syno_lab.tuning.options import find_preset
     from syno_lab.tuning.targets import LOCAL, check_target, local_threads
     from syno_lab.tuning.tracker import parse_address
     from syno_lab.tuning.versus import compare_layers, compare_networks

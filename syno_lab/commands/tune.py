@@ -96,7 +96,7 @@ def command(
     tasks = _tasks(operator, bind, dtype)
     from syno_lab.tuning import Method, TuningOptions, tune_queue
     from syno_lab.tuning.method import to_job
-    from syno_lab.tuning.presets import enough_s, find_preset
+    from syno_lab.tuning.options import enough_s, find_preset
     from syno_lab.tuning.records import record_files
     from syno_lab.tuning.targets import check_target, local_threads
 

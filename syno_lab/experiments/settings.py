@@ -12,7 +12,7 @@ from syno_lab.inputs import is_plain_name, quoted
 from syno_lab.settings import SearchChoice, TuningSettings, check_bounds, setting
 from syno_lab.store.latencies import network_on
 from syno_lab.trial import TrialRequest, parse_rule
-from syno_lab.tuning.presets import find_preset
+from syno_lab.tuning.options import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode

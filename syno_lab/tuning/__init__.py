@@ -10,8 +10,7 @@ from syno_lab.tuning.explain import Explanation, SpaceExplanation, explain_sched
 from syno_lab.tuning.measuring import time_operators, time_schedules
 from syno_lab.tuning.method import COST_MODELS, MUTATORS, POSTPROCESSORS, RULES, STRATEGIES, Method
 from syno_lab.tuning.network import NetworkTuning, tune_network
-from syno_lab.tuning.options import TuningOptions
-from syno_lab.tuning.presets import PRESETS, Preset
+from syno_lab.tuning.options import PRESETS, Preset, TuningOptions
 from syno_lab.tuning.records import list_records
 from syno_lab.tuning.targets import TARGETS, NamedTarget
 from syno_lab.tuning.tracker import DeviceInfo, DeviceKey, TrackerSummary, check_tracker, tracker_summary

@@ -24,7 +24,7 @@ from syno_lab.processes.process import cores
 from syno_lab.processes.worker import WorkerPool
 from syno_lab.tuning.jobs import Device
 from syno_lab.tuning.method import Method
-from syno_lab.tuning.presets import Preset
+from syno_lab.tuning.options import Preset
 from syno_lab.tuning.records import Trial
 from syno_lab.tuning.targets import check_here, resolve
 from syno_lab.tuning.values import TuningResult, TuningTask

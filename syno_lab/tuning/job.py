@@ -22,8 +22,7 @@ from syno_lab.store.courses import COURSE_FILE, write_course
 from syno_lab.systems import builders
 from syno_lab.tuning.board import Board
 from syno_lab.tuning.method import PARTS, from_job
-from syno_lab.tuning.options import TuningOptions
-from syno_lab.tuning.presets import enough_s
+from syno_lab.tuning.options import TuningOptions, enough_s
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tune import TuningStopped, tune_queue
 from syno_lab.tuning.values import JSON, NETWORK_BUILDER, TuningProgress, TuningResult, TuningTask

@@ -14,7 +14,7 @@ from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.board_server import MOMENT_FUNCTION
 from syno_lab.tuning.board import Board
-from syno_lab.tuning.presets import Effort
+from syno_lab.tuning.options import Effort
 from syno_lab.tuning.tracker import request_device
 
 if TYPE_CHECKING:

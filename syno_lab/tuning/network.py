@@ -12,7 +12,7 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -28,8 +28,7 @@ from syno_lab.scratch import scratch
 from syno_lab.tuning.board import Board
 from syno_lab.tuning.explain import apply_trace
 from syno_lab.tuning.jobs import Device, export, in_words, open_session, upload
-from syno_lab.tuning.options import Budget, TuningOptions
-from syno_lab.tuning.presets import enough_s, find_preset
+from syno_lab.tuning.options import Budget, TuningOptions, enough_s, find_preset
 from syno_lab.tuning.targets import check_here, resolve
 from syno_lab.tuning.tracker import check_tracker, host_version
 from syno_lab.tuning.tune import QueueResult, tune_queue
@@ -319,15 +318,9 @@ class NetworkFacts(msgspec.Struct, frozen=True):
 
 def facts_of(tuning: NetworkTuning, of: str, target: str, seconds: float) -> NetworkFacts:
     """The facts of a network tuned for ``target`` in so many seconds; ``of``: what the latency is of."""
-    whole, functions = tuning.measurement, tuning.functions
-    first = next(iter(functions.results.values()))
+    functions, first = tuning.functions, next(iter(tuning.functions.results.values()))
     return NetworkFacts(
-        latency_ms=whole.latency_ms,
-        best_ms=whole.best_ms,
-        repeats=whole.repeats,
-        error=whole.error,
-        functions=whole.functions,
-        tuned=whole.tuned,
+        **asdict(tuning.measurement) | {"target": target},
         failed=functions.failed,
         trials=functions.trials,
         known=functions.known,
@@ -337,7 +330,6 @@ def facts_of(tuning: NetworkTuning, of: str, target: str, seconds: float) -> Net
         conditions=first.conditions,
         tvm_version=first.tvm_version,
         of=of,
-        target=target,
         seconds=seconds,
     )
 

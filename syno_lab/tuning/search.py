@@ -19,7 +19,7 @@ from syno_lab.processes.process import cores
 from syno_lab.processes.worker import CallFailedError, WorkerPool
 from syno_lab.tuning import jobs
 from syno_lab.tuning.jobs import Argument, Device, Measured
-from syno_lab.tuning.presets import Effort, Preset
+from syno_lab.tuning.options import Effort, Preset
 from syno_lab.tuning.records import Trial
 from syno_lab.tuning.space_size import most_programs
 from syno_lab.tuning.targets import LOCAL, ResolvedTarget, resolve

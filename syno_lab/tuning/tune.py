@@ -21,8 +21,7 @@ from syno_lab.scratch import scratch
 from syno_lab.tuning.child import Earlier, Failed, Found, Inside, Request, Started, Tried, Turn, tune_in_worker
 from syno_lab.tuning.jobs import Device
 from syno_lab.tuning.method import Method
-from syno_lab.tuning.options import SCHEDULERS, TuningOptions
-from syno_lab.tuning.presets import Preset, find_preset
+from syno_lab.tuning.options import SCHEDULERS, Preset, TuningOptions, find_preset
 from syno_lab.tuning.records import (
     STARTED,
     Record,

@@ -25,8 +25,8 @@ from tvm.target import Target
 
 from syno_lab.errors import TrackerError
 from syno_lab.tuning.child import Failed, Found, Tuning, load_module
+from syno_lab.tuning.options import Preset
 from syno_lab.tuning.parts import of_python
-from syno_lab.tuning.presets import Preset
 from syno_lab.tuning.search import Search, Tools, as_result
 from syno_lab.tuning.values import TuningResult
 
