@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from syno_lab.synthesis.graph import Graph, Move
 
@@ -78,8 +78,8 @@ class Deck(Beginnings):
     HOPE = 1 / 64
 
     def __post_init__(self) -> None:
-        self._in_vain: Counter[Any] = Counter()  # by REDUCEs and by length
-        self._last: tuple[Any, ...] = ()
+        self._in_vain: Counter[Hashable] = Counter()  # by REDUCEs and by length
+        self._last: tuple[Hashable, ...] = ()
         self._drawn = 0
         self.forget()
 
@@ -134,7 +134,7 @@ class Deck(Beginnings):
         for key in self._last:
             self._in_vain[key] = 0 if new else self._in_vain[key] + 1
 
-    def _hope(self, key: Any) -> float:
+    def _hope(self, key: Hashable) -> float:
         return max(2.0 ** -min(self._in_vain[key], 9), self.HOPE)
 
 
@@ -154,8 +154,9 @@ class Worthwhile(Beginnings):
     IN_VAIN = 100
 
     def __post_init__(self) -> None:
-        self._history: dict[Any, tuple[int, float]] = {}  # new paths, and what they cost in nodes and in paths drawn
-        self._last: tuple[Any, ...] = ()
+        # New paths, and what they cost in nodes and in paths drawn.
+        self._history: dict[Hashable, tuple[int, float]] = {}
+        self._last: tuple[Hashable, ...] = ()
         self._walks = 0
 
     def deal(self) -> tuple[Move, int] | None:
@@ -191,6 +192,6 @@ class Worthwhile(Beginnings):
     def forget(self) -> None:
         """See :class:`Beginnings`: no nodes are held here."""
 
-    def _worth(self, key: Any) -> float:
+    def _worth(self, key: Hashable) -> float:
         gain, cost = self._history.get(key, (0, 0.0))
         return (gain + 50) / (cost + 100)

@@ -11,6 +11,7 @@ from itertools import chain, permutations, product
 from syno_lab.common.size import Size, Symbols
 from syno_lab.errors import SynoError
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.keys import Key
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -181,7 +182,7 @@ def _factors(size: Size) -> dict[str, int]:
     return {name: power for name, power in zip(size.symbols.names, size.exponents, strict=True) if power}
 
 
-def _key_after(source: Operator, target: Operator, names: dict[str, str]) -> object:
+def _key_after(source: Operator, target: Operator, names: dict[str, str]) -> Key | None:
     """The key of ``source`` built anew over the target's spec; None where that is not possible."""
     try:
         return rebuilt(source, target.spec, names).key

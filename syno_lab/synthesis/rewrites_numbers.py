@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,11 +77,6 @@ def difference(before: Side, after: Side, binding: Binding) -> float:
         return 1.0  # not of one kind, so there is nothing to compare point by point
     same = (one.x == other.x) & (one.bottom == other.bottom)
     return min(1.0 - float((same & _agree(left, order)).mean()) for order in permutations(right))
-
-
-def points(coordinates: Sequence[Coordinate], binding: Binding) -> int:
-    """How many values coordinates take together."""
-    return prod(c.size.at(binding) for c in coordinates)
 
 
 def _evaluate(coordinate: Coordinate, grids: dict[Coordinate, Array], binding: Binding) -> Array:

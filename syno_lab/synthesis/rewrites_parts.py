@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING
 
 from syno_lab.common.size import Size
@@ -19,7 +20,7 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.expressions import Expression, expression, iterators, name, size, size_latex
-from syno_lab.synthesis.rewrites_numbers import difference, points
+from syno_lab.synthesis.rewrites_numbers import difference
 
 if TYPE_CHECKING:
     import sympy
@@ -272,7 +273,7 @@ class Side:
 
     def points(self, binding: Binding) -> int:
         """How many values wildcards and reductions take together."""
-        return points((*self.state.output, *self.state.reductions), binding)
+        return prod(c.size.at(binding) for c in (*self.state.output, *self.state.reductions))
 
 
 @dataclass(frozen=True)

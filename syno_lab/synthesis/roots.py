@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from itertools import islice
 from random import Random
-from typing import Any
 
 from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import reduce_coordinate
@@ -107,7 +106,9 @@ class Roots(Nodes):
         reduces, last_with, effort = self._reduces, self._last_with, self.effort
         what = f"choosing REDUCEs among {len(reduces)} sizes"
 
-        def choose(start: int, chosen: tuple[int, ...], spent: tuple[int, ...], lacking: dict[int, int]) -> Any:
+        def choose(
+            start: int, chosen: tuple[int, ...], spent: tuple[int, ...], lacking: dict[int, int]
+        ) -> Iterator[_Chosen]:
             effort.tick(what)
             if len(chosen) >= least and not lacking:
                 yield chosen, spent

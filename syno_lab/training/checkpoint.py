@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
@@ -26,6 +26,10 @@ _HEADER = b"syno-lab-checkpoint sha256 "
 _HEADER_BYTES = len(_HEADER) + 2 * hashlib.sha256().digest_size + 1
 # An optimizer holds one or two more tensors for each parameter, and single numbers.
 _MOST_TIMES, _MOST_MORE = 8, 1 << 26
+
+
+#: What decides the result of a training, by name; a checkpoint of other settings is refused.
+Settings = Mapping[str, str | int | float | None]
 
 
 class DamagedCheckpointError(TrainingError):
@@ -52,13 +56,13 @@ class Standing:
     work_s: float
 
 
-def save_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, standing: Standing) -> None:
+def save_checkpoint(path: Path, settings: Settings, trained: Trained, standing: Standing) -> None:
     """Write a checkpoint; TrainingError if the file cannot be written."""
     buffer = io.BytesIO()
     state = {
         "format": _FORMAT,
         "version": _VERSION,
-        "settings": settings,
+        "settings": dict(settings),
         "standing": msgspec.to_builtins(standing),
         "module": trained.module.state_dict(),
         "optimizer": trained.optimizer.state_dict(),
@@ -69,7 +73,7 @@ def save_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, stan
     write_whole(path, _HEADER + hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
 
 
-def load_checkpoint(path: Path, settings: dict[str, Any], trained: Trained, device: torch.device) -> Standing:
+def load_checkpoint(path: Path, settings: Settings, trained: Trained, device: torch.device) -> Standing:
     """Load a checkpoint's state into ``trained`` and return its progress.
 
     Raises DamagedCheckpointError for a file that is damaged, and TrainingError for one that cannot be read and for a

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from torch.nn import functional
 from syno_lab.blame import blamed
 from syno_lab.errors import TrainingError
 from syno_lab.models.tried import blame
-from syno_lab.training.checkpoint import Standing, Trained, load_checkpoint, save_checkpoint
+from syno_lab.training.checkpoint import Settings, Standing, Trained, load_checkpoint, save_checkpoint
 from syno_lab.training.limits import Limits, Stop
 from syno_lab.training.recipes import Arithmetic, Recipe
 from syno_lab.training.records import EpochRecord, Resumption, Stopped, TrainingProgress
@@ -122,6 +122,16 @@ def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
     return outputs
 
 
+@dataclass(frozen=True)
+class Course:
+    """How long a training is, and what is drawn in it; with ``steps`` it is one epoch of so many batches."""
+
+    epochs: int
+    steps: int | None
+    learning_rate: float
+    seed: int
+
+
 class Loop:
     """The state of one training; a checkpoint must have the same ``settings``."""
 
@@ -131,7 +141,8 @@ class Loop:
         task: Task,
         recipe: Recipe,
         arithmetic: Arithmetic,
-        settings: dict[str, Any],
+        course: Course,
+        settings: Settings,
         checkpoint: Path | None,
         watch: Watch,
     ) -> None:
@@ -139,6 +150,7 @@ class Loop:
         self.task = task
         self.recipe = recipe
         self.arithmetic = arithmetic
+        self.course = course
         self.settings = settings
         self.checkpoint = checkpoint
         self.watch = watch
@@ -151,15 +163,14 @@ class Loop:
                 f"expected a module with parameters to train, found none in this {type(module).__name__}"
             )
         self.dtype = self.parameters[0].dtype
-        self.optimizer = recipe.optimizer(self.parameters, settings["learning_rate"])
+        self.optimizer = recipe.optimizer(self.parameters, course.learning_rate)
         self._trained = Trained(module, self.optimizer, arithmetic.scaler)
         self._without_gradient = 0
         self._skipped = 0
         # A training of a number of steps is one epoch of so many batches, in which the task begins anew when it is
         # through: it is measured once, at its end.
-        steps = settings.get("total_steps")
-        self._epochs: int = settings["epochs"] if steps is None else 1
-        self._batches: int = task.train_batches if steps is None else steps
+        self._epochs = course.epochs if course.steps is None else 1
+        self._batches = task.train_batches if course.steps is None else course.steps
         self._closing: list[float] = []
 
     def go(self) -> Stopped:
@@ -199,8 +210,8 @@ class Loop:
 
     def _epoch(self, epoch: int) -> None:
         start = time.monotonic()
-        draw = torch.Generator().manual_seed(mix(self.settings["seed"], epoch))
-        torch.manual_seed(mix(self.settings["seed"], -epoch))
+        draw = torch.Generator().manual_seed(mix(self.course.seed, epoch))
+        torch.manual_seed(mix(self.course.seed, -epoch))
         train, out_of_time = _Mean(), False
         try:
             self._train_epoch(epoch, train, draw)
@@ -213,7 +224,7 @@ class Loop:
         self.curve.append(EpochRecord(epoch, train.loss, test.loss, test.accuracy, time.monotonic() - start, closing))
         if out_of_time:
             raise Stop("time")
-        if self.checkpoint is not None and self.settings.get("total_steps") is None:
+        if self.checkpoint is not None and self.course.steps is None:
             limits = self.watch.limits
             standing = Standing(self.curve, self.last_loss, limits.wall_s, limits.cpu_s, limits.work_s)
             save_checkpoint(self.checkpoint, self.settings, self._trained, standing)
@@ -228,7 +239,7 @@ class Loop:
         limits.begin()
         for number in range(batches):
             where = f"epoch {epoch}, training batch {number + 1} of {batches}"
-            rate = self.settings["learning_rate"] * self.recipe.rate(first + number, total)
+            rate = self.course.learning_rate * self.recipe.rate(first + number, total)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             place = number % self.task.train_batches
@@ -299,7 +310,7 @@ class Loop:
 
     @property
     def _advice(self) -> str:
-        return f"train with a learning_rate below {self.settings['learning_rate']:g}"
+        return f"train with a learning_rate below {self.course.learning_rate:g}"
 
     def _finite(self, loss: Tensor, where: str) -> float:
         value = loss.item()

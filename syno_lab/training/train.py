@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -26,7 +25,7 @@ from syno_lab.inputs import quoted
 from syno_lab.training.examples import task_of
 from syno_lab.training.images import Augment, augmentation
 from syno_lab.training.limits import Limits
-from syno_lab.training.loop import Judge, Loop, Watch
+from syno_lab.training.loop import Course, Judge, Loop, Watch
 from syno_lab.training.recipes import Arithmetic, Precision, image_recipe, text_recipe
 from syno_lab.training.records import Resumption, TrainingProgress, TrainingResult
 from syno_lab.training.text import TextTask
@@ -106,6 +105,7 @@ def train(
         task,
         recipe,
         Arithmetic(precision, place),
+        Course(epochs, steps, float(learning_rate), seed),
         {
             "dataset": dataset.fingerprint,
             "epochs": epochs,
@@ -177,6 +177,7 @@ def train_text(
         TextTask(text, place, context=context, batch_size=batch_size, steps=steps, test_windows=test_windows),
         recipe,
         Arithmetic(precision, place),
+        Course(epochs, total_steps, float(learning_rate), seed),
         {
             "dataset": text.fingerprint,
             "context": context,
@@ -209,12 +210,11 @@ def _run(loop: Loop, raise_on_divergence: bool) -> TrainingResult:
     stopped = loop.go()
     if stopped == "diverged" and raise_on_divergence:
         raise TrainingError(loop.reason)
-    seed: Any = loop.settings["seed"]
     return TrainingResult(
         accuracy=max((record.test_accuracy for record in loop.curve), default=None),
         curve=tuple(loop.curve),
         stopped=stopped,
-        seed=seed,
+        seed=loop.course.seed,
         parameters=sum(parameter.numel() for parameter in loop.parameters),
         last_loss=loop.last_loss,
         reason=loop.reason,
