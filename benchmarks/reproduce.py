@@ -18,9 +18,8 @@ from reproduction.run import prepare
 from reproduction.scale import check_parts
 
 from syno_lab import cli
-from syno_lab.commands.helping import HelpingCommand
 from syno_lab.commands.options import with_options
-from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
+from syno_lab.commands.output import Json, Reporter, say, say_table, tell, write_json
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 from syno_lab.errors import SynoError
@@ -66,9 +65,14 @@ def command(
     with Reporter() as report:
         found = prepare(out, options, report)
         planned = found.plan(parts)
-        drawn = [
-            {"part": one.name, "for": one.figures, "what": one.what, "minutes": one.seconds / 60}
-            | {"state": "done" if one.name in found.done else "to do"}
+        drawn: list[dict[str, Json]] = [
+            {
+                "part": one.name,
+                "for": one.figures,
+                "what": one.what,
+                "minutes": one.seconds / 60,
+                "state": "done" if one.name in found.done else "to do",
+            }
             for one in planned.parts
         ]
         to_do = sum(one.seconds for one in planned.parts if one.name not in found.done) / 60
@@ -94,7 +98,7 @@ def command(
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command(cls=HelpingCommand)(with_options(command))
+app.command()(with_options(command))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,7 +24,6 @@ import typer
 from syno_lab import private
 from syno_lab.blame import is_of_a_guest, said_by
 from syno_lab.commands import jobs, kernel
-from syno_lab.commands.helping import HelpingCommand, HelpingGroup
 from syno_lab.commands.options import with_options
 from syno_lab.commands.output import tell
 from syno_lab.effort import memory_error
@@ -66,11 +65,11 @@ app = typer.Typer(
 for _name in _COMMANDS.split():
     app.command(_name.rpartition(".")[2])(import_module(f"syno_lab.commands.{_name}").command)
 for _group in (jobs, kernel):
-    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2], cls=HelpingGroup)
+    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 for _known in (app, jobs.app, kernel.app):
     for _info in _known.registered_commands:
         assert _info.callback is not None
-        _info.callback, _info.cls = with_options(_info.callback), HelpingCommand
+        _info.callback = with_options(_info.callback)
 
 
 def _show_version(wanted: bool) -> None:

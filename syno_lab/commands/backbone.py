@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from syno_lab.commands.operands import load_operator
-from syno_lab.commands.output import say, say_table, write_json
+from syno_lab.commands.output import Json, say, say_table, write_json
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
 
@@ -89,12 +89,10 @@ def command(
     }
     lines = []
     if loaded is not None:
-        with_operator = _put_in(loaded, seen, sites, rows, strides)
-        summary["operator"] = with_operator
-        lines.append(
-            f"with {loaded[0]}: {with_operator['params']:,} parameters, {with_operator['flops']:,} FLOPs, "
-            f"{with_operator['flops'] / seen.flops:.1%} of the network's"
-        )
+        flops, params = _put_in(loaded, seen, sites, rows, strides)
+        summary["operator"] = {"label": loaded[0], "flops": flops, "params": params}
+        share = flops / seen.flops
+        lines.append(f"with {loaded[0]}: {params:,} parameters, {flops:,} FLOPs, {share:.1%} of the network's")
     try:
         spec = derive_spec(sites, strides=strides)
     except SpecError as error:
@@ -119,8 +117,8 @@ def command(
 
 def _put_in(
     operator: tuple[str, Operator], seen: Survey, sites: list[Site], rows: list[dict[str, Any]], strides: StridesName
-) -> dict[str, Any]:
-    """The cost of the network with the operator in it; each row gets the cost in its slot, or why the layer stays.
+) -> tuple[int, int]:
+    """FLOPs and parameters of the network with the operator in it; each row gets those of its slot, or why it stays.
 
     Raises:
         SpecError: when it fits nowhere.
@@ -142,13 +140,13 @@ def _put_in(
             row["replaced"], row["reason"] = place.replaced, place.reason
             flops += place.flops - row["flops"]
             params += place.params - row["params"]
-    return {"label": label, "flops": flops, "params": params}
+    return flops, params
 
 
 def _list_all() -> None:
     from syno_lab.models.registry import BACKBONES
 
-    rows = [
+    rows: list[dict[str, Json]] = [
         {
             "name": known.name,
             "takes": f"{known.size}x{known.size} images" if known.domain == "images" else f"{known.size} tokens",
@@ -171,6 +169,6 @@ def _size(domain: str, resolution: int | None, context: int | None) -> int | Non
     return resolution if domain == "images" else context
 
 
-def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, Any]:
+def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, Json]:
     shown = {key: value for key, value in row.items() if key not in (*hidden, "bias", "calls", "kind")}
     return {**shown, "share": None if row["share"] is None else f"{row['share']:.1%}"}

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno_lab.commands.output import say, write_json
+from syno_lab.commands.output import Json, say, write_json
 from syno_lab.errors import JobError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def hand_over(lab: Lab) -> None:
         lab.hand_over()
 
 
-def detach_all(jobs: Iterable[tuple[str, Mapping[str, Any], str]], folder: Path | None = None) -> None:
+def detach_all(jobs: Iterable[tuple[str, Mapping[str, Json], str]], folder: Path | None = None) -> None:
     """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
 
     They run in the lab's folder: paths in the parameters are absolute.

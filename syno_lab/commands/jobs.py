@@ -45,7 +45,7 @@ Job = Annotated[int, typer.Argument(metavar="JOB", help="A job's number.")]
 Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jobs.")]
 
 
-def job_row(record: JobRecord) -> dict[str, Any]:
+def job_row(record: JobRecord) -> dict[str, str]:
     """A job in one line for people: its kind and name, its state and the reason.
 
     ``done`` is in percent, ``left`` an estimate, ``wall_s`` the seconds of all its attempts together, the present one

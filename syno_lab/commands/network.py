@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from syno_lab.commands.helping import complete_operator
-from syno_lab.commands.operands import load_operator
+from syno_lab.commands.operands import complete_operator, load_operator
 from syno_lab.commands.options import TrackerOption, check_board
-from syno_lab.commands.output import Reporter, say, say_table, write_json
+from syno_lab.commands.output import Json, Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def command(
 
 def _tell(
     label: str, name: str, others: str, where: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Print the results, ``where`` and how they were measured, and return them for JSON.
 
     ``others``: what the network has without the operator.
@@ -167,7 +166,7 @@ def _tell(
     return told
 
 
-def _row(one: LayerComparison, label: str) -> dict[str, Any]:
+def _row(one: LayerComparison, label: str) -> dict[str, Json]:
     def shown(found: Any) -> str:
         return "–" if isinstance(found, str) else f"{found.latency_ms:.4f}"
 

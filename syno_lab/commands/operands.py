@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from syno_lab.errors import FormatError, SpecError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted
-from syno_lab.systems import opened, read_operator
+from syno_lab.systems import known_operators, opened, read_operator
 
 if TYPE_CHECKING:
     from syno_lab.protocol import Operator
@@ -78,3 +78,8 @@ def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[st
     operator.output_sizes(bound)
     operator.weight_sizes(bound)
     return bound
+
+
+def complete_operator(incomplete: str) -> Iterable[str]:
+    """The names of known operators that begin so; where there is none, the shell completes files."""
+    return [name for name in known_operators() if name.startswith(incomplete)]

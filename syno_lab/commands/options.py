@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 import typer
+from rich.markup import escape
 
-from syno_lab.commands.output import JsonTarget, json_to, say
+from syno_lab.commands.output import Json, JsonTarget, json_to, say
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import MOST_DIGITS, quoted
 from syno_lab.settings import settings_of
@@ -51,7 +53,7 @@ class Built:
         typer.Option(help="Of matrix products and convolutions; fastest is measured on the processor."),
     ] = "float32"
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Json]:
         """The options of the network that are given.
 
         Raises:
@@ -77,8 +79,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command have theirs; those of a struct have them as :func:`syno_lab.settings.setting` says. No two options have one
     name. Numbers of more than 18 digits are refused: SQLite and torch cannot hold them.
     """
-    options = list(_options(command))
-    options.append(inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget))
+    json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget)
+    options = [*_options(command), json]
 
     @wraps(command)
     def call(json: str | None, **given: Any) -> Any:
@@ -116,7 +118,17 @@ def _is_group(kind: Any) -> bool:
 
 def _options(called: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     for _, one in _parts(called):
-        yield from _options(one.annotation) if _is_group(one.annotation) else [one]
+        yield from _options(one.annotation) if _is_group(one.annotation) else [_masked(one)]
+
+
+def _masked(option: inspect.Parameter) -> inspect.Parameter:
+    """The option with a help that is text: rich would take ``[default: none]`` for markup, and leave it out."""
+    kind, *found = get_args(option.annotation) or (option.annotation,)
+    if not found or not getattr(found[0], "help", None):
+        return option
+    shown = copy(found[0])  # several commands may share it
+    shown.help = escape(shown.help)
+    return option.replace(annotation=Annotated[kind, shown])
 
 
 def _called(called: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -150,13 +162,13 @@ def flag(name: str, explanation: str) -> Any:
     return typer.Option(name, help=explanation)
 
 
-def backbone_options(texts: Iterable[str]) -> dict[str, Any]:
+def backbone_options(texts: Iterable[str]) -> dict[str, Json]:
     """The values of ``--option NAME=VALUE``: numbers, true and lists of texts as in JSON; all else is a text.
 
     Raises:
         SpecError: for a text that is not of this form.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Json] = {}
     for text in texts:
         name, value = named_value(text, "--option", "layers=2")
         try:

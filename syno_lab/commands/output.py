@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 import typer
@@ -23,6 +23,9 @@ from syno_lab.scratch import replacing
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
+
+#: Plain data: what JSON and the cells of tables hold.
+Json: TypeAlias = "str | float | Sequence[Json] | Mapping[str, Json] | None"
 
 STANDARD_OUTPUT = "-"
 _LINE_PERIOD_S, _BAR_PERIOD_S = 5.0, 0.1  # between lines of progress where there is no terminal, and looks at a bar
@@ -74,7 +77,7 @@ def is_for_json() -> bool:
     return _target.get() == STANDARD_OUTPUT
 
 
-def write_json(data: Any) -> None:
+def write_json(data: object) -> None:
     """``data`` as JSON text to where :func:`json_to` says; a file is written whole or not at all."""
     target = _target.get()
     if target is None:
@@ -111,7 +114,7 @@ def tell(text: str) -> None:
     typer.echo(printable(text, _LONG), err=True)
 
 
-def say_table(rows: Sequence[Mapping[str, Any]]) -> None:
+def say_table(rows: Sequence[Mapping[str, Json]]) -> None:
     """Rows with the same keys as a table for people, unless standard output is for JSON."""
     if is_for_json() or not rows:
         return
@@ -124,7 +127,7 @@ def say_table(rows: Sequence[Mapping[str, Any]]) -> None:
     console.print(table(rows))
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def table(rows: Sequence[Mapping[str, Json]]) -> Table:
     """Rows with the same keys as a table of rich, numbers to the right."""
     from rich.table import Table
     from rich.text import Text
@@ -137,7 +140,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return drawn
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Json) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):

@@ -221,7 +221,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple([name.strip() for name in text.split(",")])
 
 
-def _stopping(rule: Rule, epochs: int) -> dict[str, Any]:
+def _stopping(rule: Rule, epochs: int) -> dict[str, str | int]:
     """The rule for early termination as trials are given it.
 
     With few epochs the first is not judged where others follow: the learning rate has only just come to its highest,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import msgspec
 import typer
 
-from syno_lab.commands.helping import complete_operator
-from syno_lab.commands.operands import complete_binding, load_operator
+from syno_lab.commands.operands import complete_binding, complete_operator, load_operator
 from syno_lab.commands.output import is_for_json, say, write_json, write_text
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import integer, quoted

@@ -6,8 +6,9 @@ import json
 import random
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import typer
 
 from syno_lab.commands.output import say, say_table, write_json, write_text
@@ -68,8 +69,9 @@ def command(
     found = answer.draft.exchanged(rng)
     graph = found.graph()
     steps = _steps(found)
-    rows = [{**one, **one["distances"]} for one in steps]
-    say_table([{name: row[name] for name in row if name != "distances"} for row in rows])
+    say_table(
+        [{"operation": one.operation, "output": one.output, "distance": one.distance, **one.distances} for one in steps]
+    )
     say(
         f"{len(found.chain)} operations by {method} after {answer.evaluations:,} evaluations, seed {seed}; "
         f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
@@ -136,23 +138,27 @@ def _shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _steps(draft: Draft) -> list[dict[str, Any]]:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chain has come to after an operation."""
+
+    operation: str
+    output: list[int]
+    distance: float
+    distances: dict[str, float]
+
+
+def _steps(draft: Draft) -> list[Step]:
     """The chain with the shape and the distances after each operation, the input first."""
     from syno_lab.alpha import Draft
 
     part = Draft(draft.properties, draft.input_shape)
-    rows = [_row("input", part)]
+    rows = [_step("input", part)]
     for operation in draft.chain:
         part = part.apply(operation)
-        rows.append(_row(str(operation), part))
+        rows.append(_step(str(operation), part))
     return rows
 
 
-def _row(name: str, draft: Draft) -> dict[str, Any]:
+def _step(name: str, draft: Draft) -> Step:
     distances = {name: round(far, 3) for name, far in draft.distances.items()}
-    return {
-        "operation": name,
-        "output": list(draft.shape),
-        "distance": round(draft.distance, 3),
-        "distances": distances,
-    }
+    return Step(operation=name, output=list(draft.shape), distance=round(draft.distance, 3), distances=distances)

@@ -11,8 +11,7 @@ import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, detach_all
-from syno_lab.commands.helping import complete_operator
-from syno_lab.commands.operands import load_operator
+from syno_lab.commands.operands import complete_operator, load_operator
 from syno_lab.commands.options import Built, DataOption, Rule, whole_path
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import DataError, SpecError, SynoError

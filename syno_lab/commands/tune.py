@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.detach import DetachOption, FolderOption, detach_all
-from syno_lab.commands.helping import complete_operator
-from syno_lab.commands.operands import complete_binding, load_operator, parse_binding
+from syno_lab.commands.operands import complete_binding, complete_operator, load_operator, parse_binding
 from syno_lab.commands.options import TrackerOption, check_board, flag
-from syno_lab.commands.output import Reporter, say, write_json
+from syno_lab.commands.output import Json, Reporter, say, write_json
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.systems import builder_of
@@ -187,7 +186,7 @@ def _shares(texts: list[str]) -> list[tuple[str, float]]:
     return found
 
 
-def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, Any]:
+def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, Json]:
     """Print one result with its comparison, and return it for JSON."""
     from syno_lab.tuning.job import describe
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from syno_lab.commands.output import Reporter, say, say_table, write_json
+from syno_lab.commands.output import Json, Reporter, say, say_table, write_json
 from syno_lab.commands.pgraphs.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
@@ -44,15 +44,10 @@ class _Walks:
     seconds: float | None
     report: Callable[[str, float, str], None]
 
-    def arguments(self) -> dict[str, Any]:
-        """For one run, whose time begins now."""
+    def clock(self) -> Callable[[], bool] | None:
+        """Whether the time of one run is over, which begins now."""
         end = None if self.seconds is None else time.monotonic() + self.seconds
-        return {
-            "trials": self.trials,
-            "seed": self.seed,
-            "report": self.report,
-            "should_stop": None if end is None else lambda: time.monotonic() >= end,
-        }
+        return None if end is None else lambda: time.monotonic() >= end
 
 
 def command(
@@ -143,14 +138,23 @@ def _share(hits: int, total: int) -> dict[str, float | None]:
 
 
 #: The data for JSON, the rows of the table, and the lines below it.
-_Result = tuple[dict[str, Any], list[dict[str, Any]], list[str]]
+_Result = tuple[dict[str, Json], list[dict[str, Json]], list[str]]
 
 
 def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) -> _Result:
     from syno_lab.synthesis import ablation as engine
 
-    found = engine.canonical_rates(walks.spec, sizes, complete=complete, evenly=evenly, **walks.arguments())
-    rows = [
+    found = engine.canonical_rates(
+        walks.spec,
+        sizes,
+        trials=walks.trials,
+        seed=walks.seed,
+        complete=complete,
+        evenly=evenly,
+        report=walks.report,
+        should_stop=walks.clock(),
+    )
+    rows: list[dict[str, Json]] = [
         {
             "size": row.size,
             "pgraphs": row.pgraphs,
@@ -167,7 +171,7 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
         for row in found.rows
     ]
     drawn, canonical = sum(row.pgraphs for row in found.rows), sum(row.canonical for row in found.rows)
-    figures = {
+    figures: dict[str, Json] = {
         "what": "complete operators" if complete else "partial pGraphs",
         "trials": found.trials,
         "seconds": found.seconds,
@@ -210,7 +214,14 @@ def _distance(walks: _Walks, sizes: list[int]) -> _Result:
 
     runs: list[dict[str, Any]] = []
     for guided in (True, False):
-        found = engine.distance_trials(walks.spec, guided=guided, **walks.arguments())
+        found = engine.distance_trials(
+            walks.spec,
+            guided=guided,
+            trials=walks.trials,
+            seed=walks.seed,
+            report=walks.report,
+            should_stop=walks.clock(),
+        )
         paper = engine.PAPER_TRIALS[guided]
         runs.append(
             {
@@ -224,7 +235,7 @@ def _distance(walks: _Walks, sizes: list[int]) -> _Result:
                 "paper": {"trials": paper.trials, "distinct": paper.distinct, "seconds": paper.seconds},
             }
         )
-    figures = {
+    figures: dict[str, Json] = {
         "max_primitives": sizes[-1],
         "rows": runs,
         "paper": {"source": engine.PAPER, "machine": "192 virtual cores", "says_not": "the spec and the size limit"},

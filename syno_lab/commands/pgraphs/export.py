@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from syno_lab import private
-from syno_lab.commands.helping import complete_operator
-from syno_lab.commands.operands import complete_binding, load_operator
-from syno_lab.commands.output import say, write_json, write_text
+from syno_lab.commands.operands import complete_binding, complete_operator, load_operator
+from syno_lab.commands.output import Json, say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
 from syno_lab.scratch import folder_of
@@ -80,7 +79,7 @@ def _export(
     weights: Path | None,
     seed: int,
     scale: float,
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     import torch
 
     from syno_lab.codegen.export import Format, export, format_of, load_weights
@@ -107,7 +106,7 @@ def _export(
     }
 
 
-def _file(operator: Operator, out: Path) -> dict[str, Any]:
+def _file(operator: Operator, out: Path) -> dict[str, Json]:
     write_text(out, operator.to_json() + "\n")
     if read_operator(out.read_bytes()) != operator:
         raise SynoError(f"{out}: read back, expected the operator that was written, found another")
@@ -115,7 +114,7 @@ def _file(operator: Operator, out: Path) -> dict[str, Any]:
 
 
 @private.usual()
-def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Any]:
+def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Json]:
     from syno_lab.codegen.export_check import runs_reference
     from syno_lab.codegen.library import check_library, save_library
 

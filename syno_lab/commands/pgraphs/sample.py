@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
-from syno_lab.commands.output import STANDARD_OUTPUT, Reporter, check_json, say, write_json, write_text
+from syno_lab.commands.output import STANDARD_OUTPUT, Json, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.pgraphs.specs import (
     NAMES,
     SystemOption,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
     from syno_lab.ir.spec import Spec
 
-Report = Callable[[str, float, str], None]
+Told = Callable[[str, float, str], None]
 
 DEFAULT_COUNT = 10
 LISTED = 20  # operators that are listed when only --seconds bounds their number
@@ -173,7 +173,7 @@ def draw(
     seed: int | None,
     count: int | None,
     seconds: float | None,
-    report: Report,
+    report: Told,
     keep: int = FINGERPRINTED,
     *,
     spread: bool = True,
@@ -275,7 +275,7 @@ def _save(path: Path, spec: Spec, drawn: Drawn, spread: bool) -> None:
     write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole, spread=spread)))
 
 
-def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]:
+def _fingerprints(operators: list[Operator], report: Told) -> list[str | None]:
     """Each operator's fingerprint with the binding it was taken on; None where that has too many terms."""
     from syno_lab.ir.fingerprint import distinct_key
 
@@ -291,7 +291,7 @@ def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]
     return names
 
 
-def _repeat_share(operators: list[Operator], names: list[str | None], report: Report) -> float | None:
+def _repeat_share(operators: list[Operator], names: list[str | None], report: Told) -> float | None:
     """The share of operators that compute an earlier one's function; None where one has no fingerprint."""
     from syno_lab.ir.fingerprint import confirmed_repeats
 
@@ -301,7 +301,7 @@ def _repeat_share(operators: list[Operator], names: list[str | None], report: Re
     return confirmed_repeats(operators, names) / len(names)
 
 
-def _entry(operator: Operator, name: str | None) -> dict[str, Any]:
+def _entry(operator: Operator, name: str | None) -> dict[str, Json]:
     bound = operator.complete_binding() if operator.spec.bindings else None
     fingerprint, _, on = (name or "").partition(" on ")
     return {
