@@ -101,10 +101,10 @@ class Exported:
     path: Path
     format: Format
     bytes: int
-    batch_axes: tuple[int, ...]
-    compared_with: str
-    difference: float
-    largest: float
+    batch_axes: tuple[int, ...] = ()
+    compared_with: str = "itself"
+    difference: float = 0.0
+    largest: float = 0.0
 
 
 def export(
@@ -129,8 +129,6 @@ def export(
     if kind is Format.WEIGHTS:
         return _export_weights(operator, path, bound, module)
 
-    import torch
-
     axes = batch_axes(operator)
     checked = checked_binding(operator, bound)
     values = sum(map(prod, (operator.input_sizes(checked), operator.output_sizes(checked))))
@@ -139,11 +137,7 @@ def export(
     example = example_like(module, x)
     x = example.double().cpu().numpy()  # as rounded to the module's dtype
     wanted, source = expected(operator, checked, module, x, weights_of(operator, checked, module), scale)
-    # Traced with other sizes of the batch than it is run with here.
-    larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(x.shape))
-    program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
-    record = record_of({"": (operator, bound)})
-    return _write(kind, program, record, path, axes, example, wanted, source)
+    return _export_program(module, kind, path, record_of({"": (operator, bound)}), axes, example, wanted, source)
 
 
 def export_network(
@@ -175,14 +169,13 @@ def export_network(
     if kind is Format.WEIGHTS:
         save_weights(module, path)
         load_weights_into(module, path)
-        return Exported(path, kind, path.stat().st_size, (), "itself", 0.0, 0.0)
+        return Exported(path, kind, path.stat().st_size)
     if kind is Format.PYTHON:
         raise ExportError("python: expected one operator, found a network; export each of its operators instead")
     with evaluating(module), torch.no_grad():
         wanted = module(example).double().cpu().numpy()
-    larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(example.shape))
-    program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
-    return _write(kind, program, record_of(operators_in(module)), path, tuple(axes), example, wanted, TORCH_MODULE)
+    record = record_of(operators_in(module))
+    return _export_program(module, kind, path, record, tuple(axes), example, wanted, TORCH_MODULE)
 
 
 def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
@@ -216,19 +209,22 @@ def _check_module(operator: Operator, binding: Binding, module: nn.Module) -> No
         raise ExportError(f"module: expected one for {wanted}, found one for {found}")
 
 
-def _write(
+def _export_program(
+    module: nn.Module,
     kind: Format,
-    program: ExportedProgram,
-    record: Record,
     path: Path,
+    record: Record,
     axes: tuple[int, ...],
     example: torch.Tensor,
     wanted: np.ndarray,
     source: str,
 ) -> Exported:
-    """Write, read back, compare; then move into place."""
+    """Trace, write, read back, compare; then move into place."""
     import torch
 
+    # Traced with other sizes of the batch than it is run with here.
+    larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(example.shape))
+    program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
     with replacing(path) as temporary:
         with torch.no_grad():
             found = _SAVERS[kind](program, temporary, record)(example)
@@ -253,7 +249,7 @@ def _export_source(operator: Operator, path: Path, binding: Binding, scale: floa
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise ExportError(f"python {path}: read back, its own check failed: {last}")
-    return Exported(path, Format.PYTHON, path.stat().st_size, batch_axes(operator), "itself", 0.0, 0.0)
+    return Exported(path, Format.PYTHON, path.stat().st_size, batch_axes(operator))
 
 
 def _export_weights(operator: Operator, path: Path, binding: Binding, module: nn.Module) -> Exported:
@@ -266,4 +262,4 @@ def _export_weights(operator: Operator, path: Path, binding: Binding, module: nn
     again = load_weights(operator, path, binding).state_dict()
     if any(not torch.equal(_bytes(tensor), _bytes(again[name])) for name, tensor in module.state_dict().items()):
         raise ExportError(f"weights {path}: read back, expected the weights that were saved, found others")
-    return Exported(path, Format.WEIGHTS, path.stat().st_size, (), "itself", 0.0, 0.0)
+    return Exported(path, Format.WEIGHTS, path.stat().st_size)

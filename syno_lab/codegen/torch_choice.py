@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from syno_lab.codegen.torch_source import Writer
+from syno_lab.codegen.torch_tensor import Form
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
 from syno_lab.ir.spec import Binding
@@ -30,20 +31,6 @@ NEAR = 0.95  # another form than the default must take less than this share of i
 KEPT = 1024  # shapes whose choice is remembered
 
 
-class Form(NamedTuple):
-    """How a module is written.
-
-    Attributes:
-        order: its plan.
-        matrices: whether windows and few channels become matrices (:mod:`.torch_band`).
-        late: whether a flattened axis stands where the last of its parts stood, else where the first did.
-    """
-
-    order: Literal["best", "naive"] = "best"
-    matrices: bool = True
-    late: bool = False
-
-
 _chosen: dict[Any, Form] = {}
 
 
@@ -52,11 +39,11 @@ def default_form(operator: Operator, binding: Binding, order: Literal["best", "n
 
     Of 15 operators of a search whose forms differ, the 9 for which the copies say so took 0.4 to 0.9 of the time.
     """
-    first = Writer(operator, binding, 1.0, None, order)
+    first = Writer(operator, binding, Form(order))
     first.stages()
     if not first.matters:
         return Form(order)
-    second = Writer(operator, binding, 1.0, None, order, late=True)
+    second = Writer(operator, binding, Form(order, late=True))
     second.stages()
     return Form(order, late=second.copying < first.copying)
 
@@ -72,7 +59,7 @@ def candidates(operator: Operator, binding: Binding) -> dict[Form, str]:
         default = default_form(operator, binding, order)
         for matrices, late in product((True, False), (default.late, not default.late)):
             form = Form(order, matrices, late)
-            text = Writer(operator, binding, 1.0, None, *form).source()
+            text = Writer(operator, binding, form).source()
             if text not in found.values():
                 found[form] = text
     return found

@@ -83,7 +83,7 @@ def _merged(
     Merged groups are one with a block-diagonal weight: more multiplications, in a fraction of the time.
     """
     c, f = prod(a.length for a in inner), prod(a.length for a in free)
-    merged = groups_to_merge(groups, c, f) if lines.matrices else 1
+    merged = groups_to_merge(groups, c, f) if lines.form.matrices else 1
     if merged == 1:
         return groups, weights
     name = lines.fresh("w")
@@ -260,11 +260,11 @@ def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None
 def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
     """Sum a sliding window as slices of the padded tensor, or a long one as the product with a band of ones."""
     axis = factor.axes[place]
-    if lines.matrices and is_band_faster(gone, axis.length):
+    if lines.form.matrices and is_band_faster(gone, axis.length):
         sum_by_band(lines, factor, place, kept, gone)
         return
     behind = prod(a.length for a in factor.axes[place + 1 :])
-    if lines.matrices and is_dilated_band_faster(kept, gone, axis.length, behind):
+    if lines.form.matrices and is_dilated_band_faster(kept, gone, axis.length, behind):
         sum_by_dilated_band(lines, factor, place, kept, gone)
         return
     lines.pad(factor, {place: (axis.left, axis.right)})

@@ -47,7 +47,7 @@ def _form(operator: Operator, bound: dict[str, int], order: Order) -> Form:
 def _made(
     operator: Operator, bound: dict[str, int], scale: float, recompute: bool | None, form: Form, **options: bool
 ) -> nn.Module:
-    source = Writer(operator, bound, scale, recompute, *form).source()
+    source = Writer(operator, bound, form, scale, recompute).source()
     return module_of(_made, source, operator, bound, scale, recompute, form, **options)
 
 
@@ -61,7 +61,7 @@ def to_torch_source(
 ) -> str:
     """The method :meth:`.Operator.to_torch_source`."""
     bound = operator.complete_binding(binding)
-    return Writer(operator, bound, float(scale), recompute, *_form(operator, bound, order)).source()
+    return Writer(operator, bound, _form(operator, bound, order), float(scale), recompute).source()
 
 
 def recognised(
@@ -69,5 +69,5 @@ def recognised(
 ) -> tuple[tuple[Contraction, ...], ...]:
     """What the products of each stage amount to, in the order in which they are computed."""
     bound = operator.complete_binding(binding)
-    written = Writer(operator, bound, 1.0, None, *_form(operator, bound, order)).stages()
+    written = Writer(operator, bound, _form(operator, bound, order)).stages()
     return tuple(stage.kinds for stage in written)

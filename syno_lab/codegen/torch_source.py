@@ -12,14 +12,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
 import numpy as np
 
 from syno_lab.codegen.stage_kinds import Contraction, Term, recognise
 from syno_lab.codegen.torch_band import few_channels, toeplitz
 from syno_lab.codegen.torch_convolution import MAX_SLIDING, add_up, convolve, multiply, open_window
-from syno_lab.codegen.torch_tensor import Factor, Lines
+from syno_lab.codegen.torch_tensor import Factor, Form, Lines
 from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.codegen.walk import results_of
 from syno_lab.errors import SynoError
@@ -64,19 +63,13 @@ class Writer(Lines):
         self,
         operator: Operator,
         binding: Binding,
+        form: Form = Form(),  # noqa: B008 - a value
         scale: float = 1.0,
         recompute: bool | None = None,
-        order: Literal["best", "naive"] = "best",
-        matrices: bool = True,
-        late: bool = False,
     ) -> None:
-        super().__init__(operator, binding)
-        self.matrices, self.late = matrices, late
-        made = plan(operator, binding, order)
-        self.in_order = order == "naive"  # then the weights are multiplied as they come, too
-        self.scale = scale
-        self.recompute = recompute
-        self.plan: Plan = made
+        super().__init__(operator, binding, form)
+        self.scale, self.recompute = scale, recompute
+        self.plan: Plan = plan(operator, binding, form.order)
         self.copies = 1  # by how much sums over nothing multiply the result
         self.kinds: list[Contraction] = []
 
@@ -388,7 +381,7 @@ class Writer(Lines):
 
     def _best_pair(self, factors: list[Factor], summed: Collection[Coordinate]) -> tuple[Factor, Factor]:
         """The two factors to multiply next; the data come first of the two."""
-        if len(factors) == 2 or self.in_order:
+        if len(factors) == 2 or self.form.order == "naive":  # then they are multiplied as they come
             return factors[0], factors[1]
         sets = [frozenset(f.coordinates) for f in factors]
         pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
@@ -403,7 +396,7 @@ class Writer(Lines):
             obstacles = list(roles.obstacles) + [s.axis for s in roles.sliding[MAX_SLIDING:]]
             if roles.sliding:  # one kind of window at a time
                 obstacles += [s.axis for s in roles.opened]
-            if self.matrices and not obstacles and (window := few_channels(roles, data, weight)):
+            if self.form.matrices and not obstacles and (window := few_channels(roles, data, weight)):
                 toeplitz(self, data, weight, window)
                 continue
             if not obstacles:

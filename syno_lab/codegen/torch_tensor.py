@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 from math import prod
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,20 @@ from syno_lab.ir.spec import Binding
 INDENT = " " * 8
 SHORT_RUN = 8  # elements that stay neighbours in a copy: with fewer of them a copy takes
 SHORT_RUN_COST = 4  # so many times as long (measured on a CPU)
+
+
+class Form(NamedTuple):
+    """How a module is written.
+
+    Attributes:
+        order: its plan.
+        matrices: whether windows and few channels become matrices (:mod:`.torch_band`).
+        late: whether a flattened axis stands where the last of its parts stood, else where the first did.
+    """
+
+    order: Literal["best", "naive"] = "best"
+    matrices: bool = True
+    late: bool = False
 
 
 @dataclass
@@ -93,14 +108,13 @@ class Factor:
 class Lines:
     """The lines of a module's ``forward``, and how tensors are rearranged in them."""
 
-    def __init__(self, operator: Operator, binding: Binding) -> None:
+    def __init__(self, operator: Operator, binding: Binding, form: Form) -> None:
+        self.form = form
         self.operator = operator
         self.binding = binding
         self.lines: list[str] = []
         self.intermediates = 0
-        self.matrices = True  # whether windows and few channels may become matrices (:mod:`.torch_band`)
-        self.late = False  # whether a flattened axis stands where the last of its parts was, else the first
-        self.matters = False  # whether any flattened axis would stand elsewhere with the other value of ``late``
+        self.matters = False  # whether any flattened axis would stand elsewhere with the other value of ``form.late``
         self.copying = 0  # elements copied in another order or as slices, each by what it costs
         self.largest = 0  # elements of the largest tensor written in this stage
         self.layouts: dict[int, tuple[int, ...]] = {}  # weights whose memory is laid out in another order of axes
@@ -269,7 +283,7 @@ class Lines:
                 self.take_apart(factor, factor.axis_of(part))
             places = [factor.axis_of(part) for part in parts]
             groups: list[list[Axis]] = [[a] for i, a in enumerate(factor.axes) if i not in places]
-            first = max(places) if self.late else min(places)
+            first = max(places) if self.form.late else min(places)
             self.matters |= max(places) - min(places) >= len(places)
             at = sum(1 for i in range(first) if i not in places)
             groups.insert(at, [factor.axes[i] for i in places])

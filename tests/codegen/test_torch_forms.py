@@ -47,7 +47,7 @@ def test_groups_of_few_channels_are_merged(c_in: int, c_out: int, g: int) -> Non
 
 
 def _source(operator: Operator, binding: dict[str, int], form: Form) -> str:
-    return torch_choice.Writer(operator, binding, 1.0, None, *form).source()
+    return torch_choice.Writer(operator, binding, form).source()
 
 
 def pooled(stride: int) -> Operator:
@@ -199,7 +199,7 @@ def test_a_flattened_axis_stands_where_less_is_copied(is_last: bool) -> None:
     binding = operator.complete_binding(None)
     found = {}
     for late in (False, True):
-        writer = torch_choice.Writer(operator, binding, 1.0, None, "best", late=late)
+        writer = torch_choice.Writer(operator, binding, Form(late=late))
         writer.stages()
         assert writer.matters
         found[late] = writer.copying
@@ -213,7 +213,7 @@ def test_a_flattened_axis_stands_where_less_is_copied(is_last: bool) -> None:
 
 def test_views_and_weights_cost_no_copies() -> None:
     binding = {name: size for name, size in SIZES.items() if name != "g"}
-    writer = torch_choice.Writer(sl.operators.conv2d(), binding, 1.0, None, "best")
+    writer = torch_choice.Writer(sl.operators.conv2d(), binding)
     writer.stages()
     assert writer.copying == 0
     assert default_form(sl.operators.conv2d(), binding) == Form()
