@@ -7,14 +7,14 @@ those behind, so that both run along a *line* through the tree; any place can be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.protocol import Stepwise
-from syno_lab.sessions.construction import Aiming, Construction, Place
+from syno_lab.sessions.construction import Aiming, Construction, Place, State
 from syno_lab.systems import system_for
 
 #: Places that a history may have: far more than are stepped by hand.
@@ -117,7 +117,7 @@ class History:
         """The place behind a place that redo goes to; None where there is none."""
         return self._ahead[place]
 
-    def behind(self, step: Any) -> int | None:
+    def behind(self, step: Hashable) -> int | None:
         """The place behind the shown one that a step or a candidate has led to; None where it was not taken."""
         try:
             taken = self.construction.step(self.state, step)
@@ -190,7 +190,7 @@ class History:
 
     # -- moving ------------------------------------------------------------------------------------------------------
 
-    def apply(self, step: Any) -> Any:
+    def apply(self, step: Hashable) -> State:
         """Take a step or a candidate, canonical or not.
 
         Raises:
@@ -198,7 +198,7 @@ class History:
         """
         return self.go(self._behind(self._place, step))
 
-    def undo(self) -> Any:
+    def undo(self) -> State:
         """Back by one place.
 
         Raises:
@@ -208,7 +208,7 @@ class History:
             raise SynoError("nothing to undo: this is the beginning of the history")
         return self.go(self.entry.parent)
 
-    def undo_to_progress(self) -> Any:
+    def undo_to_progress(self) -> State:
         """Back to the last place that is nearer than the one before it, or to a beginning or a change of an aim.
 
         Raises:
@@ -229,7 +229,7 @@ class History:
         before, after = self._places[entry.parent].distance, entry.distance
         return after is not None and (before is None or after < before)
 
-    def redo(self) -> Any:
+    def redo(self) -> State:
         """Forth by one place, along the branch that was visited last.
 
         Raises:
@@ -240,7 +240,7 @@ class History:
             raise SynoError("nothing to redo: this is the end of the history")
         return self.go(ahead)
 
-    def jump(self, position: int) -> Any:
+    def jump(self, position: int) -> State:
         """To any place of :attr:`history`, which stays as it is.
 
         Raises:
@@ -251,7 +251,7 @@ class History:
             raise SynoError(f"no place {quoted(position)} in the history: expected a number from 0 to {len(line) - 1}")
         return self.go(line[position].number)
 
-    def go(self, place: int) -> Any:
+    def go(self, place: int) -> State:
         """To any place of the tree, by its number; :attr:`history` runs through it then.
 
         Raises:
@@ -266,7 +266,7 @@ class History:
             number, parent = parent, self._places[parent].parent
         return self.state
 
-    def reset(self) -> Any:
+    def reset(self) -> State:
         """Begin again where the way to this place begins; what was before can be had back by :meth:`undo`."""
         first = self.construction.begin(self.state).state
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
@@ -281,7 +281,7 @@ class History:
             raise SynoError(f"comment: expected at most {MAX_COMMENT} letters, found {len(text)}; shorten it")
         self._places[self._place] = replace(self.entry, comment=text.strip())
 
-    def load(self, operator: Any, *, at_start: bool = False) -> Any:
+    def load(self, operator: Any, *, at_start: bool = False) -> State:
         """Append an operator step by step, and go to its end, or to its start in order to replay it by :meth:`redo`.
 
         Args:
@@ -304,7 +304,7 @@ class History:
         self.go(end)
         return self.go(start) if at_start else self.state
 
-    def lay(self, steps: Iterable[Any], at_start: bool = False) -> Any:
+    def lay(self, steps: Iterable[Any], at_start: bool = False) -> State:
         """Append steps, and go to their end; ``at_start`` stays, to play them by :meth:`redo`.
 
         Raises:
@@ -327,10 +327,10 @@ class History:
         found[-1] = replace(found[-1], operator=begun.operator)
         return tuple(found)
 
-    def _after(self, state: Any, step: Any) -> Place[Any, Any]:
+    def _after(self, state: State, step: Hashable) -> Place[Any, Any]:
         return Place(self.construction, self.construction.apply(state, step), step)
 
-    def _behind(self, place: int, given: Any) -> int:
+    def _behind(self, place: int, given: Hashable) -> int:
         """The place behind ``place`` by this step: the one that is there, else a new one."""
         state = self._places[place].state
         step = self.construction.step(state, given)
@@ -361,5 +361,5 @@ class History:
             raise SynoError(f"a session holds at most {MAX_PLACES} places; begin a new one")
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

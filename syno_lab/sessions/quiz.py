@@ -6,8 +6,8 @@ same step is right as well.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 from syno_lab.errors import SynoError
 from syno_lab.sessions.session import Session
@@ -35,7 +35,7 @@ class Quiz:
         return f"{len(self.right)} of {len(self.asked)} right at the first guess"
 
 
-def guessed(session: Session, quiz: Quiz, guess: Any) -> tuple[Quiz, bool]:
+def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
     """The quiz after a guess of the next step, and whether it is right; the session stays where it is.
 
     Raises:

@@ -6,7 +6,7 @@ What a session needs of a system is its :class:`.Construction`. A session is kep
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from syno_lab.sessions.construction import (
     HandLabels,
     Patience,
     Place,
+    State,
 )
 from syno_lab.sessions.history import MAX_COMMENT, MAX_PLACES, History, Known
 from syno_lab.sessions.own_rule import check_names, own_rule, told
@@ -138,7 +139,7 @@ class Session(History):
         if place not in self._ways:
             self._ways[place] = self._way(seconds, should_stop)
 
-    def take_suggestion(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> Any:
+    def take_suggestion(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> State:
         """The next step of a shortest way to an operator; asked again, the step after that, up to its end.
 
         Raises:
@@ -153,7 +154,7 @@ class Session(History):
 
     def finish(
         self, seconds: float | None = PATIENCE_S, *, at_start: bool = False, should_stop: Stop | None = None
-    ) -> Any:
+    ) -> State:
         """Append a shortest way to an operator, and go to its end; ``at_start`` stays, to play it by :meth:`redo`.
 
         Raises:
@@ -167,7 +168,7 @@ class Session(History):
 
     def random_steps(
         self,
-        state: Any,
+        state: State,
         rng: random.Random,
         seconds: float | None = PATIENCE_S,
         *,
@@ -180,7 +181,7 @@ class Session(History):
         """
         return tuple(self.construction.way(state, self.rules, Patience(seconds, should_stop), rng))
 
-    def take_instead(self, candidate: Any) -> Any:
+    def take_instead(self, candidate: Hashable) -> State:
         """Take canonical steps in place of a refused one, as a branch behind the place where they begin.
 
         Raises:
@@ -192,7 +193,7 @@ class Session(History):
         self.jump(self.position - way.back)
         return self.lay(way.steps)
 
-    def _detour(self, state: Any, candidate: Any) -> Detour[Any] | None:
+    def _detour(self, state: State, candidate: Hashable) -> Detour[Any] | None:
         """The canonical steps in place of a candidate of the shown state, whose way is known, or of another one."""
         if not isinstance(self.construction, Detours):
             return None
@@ -202,7 +203,7 @@ class Session(History):
             path.insert(0, entry.state)
         return self.construction.instead(path, candidate, self.rules)
 
-    def aimed(self, state: Any, choice: str) -> Any:
+    def aimed(self, state: State, choice: str) -> Hashable:
         """The step that changes what is wanted, by the name of its choice.
 
         Raises:
@@ -229,25 +230,25 @@ class Session(History):
         effort = None if seconds is None else Effort(seconds)
         return told(self.construction.status(self.entry, self.name, effort), self.absent)
 
-    def strip(self, state: Any) -> list[dict[str, Any]]:
+    def strip(self, state: State) -> list[dict[str, Any]]:
         """What is used of what there is, cheap to count: records of :class:`.Used`."""
         return [*plain(self.construction.strip(state))]
 
-    def candidates(self, state: Any, *, should_stop: Stop | None = None) -> Sequence[Any]:
+    def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Any]:
         """All steps that may be taken next, those that are refused among them."""
         return self.construction.candidates(state, self.rules, should_stop)
 
     def menu(
-        self, state: Any, found: Sequence[Any], chosen: str = "", whole: Collection[str] = ()
+        self, state: State, found: Sequence[Any], chosen: str = "", whole: Collection[str] = ()
     ) -> list[dict[str, Any]]:
         """The candidates in records of :class:`.Group`; see :meth:`.Construction.menu`."""
         return [*plain(self.construction.menu(state, found, chosen, whole))]
 
-    def ticks(self, state: Any) -> list[dict[str, Any]]:
+    def ticks(self, state: State) -> list[dict[str, Any]]:
         """What the user can combine into a step: records of :class:`.Tick`; [] for nothing."""
         return [*plain(self.construction.ticks(state))] if isinstance(self.construction, ByHand) else []
 
-    def ticked(self, state: Any, share: Sequence[str], give: Sequence[str], choice: str = "") -> Any:
+    def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Hashable:
         """The step of ticked nodes; ``choice`` is the name of one where the preview has several.
 
         Raises:
@@ -259,7 +260,7 @@ class Session(History):
 
     def preview(
         self,
-        state: Any,
+        state: State,
         found: Sequence[Any],
         share: Sequence[str],
         give: Sequence[str],
@@ -272,7 +273,7 @@ class Session(History):
         facts: dict[str, Any] = plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
         return facts
 
-    def why(self, state: Any, candidate: Any) -> dict[str, Any]:
+    def why(self, state: State, candidate: Hashable) -> dict[str, Any]:
         """Why a candidate is refused: a record of :class:`.Why`. Raises SynoError for one that may be taken."""
         found: dict[str, Any] = plain(self.construction.why(state, candidate))
         if isinstance(self.construction, Detours):
@@ -280,7 +281,7 @@ class Session(History):
             found["instead"] = "" if way is None else way.words
         return found
 
-    def explain(self, state: Any, *, should_stop: Stop | None = None) -> dict[str, Any]:
+    def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
         """How far the state is from an operator: a record of :class:`.Explanation`."""
         found: dict[str, Any] = plain(self.construction.explain(state, should_stop))
         return found
@@ -351,7 +352,7 @@ class Session(History):
         """Read a session of the same system from a text, as :meth:`reading` does; this session stays."""
         return self.reading(text, self.construction, self.known)
 
-    def graft(self, other: Self) -> Any:
+    def graft(self, other: Self) -> State:
         """Append everything of another session, which begins here then, and go to where it was."""
         offset = len(self._places)
         self._check_room(len(other._places))
