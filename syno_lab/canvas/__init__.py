@@ -7,7 +7,7 @@ t1 = fc C(t0): [C, H, W]
 t2 = add(t1, t0): [C, H, W]
 """
 
-from syno_lab.canvas import by_hand
+from syno_lab.canvas import aim as _aim
 from syno_lab.canvas import known as known
 from syno_lab.canvas.fitted import Fitted as Fitted
 from syno_lab.canvas.fitted import fit_to
@@ -27,10 +27,10 @@ from syno_lab.canvas.sampler import Sampler as Sampler
 _METHODS = {
     Draft: {
         "broadcast": broadcast,
-        "candidates": by_hand.candidates,
-        "why_dead": by_hand.why_dead,
-        "dot": by_hand.draft_dot,
-        "svg": by_hand.draft_svg,
+        "candidates": _aim.candidates,
+        "why_dead": _aim.why_dead,
+        "dot": _aim.draft_dot,
+        "svg": _aim.draft_svg,
     },
     Kernel: {
         "fit": fit_to,

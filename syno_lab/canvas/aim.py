@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from syno_lab.canvas.by_hand import FREE_HAND
+from syno_lab.canvas import growth
 from syno_lab.canvas.filling import Solution, solve
 from syno_lab.canvas.fitted import Fitted, fill
-from syno_lab.canvas.growth import Growing, LeastCosts, Room
-from syno_lab.canvas.kernel import Draft, Kernel, Step, Substitution
+from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room
+from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Step, Substitution
 from syno_lab.canvas.places import Budget, Place, group_choices_of
-from syno_lab.canvas.primitives import Primitive
+from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.errors import PrimitiveError, SpecError, SynoError
 
+#: A kernel without limits but the number of nodes: by hand, rules alone say what makes no sense.
+FREE_HAND = Room(MOST_NODES, width=MOST_NODES, fcs=(0, MOST_NODES), must_mix=False)
 #: A layer in the middle of a residual network: what costs are said of where no network is given.
 EXAMPLE = Place(64, 64, 28, 28)
 NO_BUDGET = Budget()
@@ -202,3 +204,41 @@ class AimedDraft:
             return "the channels of the places have no common divisor"
         found = [solve(kernel, self.aim.places, NO_BUDGET, number) for number in groups]
         return next((one for one in found if isinstance(one, Solution)), found[0])
+
+
+# -- methods of a draft, which syno_lab.canvas binds -------------------------------------------------------------------
+
+
+def candidates(draft: Draft, room: Room = FREE_HAND) -> list[Candidate]:
+    """Every primitive on every tensor and every broadcast of two, with the rule or limit that refuses it."""
+    return list(growth.candidates(draft, room))
+
+
+def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
+    """Why no kernel can come of a draft within the room, in one line; None where none is known.
+
+    A draft that cannot be finished may still give None: the primitives that it needs are counted, not tried.
+    """
+    growing = Growing(room, draft.nodes, draft.shapes)
+    needed = growing.needs().number
+    if draft.is_complete and not needed:
+        return None
+    if needed > growing.left:
+        merges = growing.needs().merges
+        of_them = f", {merges} of them among {', '.join(BROADCASTS)}" if merges else ""
+        return f"expected at most {max(growing.left, 0)} more primitives, found at least {needed} needed{of_them}"
+    return None
+
+
+def draft_dot(draft: Draft, **options: Any) -> str:
+    """See :func:`syno_lab.canvas.drawing.draft_dot`."""
+    from syno_lab.canvas import drawing
+
+    return drawing.draft_dot(draft, **options)
+
+
+def draft_svg(draft: Draft, **options: Any) -> str:
+    """See :func:`syno_lab.canvas.drawing.draft_svg`."""
+    from syno_lab.canvas import drawing
+
+    return drawing.draft_svg(draft, **options)

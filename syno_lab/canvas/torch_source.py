@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, UNFOLDS, axes_of, parts_of, span_of
 from syno_lab.canvas.shape import FIXED
-from syno_lab.canvas.views import View, view_of
 from syno_lab.generated import module_of
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.canvas.kernel import Node
+    from syno_lab.canvas.kernel import Kernel, Node
     from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.shape import Shape
 
@@ -47,6 +46,31 @@ _CALLS = {
     "min": "torch.minimum({}, {})",
     "max": "torch.maximum({}, {})",
 }
+
+
+class View(NamedTuple):
+    """A tensor as what stands in front of its unfolds and groups.
+
+    Attributes:
+        of: the number of that tensor; the tensor's own where it is the result of neither.
+        axes: H, W, both or none: where its windows slide.
+    """
+
+    of: int
+    axes: tuple[str, ...]
+
+
+def view_of(kernel: Kernel, tensor: int) -> View:
+    """A tensor, by its number, with the unfolds and groups that made it undone."""
+    of, axes = tensor, set()
+    while of:
+        (name, parameter), inputs = kernel.nodes[of - 1]
+        if name not in ("unfold", "group"):
+            break
+        if name == "unfold":
+            axes |= set(UNFOLDS[parameter])
+        (of,) = inputs
+    return View(of, tuple(sorted(axes)))
 
 
 def to_torch(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Module:

@@ -20,7 +20,7 @@ from tvm import te
 
 from syno_lab.canvas.primitives import BROADCASTS, SHIFTS, axes_of, parts_of, span_of
 from syno_lab.canvas.reference import EPSILON
-from syno_lab.canvas.views import View, view_of
+from syno_lab.canvas.torch_source import View, view_of
 
 if TYPE_CHECKING:
     from tvm.ir import Expr, IRModule

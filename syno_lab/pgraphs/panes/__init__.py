@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from syno_lab.panes import PHOTOS, WEIGHTS, export, exports, read_pane
+from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, on_paper, picture_forms, whole
 from syno_lab.panes.generic import SOURCE, TIR
 from syno_lab.panes.reach import reach_forms
-from syno_lab.pgraphs.panes import forms
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.panes.costs import cost_pane
 from syno_lab.pgraphs.panes.graph import graph_pane
@@ -15,21 +17,70 @@ from syno_lab.pgraphs.panes.program import equation_pane, loop_pane, nest_texts
 from syno_lab.pgraphs.panes.reach import mixing_pane, near_pane, reach_pane
 from syno_lab.protocol import Pane
 
+Forms = list[dict[str, Any]]
+
+
+def _loops_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+    """Both loop nests."""
+    return [
+        form(asked, "Python", "loops.py", path=["nests", 0, "text"]),
+        form(asked, "Python, by stages", "stages.py", path=["nests", 1, "text"]),
+        *on_paper(asked, "loops", of="loops"),
+        whole(asked, "loops"),
+    ]
+
+
+def _equation_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+    """Both equations as LaTeX, text and picture."""
+    found = []
+    for number, (what, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
+        found += [
+            form(asked, f"{prefix}LaTeX", f"{what}.tex", path=["forms", number, "latex"]),
+            form(asked, f"{prefix}text", f"{what}.txt", path=["forms", number, "text"]),
+            *drawn(asked, what, ["forms", number, "svg"], prefix),
+            *on_paper(asked, what, prefix, of="equation", staged=bool(number), binding=asked.bound()),
+        ]
+    return found
+
+
+def _mixing_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The matrix as text, as a table and as records."""
+    rows = [
+        {"out": name, **dict(zip(data["columns"], marks, strict=True))}
+        for name, marks in zip(data["rows"], data["marks"], strict=True)
+    ]
+    return [
+        form(asked, "text", "mixing.txt", path=["text"]),
+        form(asked, "CSV", "mixing.csv", text=csv_text(rows)),
+        whole(asked, "mixing"),
+    ]
+
+
+def _image_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The pictures side by side, and all data."""
+    return [form(asked, "PNG", "image.png", pictures=True), whole(asked, "image")]
+
+
+def _near_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+    """The table, and all data."""
+    return [form(asked, "CSV", "neighbours.csv", text=csv_text(data["rows"])), whole(asked, "neighbours")]
+
+
 _SIZED = ("name", "binding")
 
 #: The panes by name; what raises SynoError says so in its place.
 PANES: dict[str, Pane] = {
-    "graph": Pane(graph_pane, ("name",), forms.graph, title="pGraph"),
-    "loops": Pane(loop_pane, _SIZED, forms.loops, nest_texts, title="Loop nest"),
+    "graph": Pane(graph_pane, ("name",), lambda asked, data: picture_forms(asked, "pgraph"), title="pGraph"),
+    "loops": Pane(loop_pane, _SIZED, _loops_forms, nest_texts, title="Loop nest"),
     "source": SOURCE,
     "tir": TIR,
-    "equation": Pane(equation_pane, _SIZED, forms.equation, title="Equation"),
-    "cost": Pane(cost_pane, _SIZED, forms.cost, title="Cost"),
+    "equation": Pane(equation_pane, _SIZED, _equation_forms, title="Equation"),
+    "cost": Pane(cost_pane, _SIZED, cost_forms, title="Cost"),
     "reach": Pane(reach_pane, (*_SIZED, "element"), reach_forms, title="Receptive field"),
-    "mixing": Pane(mixing_pane, ("name",), forms.mixing, title="Mixing"),
+    "mixing": Pane(mixing_pane, ("name",), _mixing_forms, title="Mixing"),
     "kernel": Pane(kernel_pane, _SIZED, kernel_forms, title="Kernel"),
-    "image": Pane(image_pane, (*_SIZED, "photo", "weights", "image"), forms.image, title="On an image"),
-    "near": Pane(near_pane, ("name",), forms.near, title="Similar operators"),
+    "image": Pane(image_pane, (*_SIZED, "photo", "weights", "image"), _image_forms, title="On an image"),
+    "near": Pane(near_pane, ("name",), _near_forms, title="Similar operators"),
 }
 
 __all__ = ["PANES", "PHOTOS", "WEIGHTS", "Asked", "export", "exports", "read_pane"]
