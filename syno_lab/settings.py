@@ -184,7 +184,7 @@ class SearchChoice(Plain, frozen=True, kw_only=True):
         float | None,
         setting("Minutes of search in all, without baseline and comparison. [default: 30; untrained, 5]", above=0),
     ] = None
-    trials: Annotated[int | None, setting("The most operators to evaluate, in all.", above=0)] = None
+    trials: Annotated[int | None, setting("The most operators to evaluate, in all.", least=1)] = None
     virtual_loss: Annotated[
         float, setting("With --method mcts: an operator in training counts for so many losses.", least=0)
     ] = 0.0
