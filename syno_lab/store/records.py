@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from operator import index
-from typing import Any, SupportsFloat, TypeVar
+from typing import Any, SupportsFloat, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,9 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
 
 _Kind = TypeVar("_Kind")
+
+#: Data that JSON can hold.
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
 
 def plain(value: object, where: str) -> Any:
@@ -99,10 +102,10 @@ def whole(value: int, what: str, least: int) -> int:
     return number
 
 
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def difference(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> str:
     """Name what differs between two settings, at most three of them: `epochs was 3, is 5`."""
 
-    def shown(settings: Mapping[str, Any], key: str) -> str:
+    def shown(settings: Mapping[str, JSON], key: str) -> str:
         text = json.dumps(settings[key], ensure_ascii=False) if key in settings else "absent"
         return text if len(text) <= 60 else text[:57] + "..."
 

@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from syno_lab import private
 from syno_lab.errors import StoreError
 from syno_lab.inputs import QUOTED, is_plain_name, printable, quoted
 
 from .database import FILE_NAME, Closing, Database
-from .records import difference, to_text
+from .records import JSON, difference, to_text
 from .searches import SearchLog
 
 _SEARCH = "search, name, settings, created"
@@ -65,7 +64,7 @@ class Store(Closing):
         """The open file, for the rooms that keep tables of their own in it."""
         return self._database
 
-    def search(self, name: str, settings: Mapping[str, Any] | None = None) -> SearchLog:
+    def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:
         """Return the log of the search of this name; make it when there is none and `settings` are given.
 
         Raises:

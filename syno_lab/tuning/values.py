@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from syno_lab.errors import FormatError, TuningError
 from syno_lab.inputs import positive, quoted
+from syno_lab.store.records import JSON
 from syno_lab.versioned import reason
 
 #: The version of :meth:`TuningResult.to_dict`.
@@ -20,8 +21,7 @@ RESULT_VERSION = 3
 #: The builder of a network's functions, whose texts are TVM modules, not operators.
 NETWORK_BUILDER = "syno_lab.codegen.tvm_network:task_module"
 
-#: Data that JSON can hold, and of it what TVM makes of a schedule's trace: its instructions and its decisions.
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+#: What TVM makes of a schedule's trace: its instructions and its decisions, as data of JSON.
 TraceData = list[Any]
 
 _DTYPES = ("float16", "float32", "float64")
