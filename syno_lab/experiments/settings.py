@@ -41,7 +41,9 @@ DERIVED = "derived"
 class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which trials of a search are tuned, and how (Algorithm 1, lines 6 to 9).
 
-    Attributes (and those of :class:`~syno_lab.settings.TuningSettings`):
+    :class:`~syno_lab.settings.TuningSettings` says what its other settings are.
+
+    Attributes:
         scheduler: how the functions of a network share its trials (:data:`syno_lab.tuning.options.SCHEDULERS`).
         target: a name that :func:`syno_lab.tuning.targets.check_target` accepts.
 
@@ -83,7 +85,9 @@ class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fie
 class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of one search (Syno, Algorithm 1), as plain data.
 
-    Attributes (and those of :class:`~syno_lab.settings.SearchChoice`):
+    :class:`~syno_lab.settings.SearchChoice` says what its other settings are.
+
+    Attributes:
         name: of the search in its store.
         training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
             of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and

@@ -20,7 +20,9 @@ MeasuredOn = Literal["test", "held out"]
 class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One training of a backbone, with or without an operator; complete, and plain data only.
 
-    Attributes (and those of :class:`~syno_lab.settings.TrialSettings`):
+    :class:`~syno_lab.settings.TrialSettings` says what its other settings are.
+
+    Attributes:
         backbone: a name of :mod:`syno_lab.models.registry`, or ``own:NAME`` for a network that this process was given.
         operator: the JSON of an operator of any system; None: the backbone without one (the baseline).
         options: options of the backbone and of the replacement, see :attr:`.registry.Backbone.options`.
