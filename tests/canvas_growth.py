@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive
-from syno_lab.canvas.shape import SLOTS
-from syno_lab.canvas.sizes import KH, KW, ONE, C, G, H, W, variable
+from syno_lab.canvas.shape import KH, KW, ONE, SLOTS, C, G, H, W, variable
 from syno_lab.errors import PrimitiveError
 
 #: Numbers under which G divides C; the dynamic variables are multiples of all of the others.

@@ -8,7 +8,7 @@ import networkx as nx
 
 from syno_lab.canvas.kernel import Draft, Node
 from syno_lab.canvas.primitives import BROADCASTS, COMMUTATIVE, Primitive, parts_of
-from syno_lab.canvas.sizes import parse, static_part, variable, variables_of
+from syno_lab.canvas.shape import parse, static_part, variable, variables_of
 from syno_lab.errors import PrimitiveError
 
 

@@ -163,7 +163,9 @@ def _where(nets: tuple[nn.Module, nn.Module], inputs: list[Tensor], training: bo
     return f", first in {first}" if first else ""
 
 
-def _keep(outputs: dict[str, Tensor], path: str, module: nn.Module, given: Any, y: Any) -> None:
+def _keep(
+    outputs: dict[str, Tensor], path: str, module: nn.Module, given: tuple[Tensor, ...], y: Tensor | tuple[Tensor, ...]
+) -> None:
     if isinstance(y, Tensor):
         outputs.setdefault(path, y.detach().clone())
 

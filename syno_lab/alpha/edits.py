@@ -8,7 +8,7 @@ edits of another seed are refused in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -201,8 +201,11 @@ class Variant:
 
     seed: Network
     edits: tuple[Edit, ...] = ()
+    _network: Network | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self._network is not None:  # the edits need not be replayed
+            return
         if len(self.edits) > MOST_EDITS:
             raise SpecError(f"expected at most {MOST_EDITS} edits, found {len(self.edits)}")
         network = self.seed
@@ -221,19 +224,13 @@ class Variant:
         """
         if len(self.edits) >= MOST_EDITS:
             raise SpecError(f"expected at most {MOST_EDITS} edits, found one more")
-        new = object.__new__(Variant)  # the edits before need not be replayed
-        for name, value in (
-            ("seed", self.seed),
-            ("edits", (*self.edits, edit)),
-            ("_network", edit.apply(self.network)),
-        ):
-            object.__setattr__(new, name, value)
-        return new
+        return Variant(self.seed, (*self.edits, edit), edit.apply(self.network))
 
     @property
     def network(self) -> Network:
         """The network with all edits."""
-        return self._network  # type: ignore[attr-defined]
+        assert self._network is not None
+        return self._network
 
     @cached_property
     def key(self) -> str:

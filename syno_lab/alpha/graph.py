@@ -265,12 +265,7 @@ class Graph:
         return found
 
     def choose_region(
-        self,
-        rng: Random,
-        *,
-        among: Iterable[int] | None = None,
-        going_on: float = 0.75,
-        most: float = 0.8,
+        self, rng: Random, *, among: Iterable[int] | None = None, going_on: float = 0.75, most: float = 0.8
     ) -> Region | None:
         """A random region, connected (section 5; the specification, 2.3); None where 64 draws found none.
 
@@ -415,7 +410,7 @@ class Region:
         return tuple([t for t in made if t in graph.outputs or any(user not in self.nodes for user in graph.users[t])])
 
 
-def _check_tensor(tensor: object, known: int, where: str) -> None:
+def _check_tensor(tensor: int, known: int, where: str) -> None:
     if not isinstance(tensor, int) or isinstance(tensor, bool) or not 0 <= tensor < known:
         expected = f"tensors that come before, 0 to {known - 1}" if known else "no tensors, as none come before"
         raise SpecError(f"{where}: expected {expected}, found {quoted(tensor)}")

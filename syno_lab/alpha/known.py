@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.operations import Rel, Shape, operation
+from syno_lab.alpha.operations import Operation, Rel, Shape, operation
 from syno_lab.alpha.operator import NetworkOperator
 
 _IMAGE: Shape = (1, 8, 8, 16)
@@ -20,16 +20,8 @@ def conv_block() -> NetworkOperator:
 
 def residual_block() -> NetworkOperator:
     """Two convolutions with norms beside a shortcut (He et al., 2016)."""
-    nodes = (
-        Node(operation("conv", features=Rel(), bias=False), (0,)),
-        Node(operation("batch_norm"), (1,)),
-        Node(operation("relu"), (2,)),
-        Node(operation("conv", features=Rel(), bias=False), (3,)),
-        Node(operation("batch_norm"), (4,)),
-        Node(operation("add"), (5, 0)),
-        Node(operation("relu"), (6,)),
-    )
-    return NetworkOperator.of_graph(Graph((_IMAGE,), nodes, (7,)))
+    conv, norm, relu = operation("conv", features=Rel(), bias=False), operation("batch_norm"), operation("relu")
+    return _beside(_IMAGE, [conv, norm, relu, conv, norm], relu)
 
 
 def separable_block() -> NetworkOperator:
@@ -43,24 +35,20 @@ def separable_block() -> NetworkOperator:
 
 def mlp_block() -> NetworkOperator:
     """The half of a transformer's block that has two dense layers, beside a shortcut (Vaswani et al., 2017)."""
-    nodes = (
-        Node(operation("layer_norm"), (0,)),
-        Node(operation("dense", features=Rel(4)), (1,)),
-        Node(operation("gelu"), (2,)),
-        Node(operation("dense", features=Rel(1, 4)), (3,)),
-        Node(operation("add"), (4, 0)),
-    )
-    return NetworkOperator.of_graph(Graph((_TOKENS,), nodes, (5,)))
+    wider, back = operation("dense", features=Rel(4)), operation("dense", features=Rel(1, 4))
+    return _beside(_TOKENS, [operation("layer_norm"), wider, operation("gelu"), back])
 
 
 def attention_block() -> NetworkOperator:
     """The other half: self-attention beside a shortcut."""
-    nodes = (
-        Node(operation("layer_norm"), (0,)),
-        Node(operation("self_attention", heads=4), (1,)),
-        Node(operation("add"), (2, 0)),
-    )
-    return NetworkOperator.of_graph(Graph((_TOKENS,), nodes, (3,)))
+    return _beside(_TOKENS, [operation("layer_norm"), operation("self_attention", heads=4)])
+
+
+def _beside(shape: Shape, inner: list[Operation], *after: Operation) -> NetworkOperator:
+    """A chain beside a shortcut, both added up, and what comes after."""
+    chain = [*inner, operation("add"), *after]
+    nodes = [Node(each, (number, 0) if each.name == "add" else (number,)) for number, each in enumerate(chain)]
+    return NetworkOperator.of_graph(Graph((shape,), tuple(nodes), (len(nodes),)))
 
 
 KNOWN: dict[str, Callable[[], NetworkOperator]] = {

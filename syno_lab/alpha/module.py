@@ -32,26 +32,18 @@ from syno_lab.models.slot import Place
 
 @dataclass(frozen=True)
 class _Part:
-    """A node that is a module; ``second``: with the channels in the second place."""
+    """A node that is a module or a weight below this name; ``operation`` is the name of its own."""
 
     name: str
-    second: bool
+    operation: str
 
     def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
+        if self.operation == "parameter":
+            return owner.get_parameter(self.name)
         part = owner.get_submodule(self.name)
-        if not self.second:
+        if self.operation not in layers.SECOND:
             return part(*inputs)
         return part(inputs[0].movedim(-1, 1)).movedim(1, -1)
-
-
-@dataclass(frozen=True)
-class _Parameter:
-    """A node that is a weight."""
-
-    name: str
-
-    def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
-        return owner.get_parameter(self.name)
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ class _Replay:
 class _Step:
     """A node: what is run, the tensors that it takes, and those that no later node needs."""
 
-    what: _Part | _Parameter | _Replay
+    what: _Part | _Replay
     inputs: tuple[int, ...]
     done: tuple[int, ...]
 
@@ -217,7 +209,7 @@ class _Builder:
                 self.module._asleep = tuple([path for path, each in modules if not each.training])
             self.module.train(origin.net.training)
 
-    def _what(self, number: int, node: Node) -> _Part | _Parameter | _Replay:
+    def _what(self, number: int, node: Node) -> _Part | _Replay:
         shapes = self.graph.input_shapes(number)
         made = self.origin.made.get(node.source) if self.origin is not None and node.source else None
         if made is not None and _is_same(node, shapes, made):
@@ -236,24 +228,22 @@ class _Builder:
         weights = map(prod, node.operation.weights(*shapes))
         check_room(f"the weights of node {number}", sum(weights) * torch.get_default_dtype().itemsize)
         like = self._like()
+        part: nn.Module | Tensor
         if node.operation.name == "parameter":
-            weight = layers.parameter(node.operation)
-            return _Parameter(self.module.put(name, nn.Parameter(weight.detach().to(like.device, like.dtype))))
-        part = layers.module(node.operation, *shapes).to(like.device, like.dtype)
-        return _Part(self.module.put(name, part), node.operation.name in layers.SECOND)
+            part = nn.Parameter(layers.parameter(node.operation).detach().to(like.device, like.dtype))
+        else:
+            part = layers.module(node.operation, *shapes).to(like.device, like.dtype)
+        return _Part(self.module.put(name, part), node.operation.name)
 
     def _like(self) -> Tensor:
         """A weight whose type and device new ones have."""
         weights = self.origin.net.parameters() if self.origin is not None else iter(())
         return next((weight for weight in weights if weight.is_floating_point()), torch.empty(0))
 
-    def _again(self, node: Node, made: Made, use: int) -> _Part | _Parameter | _Replay:
+    def _again(self, node: Node, made: Made, use: int) -> _Part | _Replay:
         """What stands in the network, copied."""
         if isinstance(made.what, str):
-            name = self._copied(made.what, use)
-            if node.operation.name == "parameter":
-                return _Parameter(name)
-            return _Part(name, node.operation.name in layers.SECOND)
+            return _Part(self._copied(made.what, use), node.operation.name)
         call = made.what.call
         target = self._copied(call.target, use) if isinstance(call.target, str) else ""
 

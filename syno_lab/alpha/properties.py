@@ -84,10 +84,7 @@ class Relax:
 
 
 #: The presets: section 5 of the paper, and what the published code does in the published runs.
-RELAXATIONS = {
-    "paper": Relax(),
-    "code": Relax(shape=0.0, whole=True, geometric=True),
-}
+RELAXATIONS = {"paper": Relax(), "code": Relax(shape=0.0, whole=True, geometric=True)}
 
 
 @dataclass(frozen=True)
@@ -149,10 +146,6 @@ class Property(Generic[State, Value]):
 # -- shape -----------------------------------------------------------------------------------------------------------
 
 
-def _other_shape(shape: Shape, rules: Relax, rng: random.Random) -> Shape | None:
-    return None if rng.random() < rules.shape else shape
-
-
 @lru_cache(1 << 14)
 def _shape_distance(value: Shape, target: Shape, normalised: bool) -> float:
     if len(value) != len(target) or value[0] != target[0] or not _leads(value[1:-1], target[1:-1]):
@@ -187,7 +180,7 @@ SHAPE: Property[Shape, Shape] = Property(
     value=lambda state: state,
     apart=lambda before, after: after,
     distance=_shape_distance,
-    weaker=_other_shape,
+    weaker=lambda shape, rules, rng: None if rng.random() < rules.shape else shape,
     has_inputs=False,
 )
 

@@ -513,7 +513,9 @@ class _Recorder(TorchFunctionMode):
         found: list[tuple[Any, ...]] = []
         if torch.is_inference_mode_enabled():
             found.append((torch.inference_mode,))
-        elif not torch.is_grad_enabled() and (isinstance(target, str) or any(map(_has_gradients, tensors))):
+        elif not torch.is_grad_enabled() and (
+            isinstance(target, str) or any(each.is_floating_point() or each.is_complex() for each in tensors)
+        ):
             found.append((torch.no_grad,))
         for kind, (on, dtype) in _autocasts().items():
             if (on, dtype) != self._around[kind] and (on or self._around[kind][0]):
@@ -553,10 +555,6 @@ def _together(args: Any, kwargs: Any) -> Any:
         raise SpecError(f"expected weights of the network itself, found {found}")
     has_none = any(each.is_meta for each in tensors)
     return map_aggregate((args, kwargs), on_meta) if has_none else (args, kwargs)
-
-
-def _has_gradients(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _version(tensor: Tensor) -> int:

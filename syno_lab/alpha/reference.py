@@ -58,16 +58,14 @@ def apply(operation: Operation, inputs: Sequence[Array], weights: Sequence[Array
         SpecError: for an opaque one.
     """
     at = operation.on(*[tuple(x.shape) for x in inputs])
-    if operation.name in _ELEMENTWISE:
-        return _ELEMENTWISE[operation.name](inputs[0], at)
     if operation.name == operator_node.NAME:
         operator, bound = operator_node.placed(at)
         return np.moveaxis(operator.reference(np.moveaxis(inputs[0], -1, 1), *weights, binding=bound), 1, -1)
-    if operation.name not in _OTHERS:
+    if operation.name not in _MEANINGS:
         raise SpecError(
             f"expected operations of the table, found {operation['what']}, which is known by its shape alone"
         )
-    return _OTHERS[operation.name](inputs, weights, at)
+    return _MEANINGS[operation.name](at, weights, *inputs)
 
 
 def _gelu(x: Array, at: Applied) -> Array:
@@ -85,25 +83,6 @@ def _softmax(x: Array) -> Array:
     raised = np.exp(x - x.max(-1, keepdims=True))
     found: Array = raised / raised.sum(-1, keepdims=True)
     return found
-
-
-_ELEMENTWISE: dict[str, Callable[[Array, Applied], Array]] = {
-    "relu": lambda x, at: np.maximum(x, 0),
-    "gelu": _gelu,
-    "silu": lambda x, at: x * _sigmoid(x),
-    "sigmoid": lambda x, at: _sigmoid(x),
-    "softmax": lambda x, at: _softmax(x),
-    "scalar_multiply": lambda x, at: x * at["constant"],
-    "scalar_add": lambda x, at: x + at["constant"],
-    "dropout": lambda x, at: x,
-    "stochastic_depth": lambda x, at: x,
-    "identity": lambda x, at: x,
-    "none": lambda x, at: np.zeros_like(x),
-    "reshape": lambda x, at: x.reshape(at["shape"]),
-    "flatten": lambda x, at: x.reshape(len(x), -1),
-    "transpose": lambda x, at: x.transpose(at["axes"]),
-    "mean": lambda x, at: x.mean(at["axes"], keepdims=at["keep"]),
-}
 
 
 def _dense(x: Array, weights: Sequence[Array]) -> Array:
@@ -175,20 +154,36 @@ def _attention(x: Array, weights: Sequence[Array], at: Applied) -> Array:
     return _dense((_softmax(scores) @ found).transpose(0, 2, 1, 3).reshape(x.shape), weights[each:])
 
 
-_OTHERS: dict[str, Callable[[Sequence[Array], Sequence[Array], Applied], Array]] = {
-    "add": lambda xs, weights, at: xs[0] + xs[1],
-    "mul": lambda xs, weights, at: xs[0] * xs[1],
-    "dot": lambda xs, weights, at: xs[0] @ xs[1],
-    "einsum": lambda xs, weights, at: np.einsum(at["equation"], *xs),
-    "dense": lambda xs, weights, at: _dense(xs[0], weights),
-    "conv": lambda xs, weights, at: _conv(xs[0], weights, at),
-    "max_pool": lambda xs, weights, at: _pool(xs[0], at, is_max=True),
-    "average_pool": lambda xs, weights, at: _pool(xs[0], at, is_max=False),
-    "batch_norm": lambda xs, weights, at: _scaled(xs[0] / (1 + at["epsilon"]) ** 0.5, weights),
-    "layer_norm": lambda xs, weights, at: _scaled(_normalised(xs[0], (-1,), at["epsilon"]), weights),
-    "group_norm": lambda xs, weights, at: _group_norm(xs[0], weights, at),
-    "self_attention": lambda xs, weights, at: _attention(xs[0], weights, at),
-    "parameter": lambda xs, weights, at: weights[0],
+#: Of operations with their attributes, weights and inputs.
+_MEANINGS: dict[str, Callable[..., Array]] = {
+    "relu": lambda at, weights, x: np.maximum(x, 0),
+    "gelu": lambda at, weights, x: _gelu(x, at),
+    "silu": lambda at, weights, x: x * _sigmoid(x),
+    "sigmoid": lambda at, weights, x: _sigmoid(x),
+    "softmax": lambda at, weights, x: _softmax(x),
+    "scalar_multiply": lambda at, weights, x: x * at["constant"],
+    "scalar_add": lambda at, weights, x: x + at["constant"],
+    "dropout": lambda at, weights, x: x,
+    "stochastic_depth": lambda at, weights, x: x,
+    "identity": lambda at, weights, x: x,
+    "none": lambda at, weights, x: np.zeros_like(x),
+    "reshape": lambda at, weights, x: x.reshape(at["shape"]),
+    "flatten": lambda at, weights, x: x.reshape(len(x), -1),
+    "transpose": lambda at, weights, x: x.transpose(at["axes"]),
+    "mean": lambda at, weights, x: x.mean(at["axes"], keepdims=at["keep"]),
+    "add": lambda at, weights, x, y: x + y,
+    "mul": lambda at, weights, x, y: x * y,
+    "dot": lambda at, weights, x, y: x @ y,
+    "einsum": lambda at, weights, x, y: np.einsum(at["equation"], x, y),
+    "dense": lambda at, weights, x: _dense(x, weights),
+    "conv": lambda at, weights, x: _conv(x, weights, at),
+    "max_pool": lambda at, weights, x: _pool(x, at, is_max=True),
+    "average_pool": lambda at, weights, x: _pool(x, at, is_max=False),
+    "batch_norm": lambda at, weights, x: _scaled(x / (1 + at["epsilon"]) ** 0.5, weights),
+    "layer_norm": lambda at, weights, x: _scaled(_normalised(x, (-1,), at["epsilon"]), weights),
+    "group_norm": lambda at, weights, x: _group_norm(x, weights, at),
+    "self_attention": lambda at, weights, x: _attention(x, weights, at),
+    "parameter": lambda at, weights: weights[0],
 }
 
 

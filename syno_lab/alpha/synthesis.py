@@ -330,13 +330,12 @@ def _followers(draft: Draft, refuses: Refuses | None) -> list[Draft]:
     return [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
 
 
-def greedy(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
+def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
     """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
 
     Args:
         start: from where.
         rng: decides ties.
-        length: not used.
         refuses: rules of the user's own, where there are any.
     """
     draft, evaluations = start, 0
@@ -387,13 +386,12 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
     return Answer(draft, evaluations)
 
 
-def enumerative(start: Draft, rng: random.Random, length: int | None = None, most: int = MOST_EVALUATIONS) -> Answer:
+def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) -> Answer:
     """All chains in order of their length, by chance within a length (section 6.2.2): the first that satisfies.
 
     Args:
         start: from where.
         rng: the order within a length.
-        length: not used.
         most: drafts that are looked at before it gives up.
     """
     if start.is_complete:
@@ -416,9 +414,7 @@ def enumerative(start: Draft, rng: random.Random, length: int | None = None, mos
     return Answer(None, evaluations, "no operation applies")
 
 
-def random_subgraph(
-    start: Draft, rng: random.Random, length: int | None = None, more: float = 0.5, attempts: int = 100
-) -> Answer:
+def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempts: int = 100) -> Answer:
     """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
 
     The paper (A.2) ignores all of them; a chain of another shape could not take the place of the original.
@@ -426,7 +422,6 @@ def random_subgraph(
     Args:
         start: from where.
         rng: chance.
-        length: not used.
         more: the probability of one more; the paper's are 0.2, 0.5 and 0.75.
         attempts: chains that are drawn until one has the shape.
     """
@@ -461,12 +456,12 @@ def hopeless_words(draft: Draft) -> str:
     return f"nothing leads to the {' and the '.join(said)}"
 
 
-#: A row for each method.
+#: A row for each method; the length of the original is for one alone.
 METHODS: dict[str, Callable[[Draft, random.Random, int | None], Answer]] = {
     "progressive": progressive,
-    "greedy": greedy,
-    "enumerative": enumerative,
-    "random": random_subgraph,
+    "greedy": lambda start, rng, length: greedy(start, rng),
+    "enumerative": lambda start, rng, length: enumerative(start, rng),
+    "random": lambda start, rng, length: random_subgraph(start, rng),
 }
 
 

@@ -28,20 +28,11 @@ def _same(at: Applied) -> Shape:
     return at.shape
 
 
-def _given_shape(at: Applied) -> Shape:
-    found: Shape = at["shape"]
-    return found
-
-
 def _with_channels(at: Applied) -> Shape:
     """At least a batch and channels."""
     if len(at.shape) < 2:
         raise SpecError("expected at least 2 axes: batch and channels")
     return at.shape
-
-
-def _dense_shape(at: Applied) -> Shape:
-    return (*_with_channels(at)[:-1], at["features"])
 
 
 def _in_groups(at: Applied) -> Shape:
@@ -213,10 +204,6 @@ def _with_bias(at: Applied, shape: Shape) -> tuple[Shape, ...]:
     return (shape, shape[:1]) if at["bias"] else (shape,)
 
 
-def _dense_weights(at: Applied) -> tuple[Shape, ...]:
-    return _with_bias(at, (at["features"], at.channels))
-
-
 def _conv_weights(at: Applied) -> tuple[Shape, ...]:
     windows = (at["kernel"],) * (len(at.shape) - 2)
     return _with_bias(at, (at["features"], at.channels // at["groups"], *windows))
@@ -317,10 +304,7 @@ _CONV = {
     "padding": _PADDING,
 }
 _POOL = {"window": row.count(2, WINDOWS, least=0), "stride": row.count(1, STRIDES), "padding": _PADDING}
-_NORM = {
-    "affine": row.flag(True),
-    "epsilon": Attribute("a positive number", lambda v: row.is_real(v) and v > 0, 1e-5),
-}
+_NORM = {"affine": row.flag(True), "epsilon": Attribute("a positive number", lambda v: row.is_real(v) and v > 0, 1e-5)}
 _HEADS = {"heads": row.count(1), **_BIAS, "causal": row.flag(False)}
 _CONSTANT = {"constant": Attribute("a finite number with a point, not 0.0", lambda v: row.is_real(v) and v != 0.0, 0.5)}
 _EQUATION = {"equation": Attribute("an equation such as 'bij,bjk->bik'", lambda v: _terms(v) is not None)}
@@ -334,10 +318,10 @@ _KNOWN_BY_SHAPE = {
 _ROWS = (
     Row(
         "dense",
-        _dense_shape,
+        lambda at: (*_with_channels(at)[:-1], at["features"]),
         lambda at, number: pair.by_channels(at.shape, "a"),
         {"features": _CONV["features"], **_BIAS},
-        _dense_weights,
+        lambda at: _with_bias(at, (at["features"], at.channels)),
         lambda at: 2 * prod(at.shape) * at["features"],
     ),
     Row("conv", _conv_shape, _conv_pairing, _CONV, _conv_weights, _conv_flops),
@@ -376,7 +360,7 @@ _ROWS = (
     Row("mean", _mean_shape, _mean_pairing, {"axes": _AXES, "keep": row.flag(False)}, role="kept"),
     Row(
         "parameter",
-        _given_shape,
+        lambda at: at["shape"],
         lambda at, number: pair.nothing(at["shape"], at.shapes[number]),
         {"shape": Attribute("positive sizes", row.is_fixed)},
         lambda at: (at["shape"],),
@@ -399,7 +383,7 @@ _ROWS = (
     ),
     Row(
         OPAQUE,
-        _given_shape,
+        lambda at: at["shape"],
         lambda at, number: pair.nothing(at["shape"], at.shapes[number]),
         _KNOWN_BY_SHAPE,
         _opaque_weights,

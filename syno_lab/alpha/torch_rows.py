@@ -115,7 +115,10 @@ def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
 # -- modules -----------------------------------------------------------------------------------------------------------
 
 
-def _one(value: Any) -> int | None:
+_Sizes = int | Sequence[int] | None
+
+
+def _one(value: _Sizes) -> int | None:
     """The number that all axes have."""
     if isinstance(value, int):
         return value
@@ -163,7 +166,7 @@ def _attention(asked: _Asked) -> Placed | None:
 # -- functions, and modules that have their arguments as attributes ----------------------------------------------------
 
 
-def _pool(asked: _Asked, name: str, window: Any, stride: Any, padding: Any, is_other: bool) -> Placed | None:
+def _pool(asked: _Asked, name: str, window: _Sizes, stride: _Sizes, padding: _Sizes, is_other: bool) -> Placed | None:
     """``is_other``: whether it is not what the row means."""
     window, stride, padding = _one(window), _one(window if stride in (None, ()) else stride), _one(padding)
     if None in (window, stride, padding) or is_other or asked.rank < 3:

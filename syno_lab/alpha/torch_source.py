@@ -60,7 +60,8 @@ def left_out(x, rate, training):  # some examples become 0, the others are scale
     return x * kept / (1 - rate)
 """,
 }
-#: Operations; ``{x}`` and ``{y}`` are their tensors, ``{weights}`` all their weights, other names their attributes.
+#: Operations; ``{x}`` and ``{y}`` are their tensors, ``{weights}`` all their weights, ``{first}`` and ``{second}`` two
+#: of them or None, other names their attributes.
 _CALLS: dict[str, str] = {
     "dense": "F.linear({x}, {weights})",
     "parameter": "{weights}",
@@ -83,10 +84,17 @@ _CALLS: dict[str, str] = {
     "flatten": "{x}.flatten(1)",
     "transpose": "{x}.permute({axes!r})",
     "mean": "{x}.mean({axes!r}, keepdim={keep!r})",
+    "layer_norm": "F.layer_norm({x}, {channels}, {first}, {second}, {epsilon!r})",
+    "group_norm": "torch.group_norm({x}.movedim(-1, 1), {groups}, {first}, {second}, {epsilon!r}).movedim(1, -1)",
+    "batch_norm": "F.batch_norm({x}.movedim(-1, 1), self.mean_{norm}, self.variance_{norm}, {first}, {second}, "
+    "self.training, 0.1, {epsilon!r}).movedim(1, -1)",
+    "conv": "convolved({x}, {first}, {second}, pads={pads}, stride={stride}, dilation={dilation}, groups={groups})",
+    "max_pool": "largest({x}, {window}, {stride}, {pads})",
+    "average_pool": "averaged({x}, {window}, {stride}, {pads})",
 }
 _NORMS = ("batch_norm", "layer_norm", "group_norm")
-#: For the whole of an axis, and for windows.
-_POOLS = {"max_pool": ("amax", "largest"), "average_pool": ("mean", "averaged")}
+#: Of pools over the whole of each axis.
+_WHOLE = {"max_pool": "amax", "average_pool": "mean"}
 
 
 def to_torch_source(graph: Graph) -> str:
@@ -116,7 +124,7 @@ class _Writer:
         self.made: list[str] = []
         self.sources: list[str] = []
         self.parts = 0
-        self.count = 0
+        self.count = self.norms = 0
         last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
         self.steps = [self._step(number) for number in range(len(graph.nodes))]
         for number, node in enumerate(graph.nodes):  # what no later node needs makes room
@@ -159,19 +167,22 @@ class _Writer:
             return f"{names[0]}.reshape({', '.join(self._size(names[0], size) for size in operation['shape'])})"
         if name == operator_node.NAME:
             return self._operator(names[0], at)
+        if at.values.get("window") == 0:
+            return f"{names[0]}.{_WHOLE[name]}({tuple(range(1, len(at.shape) - 1))}, keepdim=True)"
         weights = self._weights(operation, shapes)
-        if name in _CALLS:
-            if name == "self_attention" and len(weights) == 2:
-                weights = [weights[0], "None", weights[1], "None"]
-            more = {"approximate": "tanh" if at.values.get("tanh") else "none", "weights": ", ".join(weights)}
-            return _CALLS[name].format(**dict(zip("xy", names, strict=False)), **at.values, **more)
-        if name in _NORMS:
-            return self._norm(name, names[0], at, weights)
-        if name in _POOLS:
-            return self._pool(names[0], at, *_POOLS[name])
-        rest = ", ".join(f"{key}={at[key]}" for key in ("stride", "dilation", "groups"))
-        around = pads(at, at.shape[1:-1])
-        return f"convolved({names[0]}, {weights[0]}, {(*weights, None)[1]}, pads={around}, {rest})"
+        if name == "self_attention" and len(weights) == 2:
+            weights = [weights[0], "None", weights[1], "None"]
+        if name == "batch_norm":
+            self.norms += 1
+            self.made.append(f'        self.register_buffer("mean_{self.norms}", torch.zeros({at.channels}))')
+            self.made.append(f'        self.register_buffer("variance_{self.norms}", torch.ones({at.channels}))')
+        values = {**at.values, **dict(zip("xy", names, strict=False)), "weights": ", ".join(weights)}
+        values["approximate"] = "tanh" if values.get("tanh") else "none"
+        if "padding" in values:
+            values["pads"] = pads(at, at.shape[1:-1])
+        channels = at.shape[-1:] if shapes else ()
+        first, second, *_ = [*weights, "None", "None"]
+        return _CALLS[name].format(**values, channels=channels, first=first, second=second, norm=self.norms)
 
     def _operator(self, x: str, at: Applied) -> str:
         """An operator of another system: its own source, in a function, so that names are apart."""
@@ -207,23 +218,3 @@ class _Writer:
             bound = repr(1 / math.sqrt(inputs))
             self.made.append(f"        nn.init.uniform_({name}, -{bound}, {bound})")
         return found
-
-    def _norm(self, name: str, x: str, at: Applied, weights: list[str]) -> str:
-        scale, offset = weights or ["None", "None"]
-        if name == "layer_norm":
-            return f"F.layer_norm({x}, ({at.channels},), {scale}, {offset}, {at['epsilon']!r})"
-        moved = f"{x}.movedim(-1, 1)"
-        if name == "group_norm":
-            call = f"torch.group_norm({moved}, {at['groups']}, {scale}, {offset}, {at['epsilon']!r})"
-            return f"{call}.movedim(1, -1)"
-        number = sum('register_buffer("mean_' in line for line in self.made) + 1
-        self.made.append(f'        self.register_buffer("mean_{number}", torch.zeros({at.channels}))')
-        self.made.append(f'        self.register_buffer("variance_{number}", torch.ones({at.channels}))')
-        known = f"self.mean_{number}, self.variance_{number}"
-        call = f"F.batch_norm({moved}, {known}, {scale}, {offset}, self.training, 0.1, {at['epsilon']!r})"
-        return f"{call}.movedim(1, -1)"
-
-    def _pool(self, x: str, at: Applied, whole: str, function: str) -> str:
-        if at["window"] == 0:
-            return f"{x}.{whole}({tuple(range(1, len(at.shape) - 1))}, keepdim=True)"
-        return f"{function}({x}, {at['window']}, {at['stride']}, {pads(at, at.shape[1:-1])})"

@@ -24,15 +24,7 @@ from torch.fx.node import map_aggregate
 
 from syno_lab.alpha.graph import Graph, Node
 from syno_lab.alpha.operations import OPAQUE, Operation, Rel, Shape, operation
-from syno_lab.alpha.recording import (
-    BATCHES,
-    Call,
-    Example,
-    Record,
-    Value,
-    Weight,
-    record,
-)
+from syno_lab.alpha.recording import BATCHES, Call, Example, Record, Value, Weight, record
 from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
@@ -304,7 +296,8 @@ class Tracer:
                 found = row_of(self, call, source)
             except SpecError:
                 found = None
-            if found is not None and self._is_right(found, call.results[0]):
+            shape = self.seen.shape(call.results[0])
+            if found is not None and self.shapes[found.tensor] == tuple([shape[axis] for axis in found.axes]):
                 self.placed[call.results[0]] = replace(found, number=call.results[0])
                 made = self.nodes[-1].operation if len(self.nodes) > before else None
                 if isinstance(call.target, str) and made is not None and made.name not in _OF_AXES:
@@ -317,10 +310,6 @@ class Tracer:
         for place, number in enumerate(call.results):
             if number in self._live:
                 self._put_opaque(call, number, source if len(call.results) == 1 else f"{source}[{place}]")
-
-    def _is_right(self, value: Placed, number: int) -> bool:
-        shape = self.seen.shape(number)
-        return self.shapes[value.tensor] == tuple([shape[axis] for axis in value.axes])
 
     def _put_opaque(self, call: Call, number: int, source: str) -> None:
         taken: list[Placed] = []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
@@ -82,7 +82,8 @@ class Properties:
         if len({columns for _, columns in asked.values()}) > 1 or (
             "depth" in asked and "mixing" in asked and asked["depth"] != asked["mixing"]
         ):
-            raise SpecError(f"properties: expected tables of the same inputs and outputs, found {_sizes(asked)}")
+            found = ", ".join(f"{name} {rows} x {columns}" for name, (rows, columns) in asked.items())
+            raise SpecError(f"properties: expected tables of the same inputs and outputs, found {found}")
         if "shape" in asked and asked["shape"][0] != 1:
             raise SpecError(f"properties: shape: expected one row, found {asked['shape'][0]}")
         options = {"normalised": bool(normalised), "producer": producer, "length": length}
@@ -280,12 +281,11 @@ class _Record(msgspec.Struct, omit_defaults=True):
 
 # -- reading values --------------------------------------------------------------------------------------------------
 
+#: A value, a table of values, or whatever else a user gives.
+_Given: TypeAlias = "int | str | Pairing | Sequence[_Given] | None"
 
-def _sizes(tables: Mapping[str, tuple[int, int]]) -> str:
-    return ", ".join(f"{name} {rows} x {columns}" for name, (rows, columns) in tables.items())
 
-
-def _table(given: Any, name: str, read: Callable[[Any], Value | None]) -> Table[Value]:
+def _table(given: _Given, name: str, read: Callable[[_Given], Value | None]) -> Table[Value]:
     """The table that is given, or the one of a single value."""
     if given is None:
         return ()
@@ -294,8 +294,9 @@ def _table(given: Any, name: str, read: Callable[[Any], Value | None]) -> Table[
         return ((single,),)
     rows = []
     for row in _sequence(given, name):
-        values = tuple(None if one is None else read(one) for one in _sequence(row, name))
-        for one, value in zip(row, values, strict=True):
+        ones = _sequence(row, name)
+        values = tuple(None if one is None else read(one) for one in ones)
+        for one, value in zip(ones, values, strict=True):
             if one is not None and value is None:
                 raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(one)}")
         rows.append(values)
@@ -311,23 +312,23 @@ _EXPECTED = {
 }
 
 
-def _sequence(given: Any, name: str) -> Sequence[Any]:
+def _sequence(given: _Given, name: str) -> Sequence[_Given]:
     if not isinstance(given, list | tuple):
         raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, or a table, found {quoted(given)}")
     return given
 
 
-def _read_shape(given: Any) -> Shape | None:
+def _read_shape(given: _Given) -> Shape | None:
     if not isinstance(given, list | tuple) or len(given) < 2 or not all(positive(size) for size in given):
         return None
     return tuple(map(int, given))
 
 
-def _read_depth(given: Any) -> int | None:
+def _read_depth(given: _Given) -> int | None:
     return 0 if given == 0 and isinstance(given, int) and given is not False else positive(given)
 
 
-def _read_mixing(given: Any) -> Pairing | None:
+def _read_mixing(given: _Given) -> Pairing | None:
     if isinstance(given, Pairing):
         return given
     if not isinstance(given, list | tuple) or not given or not all(isinstance(row, str) for row in given):

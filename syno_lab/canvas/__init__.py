@@ -8,6 +8,7 @@ t2 = add(t1, t0): [C, H, W]
 """
 
 from syno_lab.canvas import aim as _aim
+from syno_lab.canvas import drawing as _drawing
 from syno_lab.canvas import known as known
 from syno_lab.canvas.fitted import Fitted as Fitted
 from syno_lab.canvas.fitted import fit_to
@@ -27,10 +28,10 @@ from syno_lab.canvas.sampler import Sampler as Sampler
 _METHODS = {
     Draft: {
         "broadcast": broadcast,
-        "candidates": _aim.candidates,
+        "candidates": _aim.candidates_of,
         "why_dead": _aim.why_dead,
-        "dot": _aim.draft_dot,
-        "svg": _aim.draft_svg,
+        "dot": _drawing.dot,
+        "svg": _drawing.svg,
     },
     Kernel: {
         "fit": fit_to,

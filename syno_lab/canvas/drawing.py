@@ -19,27 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.canvas.kernel import Draft
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, weight_of
 from syno_lab.canvas.shape import INPUT as IMAGE_SHAPE
 from syno_lab.drawing.render import accessible_svg
-from syno_lab.drawing.style import (
-    EDGE_POINTS,
-    HIGHLIGHT,
-    INPUT,
-    LINE,
-    OUTPUT,
-    WEIGHT,
-    digraph,
-    dot_text,
-    plate,
-)
+from syno_lab.drawing.style import EDGE_POINTS, HIGHLIGHT, INPUT, LINE, OUTPUT, WEIGHT, digraph, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
 if TYPE_CHECKING:
-    from syno_lab.canvas.kernel import Draft, Kernel
+    from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.places import AtPlaces, Place
-    from syno_lab.canvas.shape import Shape
-    from syno_lab.canvas.sizes import Size
+    from syno_lab.canvas.shape import Shape, Size
 
 #: Fill and border of tensors between input and output, and of leaves, which also say that they are one.
 _TENSOR = ("#ffffff", LINE)
@@ -56,88 +46,57 @@ _CAPTION_POINTS = 12
 
 
 def dot(
-    operator: AtPlaces,
+    what: Draft | AtPlaces,
     bound: Mapping[str, int] | None = None,
     *,
     title: str | None = None,
     highlight: Iterable[Any] = (),
+    leaves_marked: bool = True,
     **_: Any,
 ) -> str:
-    """The micro-DAG of an operator as DOT text, the same text for equal operators.
+    """The micro-DAG of a draft or an operator as DOT text, the same text for equal ones.
 
     Args:
-        operator: of which.
-        bound: a complete binding: sizes are shown as numbers too, and how the template runs at that place.
+        what: of which.
+        bound: of an operator, a complete binding: sizes are shown as numbers too, and how the template runs there.
         title: a line above the drawing; any text, it is escaped.
         highlight: numbers of tensors to be drawn with a thick border.
+        leaves_marked: whether the tensors of a draft that no node uses have a colour of their own, and say so.
         _: options of other systems' pictures, which change nothing here.
     """
-    return _fitted(operator, bound, title, highlight).source()
+    return _drawn(what, bound, title, highlight, leaves_marked).source()
 
 
-def svg(
-    operator: AtPlaces,
-    bound: Mapping[str, int] | None = None,
-    *,
-    title: str | None = None,
-    highlight: Iterable[Any] = (),
-    **_: Any,
-) -> str:
+def svg(what: Draft | AtPlaces, bound: Mapping[str, int] | None = None, **options: Any) -> str:
     """:func:`dot` as an SVG element with a text alternative.
 
     Raises:
         SynoError: when the layout program is not installed.
     """
-    return _fitted(operator, bound, title, highlight).svg(describe(operator.kernel))
+    drawing = _drawn(what, bound, **options)
+    said = ". ".join([*drawing.captions, describe(what if isinstance(what, Draft) else what.kernel)])
+    return accessible_svg(drawing.source(), said, drawing.titles)
 
 
-def draft_dot(
-    draft: Draft, *, leaves_marked: bool = True, title: str | None = None, highlight: Iterable[Any] = (), **_: Any
-) -> str:
-    """The micro-DAG of a draft as DOT text.
-
-    Args:
-        draft: of which.
-        leaves_marked: whether the tensors that no node uses have a colour of their own, and say so.
-        title: as in :func:`dot`.
-        highlight: as in :func:`dot`.
-        _: as in :func:`dot`.
-    """
-    return _of_draft(draft, leaves_marked, title, highlight).source()
-
-
-def draft_svg(
-    draft: Draft, *, leaves_marked: bool = True, title: str | None = None, highlight: Iterable[Any] = (), **_: Any
-) -> str:
-    """:func:`draft_dot` as an SVG element with a text alternative.
-
-    Raises:
-        SynoError: when the layout program is not installed.
-    """
-    return _of_draft(draft, leaves_marked, title, highlight).svg(describe_draft(draft))
+def describe(what: Draft | Kernel) -> str:
+    """The text alternative of the picture of a draft or a kernel."""
+    draft = what if isinstance(what, Draft) else what.draft
+    count, lines = count_of(len(draft.nodes), "primitive"), [f"t0 = input: {draft.shapes[0]}"]
+    lines += [f"t{number} = {node}: {draft.shapes[number]}" for number, node in enumerate(draft.nodes, start=1)]
+    drawn = f"{count}, top to bottom: {'; '.join(lines)}"
+    if isinstance(what, Draft):
+        leaves = ", ".join(f"t{number}" for number in draft.leaves)
+        said = plural(len(draft.leaves), "leaf", "leaves")
+        return f"Draft of a Canvas kernel from input {IMAGE_SHAPE}, {drawn}; {said}: {leaves}."
+    for number, has_relu in sorted(what.normalised.items()):
+        drawn += f"; t{number} is normalised over the batch{', then goes through ReLU' if has_relu else ''}"
+    output = f"the output is t{len(draft.nodes)}"
+    return f"Canvas kernel from input {IMAGE_SHAPE} to output {IMAGE_SHAPE}, {drawn}; {output}."
 
 
-def describe(kernel: Kernel) -> str:
-    """The text alternative of a kernel's picture."""
-    norms = f"; {'; '.join(_norm_words(kernel, number) for number in sorted(kernel.normalised))}"
-    return (
-        f"Canvas kernel from input {IMAGE_SHAPE} to output {IMAGE_SHAPE}, {_count(kernel.draft)}, top to bottom: "
-        f"{_lines(kernel.draft)}{norms if kernel.normalised else ''}; the output is t{len(kernel.nodes)}."
-    )
-
-
-def describe_draft(draft: Draft) -> str:
-    """The text alternative of a draft's picture."""
-    leaves = ", ".join(f"t{number}" for number in draft.leaves)
-    return (
-        f"Draft of a Canvas kernel from input {IMAGE_SHAPE}, {_count(draft)}, top to bottom: {_lines(draft)}; "
-        f"{plural(len(draft.leaves), 'leaf', 'leaves')}: {leaves}."
-    )
-
-
-def words(operator: AtPlaces) -> dict[str, str]:
-    """What the picture of an operator says of each part, by its ``id``, inputs before results."""
-    return _fitted(operator, None, None, ()).words
+def words(what: Draft | AtPlaces) -> dict[str, str]:
+    """What the picture of a draft or an operator says of each part, by its ``id``, inputs before results."""
+    return _drawn(what).words
 
 
 def sign_of(name: str) -> str:
@@ -148,11 +107,6 @@ def sign_of(name: str) -> str:
 def colour_of(name: str) -> str:
     """The colour that stands for a primitive's name."""
     return WEIGHT.border if name == "fc" else _FAMILIES[PRIMITIVES[name].family][1]
-
-
-def draft_words(draft: Draft) -> dict[str, str]:
-    """As :func:`words`, of a draft whose leaves are marked."""
-    return _of_draft(draft, True, None, ()).words
 
 
 def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
@@ -177,37 +131,23 @@ def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _count(draft: Draft) -> str:
-    return count_of(len(draft.nodes), "primitive")
-
-
-def _lines(draft: Draft) -> str:
-    lines = [f"t0 = input: {draft.shapes[0]}"]
-    lines += [f"t{number} = {node}: {draft.shapes[number]}" for number, node in enumerate(draft.nodes, start=1)]
-    return "; ".join(lines)
-
-
-def _norm_words(kernel: Kernel, number: int) -> str:
-    has_relu = kernel.normalised[number]
-    return f"t{number} is normalised over the batch{', then goes through ReLU' if has_relu else ''}"
-
-
-def _fitted(
-    operator: AtPlaces, bound: Mapping[str, int] | None, title: str | None, highlight: Iterable[Any]
+def _drawn(
+    what: Draft | AtPlaces,
+    bound: Mapping[str, int] | None = None,
+    title: str | None = None,
+    highlight: Iterable[Any] = (),
+    leaves_marked: bool = True,
+    **_: Any,
 ) -> _Drawing:
-    """The drawing of an operator, of symbols or at the place of a binding."""
-    kernel = operator.kernel
+    """The drawing of a draft, or of an operator: of symbols, or at the place of a binding."""
     captions = [title] if title else []
+    if isinstance(what, Draft):
+        return _Drawing(what, None, None, captions, highlight, what.leaves if leaves_marked else ())
     template = None
     if bound is not None:
-        place, template = operator.template(bound)
-        captions += _place_captions(place, {name: template[name] for name in operator.inner})
-    return _Drawing(kernel.draft, kernel, template, captions, highlight)
-
-
-def _of_draft(draft: Draft, leaves_marked: bool, title: str | None, highlight: Iterable[Any]) -> _Drawing:
-    leaves = draft.leaves if leaves_marked else ()
-    return _Drawing(draft, None, None, [title] if title else [], highlight, leaves)
+        place, template = what.template(bound)
+        captions += _place_captions(place, {name: template[name] for name in what.inner})
+    return _Drawing(what.kernel.draft, what.kernel, template, captions, highlight)
 
 
 def _place_captions(place: Place, inner: Mapping[str, int]) -> list[str]:
@@ -261,10 +201,6 @@ class _Drawing:
             points=_CAPTION_POINTS,
             label=plate(self.captions, "#ffffff", _CAPTION_POINTS) if self.captions else "",
         )
-
-    def svg(self, description: str) -> str:
-        said = ". ".join([*self.captions, description])
-        return accessible_svg(self.source(), said, self.titles)
 
     # -- parts -------------------------------------------------------------------------------------------------------
 

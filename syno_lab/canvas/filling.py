@@ -18,7 +18,7 @@ from typing import NamedTuple
 from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import Cost
-from syno_lab.canvas.sizes import SYMBOLS, Size, static_part, variables_of, volume_of
+from syno_lab.canvas.shape import SYMBOLS, Size, static_part, variables_of, volume_of
 from syno_lab.inputs import positive, quoted
 
 #: The most elements of a tensor for one example: 512 examples of float32 stay within 31 bits.
@@ -161,11 +161,8 @@ def _base(places: Sequence[Place], lcms: Sequence[Sequence[int]], variables: int
     return found
 
 
-class _Costs(NamedTuple):
-    """FLOPs and parameters of a kernel: numbers by sizes."""
-
-    flops: tuple[tuple[Size, int], ...]
-    params: tuple[tuple[Size, int], ...]
+#: FLOPs and parameters of a kernel: numbers by sizes.
+_Costs = tuple[tuple[tuple[Size, int], ...], tuple[tuple[Size, int], ...]]
 
 
 def _costs_of(kernel: Kernel) -> _Costs:
@@ -178,7 +175,7 @@ def _costs_of(kernel: Kernel) -> _Costs:
                 found[cost.size] = found.get(cost.size, 0) + cost.number
         return tuple(found.items())
 
-    return _Costs(summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights]))
+    return summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights])
 
 
 def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: Ratios) -> tuple[list[_Term], list[_Term]]:

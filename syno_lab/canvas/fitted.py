@@ -11,7 +11,6 @@ place that was solved the solution has the last; elsewhere they have their base 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -328,14 +327,6 @@ def _template(place: Place, bound: Binding) -> dict[str, int]:
 def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
     """:func:`.group_choices_of` the places, or 1 for a kernel without G."""
     return group_choices_of(places) if "G" in kernel.variables else (1,)
-
-
-def fit(kernel: Kernel, places: Sequence[Place], budget: Budget, rng: random.Random) -> Fitted | str:
-    """Draw a number of groups and :func:`fill`; or why there is no solution, in one line."""
-    choices = group_choices(kernel, places)
-    if not choices:
-        return _no_groups(places)
-    return fill(kernel, places, budget, rng.choice(choices))
 
 
 def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:

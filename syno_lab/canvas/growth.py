@@ -21,8 +21,7 @@ from syno_lab.canvas.primitives import BROADCASTS, FOLDS, PRIMITIVES, Primitive,
 from syno_lab.canvas.room import LeastCosts as LeastCosts
 from syno_lab.canvas.room import Room as Room
 from syno_lab.canvas.rules import Rule, pruning
-from syno_lab.canvas.shape import Shape, solve_for_image
-from syno_lab.canvas.sizes import Size, fault_of, substitute, variable
+from syno_lab.canvas.shape import Shape, Size, fault_of, solve_for_image, substitute, variable
 
 #: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of
 #: them keep a dynamic variable, but there are few FCs of C channels, which people use most.
@@ -109,22 +108,6 @@ def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[
 class Growing:
     """A draft with the counts that its growth needs; unlike a draft it changes in place."""
 
-    __slots__ = (
-        "costs",
-        "fcs",
-        "flops",
-        "has_column",
-        "has_row",
-        "missing",
-        "nodes",
-        "params",
-        "refused",
-        "room",
-        "shapes",
-        "used",
-        "width",
-    )
-
     def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
         self.room = room
         self.costs = room.costs
@@ -156,10 +139,6 @@ class Growing:
         """See :attr:`Draft.fresh`."""
         return fresh_in(self.shapes)
 
-    def without_last(self, number: int) -> Growing:
-        """Without the last nodes; what they were substituted for stays."""
-        return Growing(self.room, self.nodes[:-number], self.shapes[:-number])
-
     def add(self, node: Node, shape: Shape) -> None:
         """Add a node whose result has this shape."""
         primitive, inputs = node
@@ -189,20 +168,8 @@ class Growing:
         shapes = self._shapes_after(number, by)
         if shapes is None:
             return None
-        grown = object.__new__(Growing)
-        grown.room, grown.costs = self.room, self.costs
-        grown.nodes = [_substituted(node, number, by) if node.primitive.name == "fc" else node for node in self.nodes]
-        grown.shapes = shapes
-        grown.used, grown.width, grown.fcs = self.used.copy(), self.width, self.fcs
-        grown.missing, grown.has_row, grown.has_column = self.missing, self.has_row, self.has_column
-        grown.flops, grown.params = 0.0 if self.costs is None else float(self.costs.pooling), 0.0
-        grown.refused = set()
-        if self.costs is not None:
-            for primitive, inputs in grown.nodes:
-                flops, params = self.costs.of_node(primitive, tuple([shapes[tensor] for tensor in inputs]))
-                grown.flops += flops
-                grown.params += params
-        return grown
+        nodes = [_substituted(node, number, by) if node.primitive.name == "fc" else node for node in self.nodes]
+        return Growing(self.room, nodes, shapes)
 
     def _shapes_after(self, number: int, by: Size) -> list[Shape] | None:
         """The shapes after a substitution; None where one is no legal one then, or a primitive does not apply."""
@@ -432,20 +399,15 @@ class Growing:
         number, used = len(self.shapes), self.used
         #: How many different leaves a pair must have.
         merged = self.width + 1 - min(self.room.width, self.left)
+
+        def merges(lhs: int, rhs: int) -> bool:
+            return (not used[lhs]) + (lhs != rhs and not used[rhs]) >= merged
+
         for _ in range(_TRIES):
-            lhs, rhs = divmod(int(rng.random() * number * number), number)
-            if (not used[lhs]) + (lhs != rhs and not used[rhs]) >= merged:
-                yield lhs, rhs
-        tensors = range(number)
-        leaves = [tensor for tensor in tensors if not used[tensor]]
-        if merged <= 0:
-            every = [(lhs, rhs) for lhs in tensors for rhs in tensors]
-        elif merged == 1:
-            every = [(lhs, rhs) for lhs in tensors for rhs in (leaves if used[lhs] else tensors)]
-        elif merged == 2:
-            every = [(lhs, rhs) for lhs in leaves for rhs in leaves if lhs != rhs]
-        else:
-            every = []
+            pair = divmod(int(rng.random() * number * number), number)
+            if merges(*pair):
+                yield pair
+        every = [(lhs, rhs) for lhs in range(number) for rhs in range(number) if merges(lhs, rhs)]
         while every:
             place = int(rng.random() * len(every))
             every[place], every[-1] = every[-1], every[place]

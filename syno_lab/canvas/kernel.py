@@ -25,8 +25,19 @@ from syno_lab.canvas.primitives import (
     try_result,
     weight_of,
 )
-from syno_lab.canvas.shape import INPUT, Shape, solve_for_image
-from syno_lab.canvas.sizes import IMAGE, MOST_VARIABLES, SYMBOLS, Size, fault_of, parse, static_part, variables_of
+from syno_lab.canvas.shape import (
+    IMAGE,
+    INPUT,
+    MOST_VARIABLES,
+    SYMBOLS,
+    Shape,
+    Size,
+    fault_of,
+    parse,
+    solve_for_image,
+    static_part,
+    variables_of,
+)
 from syno_lab.common.canonical import Vertex, least_form
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted

@@ -96,23 +96,10 @@ def figure_9b() -> Kernel:
     return _of("fc x0", "relu", "shift H+1", "fc C")
 
 
+_DESIGNED = (convolution, grouped_convolution, depthwise_separable, spatially_separable, residual, squeeze_excite)
+_FOUND = (involution, figure_6, figure_8, figure_9a, figure_9b)
 #: All of them by name.
-KNOWN = {
-    kernel.__name__: kernel
-    for kernel in (
-        convolution,
-        grouped_convolution,
-        depthwise_separable,
-        spatially_separable,
-        residual,
-        squeeze_excite,
-        involution,
-        figure_6,
-        figure_8,
-        figure_9a,
-        figure_9b,
-    )
-}
+KNOWN = {kernel.__name__: kernel for kernel in (*_DESIGNED, *_FOUND)}
 
 
 def _fitted(make: Callable[[], Kernel]) -> Callable[[], Fitted]:

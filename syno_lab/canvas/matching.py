@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from syno_lab.canvas.kernel import Draft, Substitution
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES, Primitive
-from syno_lab.canvas.shape import Shape
-from syno_lab.canvas.sizes import factors, parse, variables_of
+from syno_lab.canvas.shape import Shape, factors, parse, variables_of
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 

@@ -130,21 +130,14 @@ class Budget:
         min_params: float | None = None,
     ) -> Budget:
         """The budget of shares of what the convolutions themselves cost; raises SpecError for one not above 0."""
-        flops, params = sum(place.flops for place in places), sum(place.params for place in places)
-
-        def part(name: str, share: float | None, of: int) -> int | None:
-            if share is None:
-                return None
-            if not 0 < share < inf:
+        whole = {"flops": sum(place.flops for place in places), "params": sum(place.params for place in places)}
+        shares = {"max_flops": max_flops, "max_params": max_params, "min_flops": min_flops, "min_params": min_params}
+        found = {}
+        for name, share in shares.items():
+            if share is not None and not 0 < share < inf:
                 raise SpecError(f"budget: expected a share above 0 for {name}, found {quoted(share)}")
-            return max(1, int(share * of))
-
-        return cls(
-            part("max_flops", max_flops, flops),
-            part("max_params", max_params, params),
-            part("min_flops", min_flops, flops),
-            part("min_params", min_params, params),
-        )
+            found[name] = None if share is None else max(1, int(share * whole[name[4:]]))
+        return cls(**found)
 
 
 class AtPlaces(Protocol):
@@ -201,15 +194,8 @@ def obstacle_to(site: Site) -> str | None:
     return None
 
 
-def place_of(site: Site) -> Place:
-    """A network's layer as a place, all its calls together. Raises SpecError, in one line, where there is none."""
-    obstacle = obstacle_to(site)
-    if obstacle is not None:
-        raise SpecError(f"{site.name}: {obstacle}")
-    return _place(site)
-
-
 def _place(site: Site) -> Place:
+    """A network's layer as a place, all its calls together."""
     bound = site.binding("shape")
     return Place(
         site.in_channels,

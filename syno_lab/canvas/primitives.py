@@ -14,8 +14,20 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal, NamedTuple
 
-from syno_lab.canvas.shape import CHANNELS, SLOTS, SPATIAL, Shape
-from syno_lab.canvas.sizes import ONE, G, Size, fault_of, is_legal, parse, substitute, variables_of
+from syno_lab.canvas.shape import (
+    CHANNELS,
+    ONE,
+    SLOTS,
+    SPATIAL,
+    G,
+    Shape,
+    Size,
+    fault_of,
+    is_legal,
+    parse,
+    substitute,
+    variables_of,
+)
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import quoted
 
@@ -119,10 +131,6 @@ def _known(parameter: str, choices: tuple[str, ...]) -> None:
 def _nothing(parameter: str) -> None:
     if parameter:
         raise PrimitiveError(f"expected no parameter, found {quoted(parameter)}")
-
-
-def _no_offers(shape: Shape) -> tuple[str, ...]:
-    return ()
 
 
 def _offers_by(result: Result, choices: tuple[str, ...]) -> Offers:
@@ -365,7 +373,7 @@ _FC = Kind(
     "arithmetic",
     "out(g·v/G + o, h, w) = Σ of a · weight over C, KH, KW of group g; weight [G, v/G, C·KH·KW], no bias",
     _fc,
-    _no_offers,
+    lambda shape: (),
     _fc_flops,
     parameter="v",
     before="[G, C, KH, KW, H, W]",
@@ -410,7 +418,7 @@ def _blending(name: str, value: str) -> Kind:
         "blending",
         f"{value}, LHS viewed as [prefix, 1, L, suffix], RHS as [prefix, M, L, suffix]",
         _broadcast,
-        _no_offers,
+        lambda shape: (),
         _each_element(1),
         parameter="slots of RHS",
         before="[prefix, L, suffix], [prefix, R, suffix]",

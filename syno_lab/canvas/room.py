@@ -11,8 +11,7 @@ from syno_lab.canvas.filling import ratios_of
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive, flops_of, weight_of
 from syno_lab.canvas.rules import RULES, Rule, RulesOf, rules_of
-from syno_lab.canvas.shape import Shape
-from syno_lab.canvas.sizes import Size, volume_of
+from syno_lab.canvas.shape import Shape, Size, volume_of
 
 
 class LeastCosts:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Growing, LeastCosts, Room
-from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel
+from syno_lab.canvas.kernel import MOST_NODES, Kernel
 from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.canvas.primitives import PRIMITIVES
 from syno_lab.canvas.rules import rules_without
@@ -159,10 +159,6 @@ class Sampler:
             )
         return CANVAS.placement(operator, self.sites, "shape").apply(copied(net))
 
-    def root(self) -> Draft:
-        """What every kernel grows from: the input alone."""
-        return Draft()
-
     def attempt(self) -> Try:
         """Grow and fill one kernel; more attempts fail than succeed where the budget is small."""
         rng = self._rng
@@ -197,7 +193,7 @@ class Sampler:
                 returns += 1
                 if returns > _RETURNS or len(growing.nodes) < _BACK:
                     return Try(None, DEAD_END)
-                grown = growing.without_last(_BACK)
+                grown = Growing(room, growing.nodes[:-_BACK], growing.shapes[:-_BACK])  # substitutions stay
             growing = grown
         try:
             kernel = growing.draft().kernel(normalise=self.normalise)

@@ -18,7 +18,7 @@ from syno_lab.canvas.places import Budget
 from syno_lab.canvas.places import Place as Convolution
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive
 from syno_lab.canvas.rules import RULES, rules_without
-from syno_lab.canvas.sizes import MOST_VARIABLES, parse
+from syno_lab.canvas.shape import MOST_VARIABLES, parse
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import quoted
 from syno_lab.sessions.construction import Construction, Place, Reader, Records

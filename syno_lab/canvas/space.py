@@ -17,11 +17,11 @@ from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates_of
 from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
-from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
+from syno_lab.canvas.mixing import pairing_of, parse_wishes, probe, wishes_text
 from syno_lab.canvas.places import Budget, obstacle_to, places_of
 from syno_lab.canvas.primitives import BROADCASTS
 from syno_lab.canvas.sampler import Sampler
-from syno_lab.canvas.sizes import Size, parse, static_part, variables_of
+from syno_lab.canvas.shape import Size, parse, static_part, variables_of
 from syno_lab.common.probe import NO_PROMISE, convolution_probe
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
@@ -93,8 +93,6 @@ class KernelSpace(OperatorSpace):
 
     def probe(self, operator: Fitted) -> Mapping[str, float]:
         """See :meth:`.Probe.promise`, beside the convolution with the most FLOPs; 0 where the kernel is too large."""
-        from syno_lab.canvas.probe import probe
-
         place = self._heaviest
         try:
             found = probe(operator, place)

@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 
 from syno_lab.canvas import drawing, files, growth, session_files
 from syno_lab.canvas import menu as listing
-from syno_lab.canvas.aim import Aim, AimedDraft, Taken
+from syno_lab.canvas.aim import Aim, AimedDraft, Taken, random_way, shortest_way
 from syno_lab.canvas.fitted import FORMAT, Fitted
 from syno_lab.canvas.growth import SUBSTITUTION, Candidate, OwnLimit
 from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.known import FITTED
 from syno_lab.canvas.sampler import Sampler
-from syno_lab.canvas.ways import random_way, shortest_way
 from syno_lab.effort import Effort, Stop
 from syno_lab.inputs import count_of
 from syno_lab.search.branches import Branch
@@ -106,7 +105,7 @@ class KernelConstruction(
     def way(
         self, state: AimedDraft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Taken, ...]:
-        """See :mod:`syno_lab.canvas.ways`."""
+        """See :mod:`syno_lab.canvas.aim`."""
         refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
         if rng is None:
             return shortest_way(state, refuses=refuses, **patience._asdict())
@@ -146,8 +145,8 @@ class KernelConstruction(
             svg, said = drawing.svg(operator, highlight=marked), drawing.words(operator)
             description = drawing.describe(operator.kernel)
         else:
-            svg, said = drawing.draft_svg(draft, highlight=marked), drawing.draft_words(draft)
-            description = drawing.describe_draft(draft)
+            svg, said = drawing.svg(draft, highlight=marked), drawing.words(draft)
+            description = drawing.describe(draft)
         lit = drawing.lights(draft, said)
         nodes = {name: Node(words, lit[name], name.startswith("t")) for name, words in said.items()}
         return Picture(svg, description, nodes)

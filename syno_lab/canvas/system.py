@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.canvas.drawing import draft_svg
+from syno_lab.canvas.drawing import svg
 from syno_lab.canvas.files import from_json
 from syno_lab.canvas.fitted import FORMAT, OUTER, Fitted, outer_of
 from syno_lab.canvas.kernel import Draft, Kernel
@@ -165,7 +165,7 @@ def _card(name: str) -> PrimitiveCard:
 
     def draw() -> str:
         draft = example(name)
-        return draft_svg(draft, leaves_marked=False, title=kind.signature, highlight=(len(draft.nodes),))
+        return svg(draft, leaves_marked=False, title=kind.signature, highlight=(len(draft.nodes),))
 
     words = f"{kind.signature}: before {kind.before}, after {kind.after}; {kind.meaning}"
     return PrimitiveCard(name, kind.card, words, f"{name}: {kind.before} -> {kind.after}", draw)

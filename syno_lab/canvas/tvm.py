@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
+from operator import add, mul, sub
 from typing import TYPE_CHECKING, TypeAlias
 
 import tvm
@@ -375,7 +376,7 @@ class _Writer:
             if bounded is not None:
                 last = self._size(tensor, bounded) - 1
                 indices = indices | {bounded: te.max(te.min(indices[bounded], last), 0)}
-            return _blend(primitive, read_left(n, a, beside), read_right(n, a, indices))
+            return _BLENDS[primitive](read_left(n, a, beside), read_right(n, a, indices))
 
         found = self._compute(tensor, element, name)
         if len(self._stages_before(found)) <= 1 or not rhs:
@@ -393,14 +394,7 @@ class _Writer:
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 
-def _blend(primitive: str, left: Index, right: Index) -> Expr:
-    if primitive == "add":
-        return left + right
-    if primitive == "sub":
-        return left - right
-    if primitive == "mul":
-        return left * right
-    return te.min(left, right) if primitive == "min" else te.max(left, right)
+_BLENDS = {"add": add, "sub": sub, "mul": mul, "min": te.min, "max": te.max}
 
 
 def _divided(index: Index, number: int, size: int) -> tuple[Index, Index]:

@@ -87,17 +87,13 @@ def _exp(a: Range) -> Range:
     return Range(low, high)
 
 
-def _tanh(a: Range) -> Range:
-    return Range(math.tanh(a.low), math.tanh(a.high))
-
-
 _WHATEVER_IS_READ = {"fc": ANY, "softmax": Range(0.0, 1.0), "sin": Range(-1.0, 1.0)}
 #: Of the primitives that change the range of what they read; a shift, a group or a fold does not.
 _ONE: dict[str, Callable[[Range], Range]] = {
     "relu": lambda a: Range(max(a.low, 0.0), max(a.high, 0.0)),
     "gelu": lambda a: Range(0.0 if a.low >= 0 else _BELOW_GELU, max(a.high, 0.0)),
     "sigmoid": lambda a: Range(*((math.tanh(end / 2) + 1) / 2 for end in a)),
-    "tanh": _tanh,
+    "tanh": lambda a: Range(math.tanh(a.low), math.tanh(a.high)),
     "abs": _abs,
     "exp": _exp,
     "neg": lambda a: Range(-a.high, -a.low),

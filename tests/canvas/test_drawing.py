@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from syno_lab.canvas import known
-from syno_lab.canvas.drawing import describe, describe_draft, dot, draft_dot, draft_svg, svg, words
+from syno_lab.canvas.drawing import describe, dot, svg, words
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.kernel import Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
@@ -98,7 +98,7 @@ def test_drawn_kernels_are_read_back(rng: random.Random) -> None:
     for _ in range(20):
         operator = sampler.sample()
         assert nodes_in(dot(operator)) == wanted(operator.kernel.nodes)
-        assert nodes_in(draft_dot(operator.kernel.draft)) == wanted(operator.kernel.nodes)
+        assert nodes_in(dot(operator.kernel.draft)) == wanted(operator.kernel.nodes)
         assert dot(operator) == dot(Fitted(Kernel(operator.kernel.nodes, operator.kernel.normalise)))
 
 
@@ -148,14 +148,14 @@ def test_a_view_and_the_empty_kernel() -> None:
 
 def test_leaves_of_a_draft_are_marked_by_colour_and_word() -> None:
     draft = Draft(known.involution().nodes[:5])
-    text = draft_dot(draft)
+    text = dot(draft)
     marked = {int(name) for name in re.findall(r'id="t(\d+)", class="[^"]*\bleaf\b', text)}
     assert marked == set(draft.leaves) == {4, 5}
-    assert {"t4 leaf", "t5 leaf"} <= set(texts_of(draft_svg(draft)))
-    assert "leaf" not in draft_dot(draft, leaves_marked=False)
+    assert {"t4 leaf", "t5 leaf"} <= set(texts_of(svg(draft)))
+    assert "leaf" not in dot(draft, leaves_marked=False)
     assert "output" not in text
-    assert describe_draft(draft).endswith("leaves: t4, t5.")
-    assert describe_draft(Draft()).endswith("leaf: t0.")
+    assert describe(draft).endswith("leaves: t4, t5.")
+    assert describe(Draft()).endswith("leaf: t0.")
 
 
 def test_options() -> None:

@@ -10,11 +10,12 @@ from canvas_growth import kernel as grown_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syno_lab.canvas.fitted import Fitted, fill, fit, group_choices
+from syno_lab.canvas.fitted import Fitted, fill, group_choices
 from syno_lab.canvas.kernel import Draft, Kernel, Node
 from syno_lab.canvas.matching import matches
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive
+from syno_lab.canvas.sampler import Sampler
 from syno_lab.errors import SpecError
 
 #: ResNet-20's on CIFAR-10, without the first convolution.
@@ -105,8 +106,8 @@ def test_groups_are_drawn_from_the_common_divisors() -> None:
     places = (Place(32, 32, 4, 4), Place(48, 96, 4, 4))
     assert group_choices(GROUPED, places) == (2, 4, 8, 16)  # section 6.3's example
     assert group_choices(BOTTLENECK, places) == (1,)
-    drawn = {solved(fit(GROUPED, places, Budget(), random.Random(seed))).groups for seed in range(60)}
-    assert drawn == {2, 4, 8, 16}
+    sampler = Sampler(places, max_flops=None)
+    assert {sampler.fit(GROUPED).fitted.groups for _ in range(60)} == {2, 4, 8, 16}
 
 
 @settings(deadline=None, max_examples=40)
@@ -156,7 +157,7 @@ def test_the_binding_budget_is_used() -> None:
         rng = random.Random(seed)
         kernel = chain(rng)
         budget = Budget.of_shares(RESNET_20, max_flops=rng.uniform(0.1, 1), max_params=rng.uniform(0.1, 1))
-        found = fit(kernel, RESNET_20, budget, rng)
+        found = fill(kernel, RESNET_20, budget, rng.choice(group_choices(kernel, RESNET_20)))
         if isinstance(found, Fitted) and any(found.solutions):
             used.append(max(found.spent.flops / budget.max_flops, found.spent.params / budget.max_params))
     assert len(used) >= 50
@@ -207,8 +208,8 @@ def test_the_reason_is_one_line(
 
 
 def test_channels_without_a_common_divisor_leave_no_groups() -> None:
-    found = fit(GROUPED, (Place(8, 8, 4, 4), Place(9, 9, 4, 4)), Budget(), random.Random(0))
-    assert found == "groups: expected channels with a common divisor from 2 up, found 8, 9"
+    with pytest.raises(SpecError, match=r"^groups: expected channels with a common divisor from 2 up, found 8, 9$"):
+        GROUPED.fit((Place(8, 8, 4, 4), Place(9, 9, 4, 4)))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from syno_lab.canvas import known
 from syno_lab.canvas.filling import MOST_ELEMENTS
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.kernel import Draft, Kernel
-from syno_lab.canvas.places import Budget, Place, place_of
+from syno_lab.canvas.places import Budget, Place, places_of
 from syno_lab.canvas.primitives import Primitive
 from syno_lab.canvas.reference import at_place
 from syno_lab.canvas.sampler import Sampler
@@ -163,7 +163,7 @@ def site(**changes: object) -> Site:
 
 
 def test_the_place_of_a_layer() -> None:
-    assert place_of(site()) == Place(8, 16, 4, 3, 3, 3, 2, 2)
+    assert places_of([site()]) == (Place(8, 16, 4, 3, 3, 3, 2, 2),)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_place_of_a_layer() -> None:
 )
 def test_layers_that_no_kernel_replaces(changes: dict[str, object], why: str) -> None:
     with pytest.raises(SpecError, match=why) as found:
-        place_of(site(**changes))
+        places_of([site(**changes)])
     assert "\n" not in str(found.value)
 
 

@@ -17,7 +17,7 @@ from syno_lab.canvas.matching import matches
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.canvas.rules import pruning
-from syno_lab.canvas.sizes import is_legal, variables_of
+from syno_lab.canvas.shape import is_legal, variables_of
 from syno_lab.errors import PrimitiveError
 
 PLACES = (Place(16, 16, 8, 8), Place(16, 32, 4, 4, stride=2))
@@ -220,7 +220,7 @@ def test_a_substitution_is_that_of_the_draft(seed: int, primitives: int, width: 
                 continue
             assert found is not None
             assert found.draft() == wanted.draft()
-            for name in Growing.__slots__:
+            for name in vars(wanted):
                 assert getattr(found, name) == getattr(wanted, name), name
 
 

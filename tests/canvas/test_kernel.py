@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Node, Substitution
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive, flops_of
-from syno_lab.canvas.shape import INPUT, SLOTS, SPATIAL, Shape
-from syno_lab.canvas.sizes import SYMBOLS, C, G, parse
+from syno_lab.canvas.shape import INPUT, SLOTS, SPATIAL, SYMBOLS, C, G, Shape, parse
 from syno_lab.errors import PrimitiveError, SpecError
 
 RELU = Primitive("relu")

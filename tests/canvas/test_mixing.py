@@ -14,9 +14,8 @@ from torch import nn
 from syno_lab.canvas import known
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.kernel import Kernel
-from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
+from syno_lab.canvas.mixing import pairing_of, parse_wishes, probe, wishes_text
 from syno_lab.canvas.places import Budget, Place
-from syno_lab.canvas.probe import probe
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.common.probe import Probe, convolution_probe
 from syno_lab.errors import SpecError

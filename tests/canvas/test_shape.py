@@ -8,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syno_lab.canvas.shape import INPUT, SLOTS, Shape, solve_for_image
-from syno_lab.canvas.sizes import SYMBOLS, factors, fault_of, is_legal, parse, substitute
+from syno_lab.canvas.shape import (
+    INPUT,
+    SLOTS,
+    SYMBOLS,
+    Shape,
+    factors,
+    fault_of,
+    is_legal,
+    parse,
+    solve_for_image,
+    substitute,
+)
 from syno_lab.common.size import Size
 
 BINDING = {"C": 12, "H": 5, "W": 7, "G": 2, "KH": 11, "KW": 13} | {f"x{number}": 17 + 2 * number for number in range(8)}
