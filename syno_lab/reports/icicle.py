@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -137,7 +137,7 @@ def icicle(
     return Icicle(boxes, shown, matches)
 
 
-def listed(what: Branching, key: str, wanted: str = "") -> list[dict[str, Any]]:
+def listed(what: Branching, key: str, wanted: str = "") -> list[dict[str, str | float | None]]:
     """The children of a place that match the filter ``wanted``, as records for a table, at most :data:`LISTED`."""
     fits = parse_filter(wanted)
     found = []

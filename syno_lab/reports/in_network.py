@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _USUAL = {"cifar-100": (100, 3, 32), "cifar-10": (10, 3, 32)}
 
 
+Places = tuple[tuple[str, Mapping[str, int]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class InNetwork:
     """The network of a trial.
@@ -37,7 +40,7 @@ class InNetwork:
     """
 
     backbone: str
-    places: tuple[tuple[str, Mapping[str, int]], ...]
+    places: Places
     flops: int
     params: int
     replaced: int
@@ -85,12 +88,12 @@ def find_network(row: TrialRow, reading: Reading) -> InNetwork | str:
         return str(error)
 
 
-def shown_layers(found: InNetwork | str, operator: Operator) -> dict[str, Any]:
-    """What the operator view is told of a trial's layers: ``places``, and a sentence ``about`` the operator."""
+def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | None, str]:
+    """What the operator view is told of a trial's layers: the places, and a sentence about the operator."""
     if isinstance(found, str):
-        return {"places": None, "about": f"The layers in which it was trained are not known here: {found}"}
+        return None, f"The layers in which it was trained are not known here: {found}"
     own = system_of(operator).places(operator)  # a Canvas kernel has its numbers, for the same layers
-    return {"places": None if own else found.places, "about": f"In {found}"}
+    return None if own else found.places, f"In {found}"
 
 
 def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:

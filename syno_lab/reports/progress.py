@@ -149,15 +149,8 @@ def plan_table(plan: Progress) -> Table:
         ]
         for part in plan.plan
     ]
-    rows.append(
-        [
-            "in all",
-            sum(part.trainings for part in plan.plan),
-            None,
-            round(sum(part.seconds for part in plan.plan)),
-            round(sum(part.seconds for part in plan.plan) / plan.workers / 60, 1),
-        ]
-    )
+    trainings, seconds = sum(part.trainings for part in plan.plan), sum(part.seconds for part in plan.plan)
+    rows.append(["in all", trainings, None, round(seconds), round(seconds / plan.workers / 60, 1)])
     workers = count_of(plan.workers, "worker")
     minutes = "" if plan.minutes is None else f"{plan.minutes:.3g} minutes, "
     heads = ("part", "trainings", "seconds each", "seconds in all", "minutes")

@@ -28,7 +28,7 @@ from syno_lab.reports.progress import (
 from syno_lab.reports.published import Stated
 from syno_lab.reports.rows import Source, TrialRow, rungs_among
 from syno_lab.reports.searched import finalists
-from syno_lab.reports.text_tables import shown_table
+from syno_lab.reports.text_tables import Cell, shown_table
 from syno_lab.store.latencies import short_title, target_of
 from syno_lab.store.rungs import FINAL
 
@@ -48,7 +48,9 @@ _TITLES = {
 }
 
 
-def shown_trials(rows: Sequence[TrialRow], targets: Iterable[str]) -> dict[str, Any]:
+def shown_trials(
+    rows: Sequence[TrialRow], targets: Iterable[str]
+) -> dict[str, list[str] | list[dict[str, str | list[Cell]]]]:
     """A table by columns: ``keys``, and ``columns``, each with ``name``, ``title``, ``kind`` and ``values``.
 
     ``kind`` is ``text`` or ``number``; an unknown number is None, an unknown text empty. Trials of a search in rungs
@@ -57,7 +59,7 @@ def shown_trials(rows: Sequence[TrialRow], targets: Iterable[str]) -> dict[str, 
     latencies = tuple(LATENCY + target for target in targets)
     rungs = rungs_among(rows)
     more = (*(RUNG + rung for rung in rungs), *latencies)
-    columns = []
+    columns: list[dict[str, str | list[Cell]]] = []
     for name in (*_TEXTS, *(_IN_RUNGS if rungs else ()), _NUMBERS[0], *more, *_NUMBERS[1:], *_LAST):
         values = [row.value(name) for row in rows]
         kind = "number" if name in more or name in _NUMBERS else "text"
@@ -80,7 +82,7 @@ def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[s
     return [{"name": axis.name, "title": axis.title} for axis in list_axes(targets, rungs)]
 
 
-def shown_sources(reading: Reading) -> list[dict[str, Any]]:
+def shown_sources(reading: Reading) -> list[dict[str, str | bool]]:
     """The searches: ``key``, ``title``, and ``has_baseline``."""
     return [
         {"key": one.key, "title": f"search {one.name}", "has_baseline": one.baseline is not None}
@@ -120,7 +122,7 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
     }
 
 
-def shown_courses(courses: Iterable[Course]) -> list[dict[str, Any]]:
+def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[list[float]]]]:
     """Curves for drawing: ``job``, ``name``, ``state``, ``kind``, ``chart`` and ``points``.
 
     ``chart`` is the title of the figure that a curve belongs in: each rung has one of its own.

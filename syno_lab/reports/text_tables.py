@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from syno_lab.inputs import printable
 
@@ -49,7 +49,7 @@ def table_text(table: Table) -> str:
     return "\n".join([f"{printable(table.title)}:", *map(written, lines)])
 
 
-def shown_table(table: Table) -> dict[str, Any]:
+def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[list[str]]]:
     """A table for a page: ``title``, ``heads``, ``numbers`` (whether a column has numbers), ``rows`` of texts."""
     columns = [[row[i] for row in table.rows] for i in range(len(table.heads))]
     return {

@@ -468,12 +468,13 @@ class RunsView(Comparing, LookingView):
                     raise StoreError(f"no trial {key!r}: the lab cannot be read")
                 row, reading = self._reading.row(key), self._reading
             operator = _operator_of(row)
-            given = {"name": f"{row.label} of {row.source}", **shown_layers(find_network(row, reading), operator)}
+            name = f"{row.label} of {row.source}"
+            places, about = shown_layers(find_network(row, reading), operator)
             with self._lock:
                 if self.opened is None:
-                    self.set_trait("opened", OperatorView(operator, **given))
+                    self.set_trait("opened", OperatorView(operator, name=name, places=places, about=about))
                 else:
-                    self.opened.show(operator, **given)
+                    self.opened.show(operator, name=name, places=places, about=about)
                 self.set_trait("error", "")
         except SynoError as error:
             self.set_trait("error", str(error))
