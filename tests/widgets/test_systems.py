@@ -22,11 +22,8 @@ from syno_lab.sessions.session import Session, session_of
 from syno_lab.systems import VARIABLE, system_for
 
 WIDGETS = Path(syno_widgets.__file__).parent
-#: What only pGraphs have; a widget that imports it says here why.
+#: What only pGraphs have.
 INSIDES = ("ir", "synthesis", "codegen", "pgraphs", "operators")
-REASONS = {
-    ("magics.py", "syno_lab.operators"): "%syno steps through one, and only pGraphs are built by steps",
-}
 
 
 def test_no_widget_reaches_for_the_insides_of_pgraphs() -> None:
@@ -36,7 +33,7 @@ def test_no_widget_reaches_for_the_insides_of_pgraphs() -> None:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [name.name for name in node.names] if isinstance(node, ast.Import) else []
             found |= {(path.name, name) for name in names if name.split(".")[1:2] and name.split(".")[1] in INSIDES}
-    assert found == set(REASONS)
+    assert found == set()
 
 
 def test_an_operator_is_shown_where_pgraphs_are_not_registered() -> None:
