@@ -17,25 +17,22 @@ if TYPE_CHECKING:
     from syno_lab.data.datasets import load_dataset as load_dataset
     from syno_lab.experiments.improve import improve as improve
     from syno_lab.models.placeholder import Placeholder as Placeholder
-    from syno_lab.store import Store as Store
 
 # Names whose rooms need torch or a database: loaded by themselves, so that synthesis does without them.
 _ELSEWHERE = {
     "Placeholder": "syno_lab.models.placeholder",
-    "Store": "syno_lab.store",
     "improve": "syno_lab.experiments.improve",
     "load_dataset": "syno_lab.data.datasets",
-    "train": "syno_lab.training",
 }
 
-#: Systems with public names of their own.
-_ROOMS = ("canvas", "alpha")
+#: Modules with public names of their own: two systems, and the errors.
+_MODULES = ("alpha", "canvas", "errors")
 
 
 def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
-    if name in _ROOMS:
+    if name in _MODULES:
         return import_module(f"syno_lab.{name}")
     if name.startswith("__"):
         raise AttributeError(f"module 'syno_lab' has no attribute {name!r}")
@@ -46,7 +43,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*import_module("syno_lab.api").__all__, *_ELSEWHERE, *_ROOMS]
+    return [*import_module("syno_lab.api").__all__, *_ELSEWHERE, *_MODULES]
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -11,10 +11,10 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES, add_primitive, own_primitives, remove_primitive
 from syno_lab.ir.spec import Limits, Spec
 from syno_lab.ir.state import State, Step, Weight
-from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import Candidate
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
+from syno_lab.tasks import open_lab, read, session, train, tune
 
 __all__ = [
     "PRIMITIVES",
@@ -26,7 +26,6 @@ __all__ = [
     "Operator",
     "Rule",
     "Sampler",
-    "Session",
     "Size",
     "Spec",
     "State",
@@ -34,7 +33,12 @@ __all__ = [
     "SynoError",
     "Weight",
     "add_primitive",
+    "open_lab",
     "operators",
     "own_primitives",
+    "read",
     "remove_primitive",
+    "session",
+    "train",
+    "tune",
 ]

@@ -65,7 +65,7 @@ SHARED = (
 )
 
 # Files that may import anything: the public names, and the command line.
-FRONT = ("__init__.py", "api.py", "cli.py", "commands", "doctor.py")
+FRONT = ("__init__.py", "api.py", "tasks.py", "cli.py", "commands", "doctor.py")
 
 
 def modules() -> list[Path]:

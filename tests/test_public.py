@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
+import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
 
 import pytest
+from house import ROOT
+from IPython.core.inputtransformer2 import TransformerManager
 
 import syno_lab as sl
 from syno_lab import later
 
 #: The longest signature of a public name: what fits on a few lines of a terminal.
 LONGEST = 400
-TO_COME = ("improve", "train")
 
 
 def _callables() -> Iterator[tuple[str, Callable[..., object]]]:
@@ -28,7 +34,7 @@ def _callables() -> Iterator[tuple[str, Callable[..., object]]]:
 
 @pytest.mark.parametrize(("name", "call"), list(_callables()))
 def test_a_public_name_has_a_short_signature_and_a_docstring(name: str, call: Callable[..., object]) -> None:
-    if name in TO_COME or call is sl.SynoError or inspect.isbuiltin(call) or inspect.ismethoddescriptor(call):
+    if call is sl.SynoError or inspect.isbuiltin(call) or inspect.ismethoddescriptor(call):
         return  # Python's own
     assert len(str(inspect.signature(call))) < LONGEST, str(inspect.signature(call))
     assert inspect.getdoc(call), f"{name} has no docstring"
@@ -59,3 +65,33 @@ def test_a_method_has_the_signature_of_the_function_that_it_calls(value: type, n
 def test_every_function_of_a_later_room_is_called_by_a_method() -> None:
     named = {name for value in (sl.State, sl.Operator) for name in vars(value)}
     assert set(later.FILES) == named & set(later.FILES) | {"replace", "mappings_of"}
+
+
+def _code(page: Path) -> str:
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        return "\n".join(TransformerManager().transform_cell("".join(cell)) for cell in cells)
+    return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "notebooks").rglob("*.ipynb")), *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_what_the_pages_use_is_public() -> None:
+    """Names of ``sl``, and of modules that the manual's reference describes."""
+    described = set()
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        described |= set(re.findall(r"module:: (\S+)", page.read_text(encoding="utf-8")))
+    used = set()
+    for page in PAGES:
+        for node in ast.walk(ast.parse(_code(page))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("syno_lab"):
+                assert node.module in described, f"{page.name}: {node.module} is on no page of docs/api"
+                module = import_module(node.module or "")
+                assert all(hasattr(module, name.name) for name in node.names), f"{page.name}: {ast.unparse(node)}"
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sl":
+                used.add(node.attr)
+    used |= set(re.findall(r"\bsl\.(\w+)", (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")))
+    assert len(used) > 15
+    assert used <= set(dir(sl)), f"not public: {', '.join(sorted(used - set(dir(sl))))}"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from torch import nn
@@ -29,20 +29,23 @@ from syno_lab.reports.axes import RUNG
 from syno_lab.reports.case_study import write_case_study
 from syno_lab.reports.progress import plan_table, read_progress, title
 from syno_lab.reports.text_tables import table_text
-from syno_lab.settings import Optimizer
 from syno_lab.systems import find_system, format_named, read_operator
-from syno_lab.training import train
+from syno_lab.training import TrainingProgress, TrainingResult, train
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, places_of, survey_of
 from syno_lab.trial.backbone import build
 from syno_lab.trial.examples import examples_of, plan_of_images
 from syno_lab.trial.own import needs_this_process
+from syno_lab.trial.request import Training, request_of
 from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
 
 #: The most layers that the plan lists by name.
 _MOST_LISTED = 8
 #: The share of the replaced layers' FLOPs that an operator may take.
 FLOPS = 0.4
+Say = Callable[[str], None]
+Folder = str | Path
+Patterns = Sequence[str]
 #: Seconds between two looks at the front, and the most points of it that a line names.
 _LOOK_S, _MOST_POINTS = 2.0, 5
 
@@ -91,25 +94,10 @@ class Improvement:
         number: int | None = None,
         *,
         seed: int = 0,
-        on_progress: Callable[[Any], None] | None = None,
+        on_progress: Callable[[TrainingProgress], None] | None = None,
     ) -> nn.Module:
         """:meth:`network`, trained as the finals were. Raises TrainingError where the training does not end well."""
-        request = self._request(number, seed)
-        usual = TEXT_LEARNING_RATE if request.optimizer == "adamw" else IMAGE_LEARNING_RATE
-        net = build(request).module
-        train(
-            net,
-            examples_of(request),
-            epochs=request.epochs,
-            batch_size=request.batch_size,
-            learning_rate=request.learning_rate or usual,
-            optimizer=request.optimizer or "sgd",
-            seed=seed,
-            device=request.device,
-            precision=request.precision,
-            on_progress=on_progress,
-            raise_on_divergence=True,
-        )
+        net, _ = trained(self._request(number, seed), on_progress)
         return net.eval()
 
     def _request(self, number: int | None, seed: int) -> TrialRequest:
@@ -121,27 +109,49 @@ class Improvement:
         return msgspec.structs.replace(self.settings.training, operator=operator, seed=seed)
 
 
+def trained(
+    request: TrialRequest, on_progress: Callable[[TrainingProgress], None] | None = None
+) -> tuple[nn.Module, TrainingResult]:
+    """The network of a request with images or data of the user's own, trained, and how that went.
+
+    Raises:
+        DataError: the data cannot be read, or are a text.
+        TrainingError: the training does not end well.
+    """
+    usual = TEXT_LEARNING_RATE if request.optimizer == "adamw" else IMAGE_LEARNING_RATE
+    net = build(request).module
+    result = train(
+        net,
+        examples_of(request),
+        epochs=request.epochs,
+        batch_size=request.batch_size,
+        learning_rate=request.learning_rate or usual,
+        optimizer=request.optimizer or "sgd",
+        seed=request.seed,
+        device=request.device,
+        precision=request.precision,
+        on_progress=on_progress,
+        raise_on_divergence=True,
+    )
+    return net, result
+
+
 def improve(
     model: Model,
     data: Data,
     *,
     minutes: float = 30.0,
-    folder: str | Path | None = None,
+    folder: Folder | None = None,
     name: str = "improve",
-    epochs: int = 3,
-    batch_size: int = 64,
-    learning_rate: float | None = None,
-    optimizer: str = "sgd",
-    layers: Sequence[str] | None = None,
+    layers: Patterns | None = None,
     seeds: int = LEAST_FINAL_SEEDS,
     rules: Sequence[RuleFunction] = (),
     reward: RewardFunction | None = None,
     flops: float = FLOPS,
     system: str = "pgraphs",
-    device: str = "cpu",
     workers: int | None = None,
-    say: Callable[[str], None] = print,
-    clock: Callable[[], float] = time.monotonic,
+    say: Say | None = None,
+    **training: Unpack[Training],
 ) -> Improvement:
     """Search operators for the layers of a network of your own, on data of your own; training is part of it.
 
@@ -161,10 +171,6 @@ def improve(
         minutes: for all of it, baseline and finals included.
         folder: of the lab; None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``.
         name: of the search in the lab.
-        epochs: of a whole training.
-        batch_size: examples in a batch.
-        learning_rate: the highest of its cycle; None: 0.1 for ``sgd``, 0.001 for ``adamw``.
-        optimizer: ``sgd`` or ``adamw``, which suits transformers.
         layers: patterns of the names of layers to replace; None: see :func:`.own.with_layers`.
         seeds: of the finals.
         rules: functions of your own that refuse steps of operators (:func:`.own_choice.with_choice`).
@@ -172,10 +178,9 @@ def improve(
         flops: operators take at most this share of the FLOPs of the layers that they replace.
         system: whose operators are searched, of several with commas between them; not αNAS, which edits whole networks
             (``syno-lab search --system alpha``).
-        device: ``cpu``, ``cuda``, …
         workers: trainings at a time, where they are jobs; None: one for each core.
-        say: is given each line about the plan, the front as it grows, and the end.
-        clock: seconds, for a search in this process.
+        say: is given each line about the plan, the front as it grows, and the end; None: they are printed.
+        training: how networks are trained (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …
 
     Raises:
         SpecError: no layer can be replaced, or the network does not take the examples.
@@ -184,6 +189,7 @@ def improve(
         SearchError: the minutes are too few; the line says how many are needed.
         StoreError: the lab has a search of this name for another network, data or training.
     """
+    say = say or print
     systems = [format_named(one.strip()) for one in system.split(",")]
     for searched in map(find_system, systems):
         if searched.is_whole:
@@ -192,20 +198,11 @@ def improve(
                 "search those by `syno-lab search --system alpha --model FILE.py:FUNCTION --dataset FILE.py:FUNCTION`"
             )
     lab = Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
-    chosen: Optimizer | None = None if optimizer == "sgd" else msgspec.convert(optimizer, Optimizer)
-    request = TrialRequest(
-        backbone="",
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        optimizer=chosen,
-        device=device,
-    )
-    request = with_data(with_model(request, model), data)
+    request = with_data(with_model(request_of(training), model), data)
     found_layers = choose(request, layers, say)
     request = found_layers.request
     is_here = needs_this_process(request)
-    count = 1 if is_here else workers or (cores() if device == "cpu" else 1)
+    count = 1 if is_here else workers or (cores() if request.device == "cpu" else 1)
     settings = SearchSettings(
         training=msgspec.structs.replace(request, threads=None if is_here else max(1, cores() // count)),
         name=name,
@@ -226,7 +223,7 @@ def improve(
         say(line)
     result = finished(settings, lab)
     if result is None:
-        result = _searched(settings, lab, is_here, say, clock)
+        result = _searched(settings, lab, is_here, say)
     say(f"done: {result['verdict']}")
     return improvement(settings, result, lab, say)
 
@@ -264,13 +261,11 @@ def finished(settings: SearchSettings, lab: Path) -> dict[str, Any] | None:
     return result if is_same else None
 
 
-def _searched(
-    settings: SearchSettings, lab: Path, is_here: bool, say: Callable[[str], None], clock: Callable[[], float]
-) -> dict[str, Any]:
+def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> dict[str, Any]:
     streamer = _Streamer(lab, settings, say)
     try:
         if is_here:
-            return run_here(settings, lab, report=streamer, clock=clock)
+            return run_here(settings, lab, report=streamer)
         return run_as_job(settings, lab, report=streamer)
     except KeyboardInterrupt:
         say(f"stopped; all is kept in {lab}: the same call goes on")
@@ -282,7 +277,7 @@ def _searched(
 class _Streamer:
     """A report of a search (``report(fraction, message)``) that says what is new of its plan, parts and front."""
 
-    def __init__(self, lab: Path, settings: SearchSettings, say: Callable[[str], None]) -> None:
+    def __init__(self, lab: Path, settings: SearchSettings, say: Say) -> None:
         self._reader = LabReader(lab)
         self._lab, self._name, self._minutes = lab, settings.name, settings.minutes or 0.0
         self._say = say
@@ -326,9 +321,7 @@ class _Streamer:
         return f"front on {title(rung)} (accuracy): {'; '.join(told)}"
 
 
-def improvement(
-    settings: SearchSettings, result: Mapping[str, Any], lab: Path, say: Callable[[str], None]
-) -> Improvement:
+def improvement(settings: SearchSettings, result: Mapping[str, Any], lab: Path, say: Say) -> Improvement:
     """What a search found, with its files written."""
     place = search_folder(lab, settings.name)
     best = [one for one in result["best"].values() if one is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
@@ -149,3 +149,19 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
     def loss(self) -> float | None:
         """The mean loss in nats on what it is measured on, after the last epoch; None where there is none."""
         return self.curve[-1].get("test_loss") if self.curve else None
+
+
+class Training(TypedDict, total=False):
+    """How networks are trained, as calls from Python are told: fields of :class:`TrialRequest`, with its defaults."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float | None
+    optimizer: Optimizer
+    device: str
+
+
+def request_of(training: Training, **rest: Any) -> TrialRequest:
+    """A request whose network and data are still to come. Raises FormatError for an unknown name or another value."""
+    given = {name: value for name, value in training.items() if (name, value) != ("optimizer", "sgd")}
+    return TrialRequest.from_dict({"backbone": "", **given, **rest})

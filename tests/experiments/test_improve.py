@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 import syno_lab as sl
 from syno_lab.data.own import OwnData
 from syno_lab.errors import CodeError, DataError, SpecError, StoreError, SynoError, TrainingError
-from syno_lab.experiments import LocalRunner
+from syno_lab.experiments import LocalRunner, run_here
 from syno_lab.experiments.own import check_fit, with_data, with_layers, with_model
 from syno_lab.store import Store
 from syno_lab.training import train
@@ -82,9 +83,11 @@ def test_a_network_comes_back_patched_and_a_stopped_call_goes_on(
 ) -> None:
     said: list[str] = []
 
+    # CPU seconds of this thread, so that neither a busy machine nor the trainings take the search's minutes away.
+    monkeypatch.setattr("syno_lab.experiments.improve.run_here", partial(run_here, clock=time.thread_time))
+
     def improve(say: Callable[[str], None]) -> Any:
-        # CPU seconds of this thread, so that neither a busy machine nor the trainings take the search's minutes away.
-        how: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seeds": 2, "clock": time.thread_time}
+        how: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seeds": 2}
         return sl.improve(make_model, make_data, minutes=0.1, folder=tmp_path / "lab", say=say, **how)
 
     def stop(line: str) -> None:

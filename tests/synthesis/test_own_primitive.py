@@ -114,7 +114,7 @@ def test_files_have_its_digest_and_no_code(cell: dict[str, Any]) -> None:
     assert cell["flip"].meaning in text
     assert "backwards" not in text
     assert sl.Operator.from_json(text) == operator
-    session = sl.Session(operator.spec)
+    session = sl.session(operator.spec)
     for step in operator.steps:
         session.apply(step)
     kept = session.to_json()

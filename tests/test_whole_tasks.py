@@ -1,0 +1,114 @@
+"""What a user does with one call: read, step, train, tune, and open a lab, each on real data."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import syno_lab as sl
+from syno_lab.errors import FormatError, StoreError
+
+ROOT = Path(__file__).parents[1]
+Data = tuple[TensorDataset, TensorDataset]
+
+
+def make_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+@pytest.fixture
+def data() -> Data:
+    torch.manual_seed(1)
+    classes = torch.arange(80) % 4
+    rows = torch.randn(80, 16) + 4 * nn.functional.one_hot(classes, 16)
+    return TensorDataset(rows[:60], classes[:60]), TensorDataset(rows[60:], classes[60:])
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    stored = ROOT / "notebooks" / "tour-lab" / "results.sqlite.gz"
+    (tmp_path / "results.sqlite").write_bytes(gzip.decompress(stored.read_bytes()))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda folder: "conv2d",
+        lambda folder: folder / "operator.json",
+        lambda folder: str(folder / "operator.json"),
+        lambda folder: sl.operators.conv2d().to_json(),
+    ],
+)
+def test_an_operator_is_read_by_name_path_and_text(source: Callable[[Path], str | Path], tmp_path: Path) -> None:
+    (tmp_path / "operator.json").write_text(sl.operators.conv2d().to_json())
+    assert sl.read(source(tmp_path)) == sl.operators.conv2d()
+
+
+def test_operators_of_other_systems_are_read_and_stepped_through() -> None:
+    kernel = sl.canvas.known.residual()
+    assert sl.read(kernel.to_json()).to_json() == kernel.to_json()
+    assert sl.session(kernel).to_json() != sl.session(sl.operators.conv2d()).to_json()
+    assert sl.session(sl.operators.conv2d().spec).state.steps == ()
+
+
+def test_what_is_no_operator_is_refused() -> None:
+    with pytest.raises(sl.SynoError, match="expected a known operator or an operator file, found 'conv3e'"):
+        sl.read("conv3e")
+    with pytest.raises(FormatError, match="operator file"):
+        sl.read("{}")
+
+
+def test_a_network_is_trained_as_it_is_and_with_an_operator(data: Data, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = sl.train(make_model, data, epochs=12, batch_size=20, optimizer="adamw", learning_rate=0.01)
+    assert plain.result.accuracy is not None
+    assert plain.result.accuracy > 0.7  # chance is 0.25
+    assert len(plain.result.curve) == 12
+    assert plain.network(data[1].tensors[0]).shape == (20, 4)
+    changed = sl.train(make_model, data, operator="grouped_linear", epochs=1, batch_size=20)
+    count = [sum(one.numel() for one in trained.network.parameters()) for trained in (plain, changed)]
+    assert count[1] == count[0] - 2 * 16 * 16 * 3 // 4  # g=4: a quarter of the weights of two layers
+    assert "epoch 12 of 12" in capsys.readouterr().err
+
+
+def test_a_training_with_an_unknown_setting_is_refused(data: Data) -> None:
+    with pytest.raises(FormatError, match=r"a trial's request, found: .*`epoch`"):
+        sl.train(make_model, data, epoch=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.tvm
+def test_an_operator_is_tuned_and_the_records_answer(tmp_path: Path) -> None:
+    how = {"trials": 2, "folder": tmp_path}
+    first = sl.tune("matmul", {"M": 16, "K": 16, "N": 16}, **how)
+    again = sl.tune(sl.operators.matmul(), {"M": 16, "K": 16, "N": 16}, **how)
+    assert first.latency_ms == again.latency_ms > 0
+    assert again.from_records
+
+
+def test_a_lab_is_read(lab: Path) -> None:
+    found = sl.open_lab(lab)
+    trials = found.trials()
+    assert str(found) == f"<lab {lab}: 1 searches, {len(trials)} trials>"
+    front = found.front()
+    assert 0 < len(front) < len(trials)
+    assert set(front["number"]) == set(trials[trials["on_front"]]["number"])
+    best = front.sort_values("accuracy").iloc[-1]
+    assert found.operator(f"trial {best['number']}").to_json() == best["operator"]
+    assert found.operator(f"{best['source']}#{best['number']}").to_json() == best["operator"]
+    ordered = front.sort_values("flops")["accuracy"]
+    assert list(ordered) == sorted(ordered), "more FLOPs that are not more accurate are on no front"
+
+
+def test_a_lab_or_a_trial_that_is_not_there_is_refused(lab: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is not there: expected the folder of a lab"):
+        sl.open_lab(tmp_path / "none")
+    with pytest.raises(StoreError, match="no trial 'trial 99999'"):
+        sl.open_lab(lab).operator("trial 99999")
+    with pytest.raises(StoreError, match="no search 'other'"):
+        sl.open_lab(lab).trials("other")
