@@ -161,7 +161,7 @@ def operator_1(g: int, m: int, p: int, q: int, is_turned: bool) -> Iterator[tupl
 
 
 def _begun(**coefficients: int) -> tuple[Any, Any]:
-    from syno_lab.operators.convolution import IMAGE, INPUT, OUTPUT, Build
+    from syno_lab.operators.known import IMAGE, INPUT, OUTPUT, Build
 
     build = Build(
         INPUT, OUTPUT, IMAGE, [f"{name}={size}" for name, size in coefficients.items()], fixed_io_pairs=[(0, 0)]

@@ -112,6 +112,11 @@ class Size:
         return Size(self.symbols, tuple(a * power for a in self.exponents))
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables that it has a power of."""
+        return tuple([name for name, power in zip(self.symbols.names, self.exponents, strict=True) if power])
+
+    @property
     def is_one(self) -> bool:
         """Whether every exponent is zero."""
         return not any(self.exponents)

@@ -25,52 +25,36 @@ from hashlib import blake2b
 from itertools import combinations, permutations, product
 from math import factorial, prod
 
-from syno_lab.common.terms import MAX_TERMS, Terms
+from syno_lab.common.terms import MAX_TERMS
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.ir.fingerprint_binding import (
-    confirming_binding,
-    enlarged,
-    fingerprint_binding,
-    fitting_binding,
-    usual_items,
-)
+from syno_lab.ir.fingerprint_binding import confirming_binding, enlarged, usual_items
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
-from syno_lab.ir.fingerprint_whole import terms, whole_fingerprint
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
-
-__all__ = [
-    "MAX_TERMS",
-    "Terms",
-    "confirmed_repeats",
-    "confirming_binding",
-    "distinct_key",
-    "fingerprint",
-    "fingerprint_binding",
-    "fitting_binding",
-    "terms",
-    "whole_fingerprint",
-]
 
 _MOST_ORDERS = 720  # of weights that their numbers do not tell apart
 
 
-def fingerprint(operator: Operator, binding: Binding) -> str:
-    """The fingerprint of ``operator`` under ``binding``: 32 hexadecimal digits.
+def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
+    """The method :meth:`.Operator.fingerprint`: 32 hexadecimal digits.
 
     Raises:
         SpecError: where a size is no positive integer under the binding.
         SynoError: when a part has more than ``MAX_TERMS`` terms; a binding with small, pairwise different sizes tells
             enough.
     """
-    return _fingerprint(operator, tuple(binding.items()))
+    return _fingerprint(operator, tuple(operator.complete_binding(binding).items()))
 
 
 def distinct_key(
     operator: Operator, mirrors: Sequence[tuple[int, int]] = (), most_terms: int = MAX_TERMS
 ) -> tuple[tuple[tuple[str, int], ...], str]:
-    """What tells operators of one spec apart: the binding of :func:`fitting_binding`, and the fingerprint on it.
+    """What tells operators of one spec apart: a binding (:func:`.fingerprint_binding`), and the fingerprint on it.
+
+    The binding is changed where a size of ``operator`` would not be an integer (:func:`.enlarged`). This depends on how
+    the operator is written, so a repeat of an operator that fits as it is can be missed; in the conv spec no operator
+    needs it but those that divide a product of two primaries by more coefficients than divide each of them.
 
     With ``mirrors``, pairs of an input and an output axis, mirror images are not told apart: operators of which one is
     the other with input and output turned around along some of the pairs. The least of their fingerprints stands for

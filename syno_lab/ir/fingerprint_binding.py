@@ -8,8 +8,6 @@ from itertools import count
 from math import lcm
 
 from syno_lab.common.size import Size
-from syno_lab.errors import SpecError
-from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding, Spec
 
@@ -44,24 +42,12 @@ def confirming_binding(spec: Spec) -> dict[str, int]:
     return _bind(spec, _own_coefficients(spec))
 
 
-def fitting_binding(operator: Operator) -> dict[str, int]:
-    """:func:`fingerprint_binding`, changed where a size of ``operator`` would not be an integer.
-
-    Then primaries are multiplied by the coefficients that should divide them, and where that does not help the
-    coefficients have their own values. This depends on how the operator is written, so a repeat of an operator that
-    fits as it is can be missed; in the conv spec no operator needs it but those that divide a product of two primaries
-    by more coefficients than divide each of them.
-    """
-    usual = usual_items(operator.spec)
-    try:
-        parts(operator, sizes_under(usual), ())
-    except SpecError:
-        return enlarged(operator)
-    return dict(usual)
-
-
 def enlarged(operator: Operator) -> dict[str, int]:
-    """The binding of :func:`fitting_binding` for an operator that the usual one does not fit."""
+    """The binding for an operator that the usual one does not fit.
+
+    Primaries are multiplied by the coefficients that should divide them, and where that does not help the coefficients
+    have their own values.
+    """
     spec = operator.spec
     binding = fingerprint_binding(spec)
     if not _enlarge(operator, binding):
@@ -116,7 +102,7 @@ def _small_coefficients(spec: Spec) -> dict[str, int]:
 
 
 def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
-    fixed = {name for i, _ in spec.fixed_io_pairs for name in _variables(spec.input_shape[i])}
+    fixed = {name for i, _ in spec.fixed_io_pairs for name in spec.input_shape[i].variables}
     taken = set(coefficients.values())
     binding: dict[str, int] = {}
     reducible = [name for name in spec.symbols.primary if spec.occurrence_limits[name] != 0]
@@ -182,7 +168,3 @@ def _common_block(kinds: list[tuple[tuple[tuple[int, ...], int], int]], wholes: 
 def _limit(spec: Spec, coefficient: str) -> int:
     limit = spec.occurrence_limits[coefficient]
     return _MOST_POWER if limit is None else limit
-
-
-def _variables(size: Size) -> list[str]:
-    return [name for name, power in zip(size.symbols.names, size.exponents, strict=True) if power]

@@ -1,8 +1,7 @@
 """The lowering plan: in which order REDUCEs are performed, and the stages that this induces.
 
-This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one
-from the
-input to the output. A stage undoes the primitives that can reach the REDUCEs it performs, multiplies by the weights
+This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one from
+the input to the output. A stage undoes the primitives that can reach the REDUCEs it performs, multiplies by the weights
 among them, and sums; what it gives is the next stage's input. FLOPs, the loop nest's stages, PyTorch and TVM all read
 the same plan.
 
@@ -28,6 +27,7 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
+from syno_lab.protocol import FLOAT32_BYTES
 
 #: In which order REDUCEs are performed: with the fewest FLOPs, in the shortest predicted time, or all in one stage.
 Order = Literal["best", "fastest", "naive"]
@@ -92,6 +92,18 @@ def fewest_flops(operator: Operator, binding: Binding) -> int:
     planner = _Planner(operator, dict(binding))
     everything = (1 << len(planner.nodes)) - 1
     return planner.best(everything)[0][0]
+
+
+def flops(operator: Operator, binding: Binding | None = None) -> int:
+    """The method :meth:`.Operator.flops`."""
+    return plan(operator, operator.complete_binding(binding)).flops
+
+
+def memory(operator: Operator, binding: Binding | None = None) -> int:
+    """The method :meth:`.Operator.memory`."""
+    bound = operator.complete_binding(binding)
+    ends = value((c.size for c in operator.inputs), bound) + value((c.size for c in operator.output), bound)
+    return FLOAT32_BYTES * (ends + operator.params(bound) + plan(operator, bound).live_elements)
 
 
 @lru_cache(maxsize=4096)

@@ -331,7 +331,7 @@ class Spec:
         """
         coefficients = {name: self.defaults.get(name, 2) for name in self.symbols.coefficient}
         most = max(coefficients.values(), default=1)
-        fixed = {name for i, _ in self.fixed_io_pairs for name in self._variables_of(self.input_shape[i])}
+        fixed = {name for i, _ in self.fixed_io_pairs for name in self.input_shape[i].variables}
         binding: dict[str, int] = {}
         for name in self.symbols.primary:
             if name in fixed:
@@ -353,9 +353,6 @@ class Spec:
                 number += step
             binding[name] = number
         return {**binding, **coefficients}
-
-    def _variables_of(self, size: Size) -> list[str]:
-        return [name for name, power in zip(self.symbols.names, size.exponents, strict=True) if power]
 
     def _check_axes(self) -> None:
         for inp, out in self.fixed_io_pairs:

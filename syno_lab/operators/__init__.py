@@ -6,24 +6,26 @@ Variables are named as in the paper; coefficients have defaults (k_1=3, s=2, g=4
 from collections.abc import Callable
 
 from syno_lab.ir.operator import Operator
-from syno_lab.operators.convolution import (
+from syno_lab.operators.known import (
     conv1d,
+    conv1x1,
     conv2d,
     depthwise,
     dilated,
+    fold,
+    fold_overlapping,
     grouped,
+    grouped_linear,
+    half_step_shift,
+    matmul,
+    operator_1,
+    operator_2,
+    pixel_shuffle,
+    pixel_unshuffle,
     separable,
     shift_conv,
     stacked_grouped_convolution,
     strided,
-)
-from syno_lab.operators.dense import conv1x1, grouped_linear, matmul
-from syno_lab.operators.discovered import half_step_shift, operator_1, operator_2
-from syno_lab.operators.views import (
-    fold,
-    fold_overlapping,
-    pixel_shuffle,
-    pixel_unshuffle,
     sum_pool,
     sum_pool_window,
     unfold,

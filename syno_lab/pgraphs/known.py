@@ -12,7 +12,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models.sites import Site
 from syno_lab.operators import KNOWN, conv2d, grouped, matmul, strided
-from syno_lab.operators.convolution import grouped_strided
+from syno_lab.operators.known import grouped_strided
 from syno_lab.search.asking import find
 from syno_lab.search.protocol import State
 from syno_lab.synthesis.rebuilding import arrangements

@@ -13,7 +13,7 @@ import syno_lab as sl
 from syno_lab.codegen.reference import reference
 from syno_lab.errors import PrimitiveError
 from syno_lab.operators import KNOWN
-from syno_lab.operators.convolution import grouped_strided
+from syno_lab.operators.known import grouped_strided
 
 Tensor = torch.Tensor
 Binding = dict[str, int]

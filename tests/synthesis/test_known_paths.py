@@ -18,7 +18,7 @@ import pytest
 
 from syno_lab.ir.build import Build
 from syno_lab.ir.coordinate import Coordinate, Node
-from syno_lab.ir.fingerprint import fitting_binding
+from syno_lab.ir.fingerprint import distinct_key
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
@@ -129,7 +129,7 @@ def test_canonical_steps_lead_to_it(name: str) -> None:
     assert end is not None, f"rules refuse {sorted(refused)}"
     assert operator.inputs in set(end.matches())
     reached = Operator(end, operator.inputs)
-    binding = fitting_binding(reached)
+    binding = dict(distinct_key(reached)[0])
     assert reached.fingerprint(binding) == KNOWN[name]().fingerprint(binding)
 
 
@@ -228,5 +228,5 @@ def test_the_search_graph_has_it_once(name: str) -> None:
     found = [builder.operator(path) for path in dict.fromkeys(paths_of(operator, graph))]
     ends = [o for o in found if o is not None]
     assert len(ends) == 1, f"{len(found)} paths, {len(ends)} of them to operators"
-    binding = fitting_binding(ends[0])
+    binding = dict(distinct_key(ends[0])[0])
     assert ends[0].fingerprint(binding) == KNOWN[name]().fingerprint(binding)

@@ -3,15 +3,8 @@
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives.base import Card, Primitive
-from syno_lab.ir.primitives.expand import Expand
-from syno_lab.ir.primitives.merge import Merge
 from syno_lab.ir.primitives.own import Index, OwnPrimitive, add_to, own_in
-from syno_lab.ir.primitives.reduce import Reduce
-from syno_lab.ir.primitives.share import Share
-from syno_lab.ir.primitives.shift import Shift
-from syno_lab.ir.primitives.split import Split
-from syno_lab.ir.primitives.stride import Stride
-from syno_lab.ir.primitives.unfold import Unfold
+from syno_lab.ir.primitives.table import Expand, Merge, Reduce, Share, Shift, Split, Stride, Unfold
 
 PRIMITIVES: dict[str, Primitive] = {
     primitive.name: primitive
