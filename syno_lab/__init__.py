@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from syno_lab.version import __version__ as __version__
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from syno_lab.data.datasets import load_dataset as load_dataset
     from syno_lab.experiments.improve import improve as improve
     from syno_lab.models.placeholder import Placeholder as Placeholder
+    from syno_lab.tasks import OpenLab
 
 # Names whose rooms need torch or a database: loaded by themselves, so that synthesis does without them.
 _ELSEWHERE = {
@@ -27,6 +31,22 @@ _ELSEWHERE = {
 
 #: Modules with public names of their own: two systems, and the errors.
 _MODULES = ("alpha", "canvas", "errors")
+
+
+class _Package(ModuleType):
+    """``syno_lab`` itself: ``search`` is the function, also once the room of that name is imported."""
+
+    @property
+    def search(self) -> Callable[..., OpenLab]:
+        found: Callable[..., OpenLab] = import_module("syno_lab.tasks").search
+        return found
+
+    @search.setter
+    def search(self, room: ModuleType) -> None:
+        """What Python does with a package's module; ``from syno_lab.search import …`` needs none of it."""
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

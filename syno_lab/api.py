@@ -14,7 +14,7 @@ from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.candidates import Candidate
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
-from syno_lab.tasks import open_lab, read, session, train, tune
+from syno_lab.tasks import open_lab, read, search, session, train, tune
 
 __all__ = [
     "PRIMITIVES",
@@ -38,6 +38,7 @@ __all__ = [
     "own_primitives",
     "read",
     "remove_primitive",
+    "search",
     "session",
     "train",
     "tune",

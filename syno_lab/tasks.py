@@ -1,4 +1,4 @@
-"""Whole tasks in one call each, as the commands do them: train, tune, and read an operator or a lab.
+"""Whole tasks in one call each, as the commands do them: search, train, tune, and read an operator or a lab.
 
 Each tells its progress on standard error. What it needs is loaded when it is called.
 """
@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,20 +17,12 @@ if TYPE_CHECKING:
 
     from syno_lab.experiments.own import Data, Model
     from syno_lab.protocol import Operator
-    from syno_lab.reports import Reading, TrialRow
     from syno_lab.sessions.session import Session
     from syno_lab.training import TrainingProgress, TrainingResult
     from syno_lab.trial.request import Training
     from syno_lab.tuning import TuningResult
 
 Folder = str | Path
-
-
-class Trained(NamedTuple):
-    """A trained network, and how its training went."""
-
-    network: nn.Module
-    result: TrainingResult
 
 
 def read(source: Folder) -> Operator:
@@ -56,13 +48,64 @@ def session(start: object) -> Session:
     Args:
         start: a spec, a state, an operator, or the text of a session or of an operator's file.
 
-    Raises:
-        SpecError: no system knows it, or operators of its system are not built by steps.
-        FormatError: a text that holds neither.
+    Raises SpecError where no system knows it, or operators of its system are not built by steps.
     """
     from syno_lab.sessions.session import session_of
 
     return session_of(start)
+
+
+def search(
+    backbone: str = "resnet20",
+    data: Folder | None = None,
+    *,
+    minutes: float | None = None,
+    trials: int | None = None,
+    untrained: bool = False,
+    system: str = "pgraphs",
+    max_primitives: int = 10,
+    seed: int = 0,
+    folder: Folder | None = None,
+    name: str = "search",
+    go_on: bool = False,
+    in_process: bool = False,
+    **training: Unpack[Training],
+) -> OpenLab:
+    """Search operators for a network of the lab by training them in it (``syno-lab search``, which has more settings).
+
+    Plan, progress, funnel and front are printed; :func:`syno_lab.improve` is for networks and data of your own.
+
+    Args:
+        backbone: a network of ``syno-lab backbone``.
+        data: a folder of images, a text file, or ``digits``; None: ``SYNO_LAB_DATA``, else ``digits``.
+        minutes: of search in all; without ``trials`` 30, untrained 5.
+        trials: the most operators to evaluate.
+        untrained: train nothing: rank operators by the score of a probe.
+        system: ``pgraphs``, ``canvas`` or ``alpha``, or several with commas between them.
+        max_primitives: of an operator.
+        seed: of the search's choices.
+        folder: of the lab; None: as of :func:`open_lab`.
+        name: of the search in the lab.
+        go_on: continue the search of this name, of which only the end may change.
+        in_process: train in this process, one after another, without jobs.
+        training: as of :func:`train`.
+
+    Raises:
+        SearchError: the lab has a search of this name, or a number is out of range.
+        SpecError: an unknown backbone or system, or no operator can be within the limits.
+    """
+    from syno_lab.commands import search_options as options
+    from syno_lab.commands.search import command
+    from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings
+
+    found = _folder(folder)
+    asked = SearchChoice(minutes=minutes, trials=trials, untrained=untrained, seed=seed)
+    network = options.Network(backbone=backbone, data=None if data is None else str(data))
+    choice = options.Choice(system=system, max_primitives=max_primitives)
+    run = options.Run(name=name, folder=found, go_on=go_on, in_process=in_process)
+    rest = (options.Ending(), options.Built(), options.Machine(), options.Validating(), TuningSettings())
+    command(options.Given(network, asked, choice, TrainingSettings(**training), *rest, run))
+    return OpenLab(found)
 
 
 def train(
@@ -73,7 +116,7 @@ def train(
     layers: Sequence[str] | None = None,
     seed: int = 0,
     **training: Unpack[Training],
-) -> Trained:
+) -> tuple[nn.Module, TrainingResult]:
     """Train a network on images or data of your own, as it is or with an operator in it (``syno-lab train``).
 
     Args:
@@ -104,7 +147,7 @@ def train(
         if request.backbone.startswith(OWN):
             tell = partial(report, "train", 0.0)
             request = choose(request, layers, tell, tries=text is not None).request
-        return Trained(*trained(request, lambda now: report("train", *_shown(now))))
+        return trained(request, lambda now: report("train", *_shown(now)))
 
 
 def _shown(now: TrainingProgress) -> tuple[float, str]:
@@ -172,38 +215,23 @@ class OpenLab:
 
         self.folder = folder
         self._reader = LabReader(folder)
-        self.reading()
+        self._reader.read()
 
-    def __repr__(self) -> str:
-        found = self.reading()
-        return f"<lab {self.folder}: {len(found.sources)} searches, {len(found.rows)} trials>"
+    def trials(self, search: str | None = None, axes: Sequence[str] = ("accuracy", "flops")) -> pd.DataFrame:
+        """A row for each trial of a search by its name, or of all: accuracies, costs, the operator, ``on_front``.
 
-    def reading(self) -> Reading:
-        """All that is there, as :mod:`syno_lab.reports` has it. Raises StoreError for a damaged store."""
-        return self._reader.read()
-
-    def trials(self, search: str | None = None) -> pd.DataFrame:
-        """A row for each trial of a search by its name, or of all: accuracies, costs, operator, whether on the front.
-
-        Raises:
-            StoreError: there is no such search.
+        ``axes`` are the two or three columns of the front. Raises StoreError where there is no such search.
         """
-        from syno_lab.reports import trials_frame
+        from syno_lab.reports import front_of, trials_frame
 
-        on_front = {row.key for row in self._on_front(search, ("accuracy", "flops"))}
-        return trials_frame(self.reading().of(search), on_front=on_front)
+        rows = self._reader.read().of(search)
+        front = front_of([row for row in rows if not row.is_baseline], axes)
+        return trials_frame(rows, on_front={front.points[at].key for at in front.front})
 
     def front(self, search: str | None = None, axes: Sequence[str] = ("accuracy", "flops")) -> pd.DataFrame:
-        """The rows of :meth:`trials` that no other is better than on all axes, by two or three names of columns.
-
-        Raises:
-            StoreError: there is no such search.
-            SynoError: an axis is unknown.
-        """
-        from syno_lab.reports import trials_frame
-
-        rows = self._on_front(search, axes)
-        return trials_frame(rows, on_front={row.key for row in rows})
+        """The :meth:`trials` that no other is better than on all axes."""
+        found = self.trials(search, axes)
+        return found[found["on_front"]]
 
     def operator(self, name: str) -> Operator:
         """The operator of a trial by its key, as ``search:NAME#12``, or of the only search by ``12`` or ``trial 12``.
@@ -214,20 +242,13 @@ class OpenLab:
         from syno_lab.errors import StoreError
         from syno_lab.inputs import quoted
 
-        found = self.reading()
+        found = self._reader.read()
         number = name.removeprefix("trial ")
         keys = [row.key for row in found.rows if name == row.key or number == str(row.number)]
         row = found.row(keys[0] if len(keys) == 1 else name)
         if not row.operator:
             raise StoreError(f"trial {quoted(name)}: expected one with an operator, found the network without one")
         return read(row.operator)
-
-    def _on_front(self, search: str | None, axes: Sequence[str]) -> list[TrialRow]:
-        from syno_lab.reports import front_of
-
-        rows = {row.key: row for row in self.reading().of(search) if not row.is_baseline}
-        front = front_of(rows.values(), axes)
-        return [rows[front.points[at].key] for at in front.front]
 
 
 def open_lab(folder: Folder | None = None) -> OpenLab:
@@ -236,4 +257,8 @@ def open_lab(folder: Folder | None = None) -> OpenLab:
     Raises:
         StoreError: there is no lab, or its store is damaged or of another version.
     """
-    return OpenLab(Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute())
+    return OpenLab(_folder(folder))
+
+
+def _folder(given: Folder | None) -> Path:
+    return Path(given or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()

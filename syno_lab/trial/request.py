@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
+from syno_lab.settings import Optimizer, TrialSettings
 from syno_lab.settings import Plain as Plain
-from syno_lab.settings import TrialSettings
 
 #: Epochs of a training that only its budget of seconds ends.
 ENDLESS = 1_000_000
@@ -152,7 +152,7 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
 
 
 class Training(TypedDict, total=False):
-    """How networks are trained, as calls from Python are told: fields of :class:`TrialRequest`, with its defaults."""
+    """How networks are trained, as calls from Python are told: fields of :class:`.TrainingSettings`."""
 
     epochs: int
     batch_size: int
