@@ -38,8 +38,9 @@ class _Package(ModuleType):
 
     @property
     def search(self) -> Callable[..., OpenLab]:
-        found: Callable[..., OpenLab] = import_module("syno_lab.tasks").search
-        return found
+        from syno_lab.tasks import search
+
+        return search
 
     @search.setter
     def search(self, room: ModuleType) -> None:
