@@ -29,8 +29,8 @@ _ELSEWHERE = {
     "load_dataset": "syno_lab.data.datasets",
 }
 
-#: Modules with public names of their own: two systems, and the errors.
-_MODULES = ("alpha", "canvas", "errors")
+#: Modules with public names of their own: two systems, the errors and the known operators.
+_MODULES = ("alpha", "canvas", "errors", "operators")
 
 
 class _Package(ModuleType):
@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*import_module("syno_lab.api").__all__, *_ELSEWHERE, *_MODULES]
+    return sorted({*import_module("syno_lab.api").__all__, *_ELSEWHERE, *_MODULES})
 
 
 def load_ipython_extension(ipython: Any) -> None:
