@@ -187,7 +187,7 @@ def tune(
     from syno_lab import tuning
     from syno_lab.commands.output import Reporter
     from syno_lab.systems import builder_of
-    from syno_lab.tuning.presets import enough_s
+    from syno_lab.tuning.options import enough_s
 
     found = _operator(operator)
     text = found.to_json()
