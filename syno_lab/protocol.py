@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # types alone: this file is used by every room and needs none
     from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
     from syno_lab.models.slot import Place
+    from syno_lab.panes.data import Form, PaneData
     from syno_lab.search.protocol import State
     from syno_lab.sessions.construction import Construction
     from syno_lab.sessions.own_rule import OwnRule
@@ -216,7 +217,7 @@ class SpaceRequest:
     rules: Sequence[OwnRule] = ()
 
 
-def _nothing(asked: Any, data: dict[str, Any]) -> list[Any]:
+def _nothing(asked: Any, data: Any) -> list[Any]:
     return []
 
 
@@ -225,18 +226,18 @@ class Pane:
     """One form of an operator for people, computed when it is opened.
 
     Attributes:
-        read: makes plain data for the browser from a :class:`syno_lab.panes.Asked`; raises SynoError if there is
-            nothing to show.
+        read: makes plain data for the browser (:mod:`syno_lab.panes.data`) from a :class:`syno_lab.panes.Asked`; raises
+            SynoError if there is nothing to show.
         depends: the names of the fields of ``Asked``, beside the operator, that change the data.
         exports: makes the forms of the pane's files from ``Asked`` and the data (:mod:`syno_lab.panes.forms`).
         texts: makes the texts that stay on a page without a kernel from the same, for a pane that is shown at once.
         title: the text on its tab; empty: its name.
     """
 
-    read: Callable[[Any], dict[str, Any]]
+    read: Callable[[Any], PaneData]
     depends: tuple[str, ...] = ()
-    exports: Callable[[Any, dict[str, Any]], list[dict[str, Any]]] = _nothing
-    texts: Callable[[Any, dict[str, Any]], Sequence[str]] = _nothing
+    exports: Callable[[Any, Any], list[Form]] = _nothing
+    texts: Callable[[Any, Any], Sequence[str]] = _nothing
     title: str = ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from syno_lab.alpha import drawing
 from syno_lab.alpha.blocks import Block, Network
@@ -12,14 +12,27 @@ from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement, Varia
 PICTURED = 8
 
 
-def lineage(variant: Variant) -> list[dict[str, Any]]:
-    """The networks of a lineage, the seed first.
+class Shown(TypedDict):
+    """A block before or after an edit; the changed nodes have a thick border in its picture."""
 
-    Returns:
-        For each its ``number``, ``words`` (the edit that made it), ``blocks`` (how many), ``flops`` and ``params`` of
-        the network, and ``pictures``: of the first block that the edit is about, each with ``title``, ``svg`` and
-        ``text``; the changed nodes have a thick border.
-    """
+    title: str
+    svg: str
+    text: str
+
+
+class Generation(TypedDict):
+    """A network of a lineage, the edit that made it in words, and pictures of the first block that it is about."""
+
+    number: int
+    words: str
+    blocks: int
+    flops: int
+    params: int
+    pictures: list[Shown]
+
+
+def lineage(variant: Variant) -> list[Generation]:
+    """The networks of a lineage, the seed first."""
     network, rows = variant.seed, [_row(0, "the seed", variant.seed, [])]
     for number, edit in enumerate(variant.edits, 1):
         before, network = network, edit.apply(network)
@@ -28,7 +41,7 @@ def lineage(variant: Variant) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(number: int, said: str, network: Network, shown: list[dict[str, str]]) -> dict[str, Any]:
+def _row(number: int, said: str, network: Network, shown: list[Shown]) -> Generation:
     graph = network.graph
     return {
         "number": number,
@@ -40,7 +53,7 @@ def _row(number: int, said: str, network: Network, shown: list[dict[str, str]]) 
     }
 
 
-def pictures(before: Network, edit: Edit, after: Network) -> list[dict[str, str]]:
+def pictures(before: Network, edit: Edit, after: Network) -> list[Shown]:
     """The block that an edit changes, before and after it; of a copy the copy, of a deleted block that block."""
     match edit:
         case Replacement():
@@ -59,14 +72,14 @@ def pictures(before: Network, edit: Edit, after: Network) -> list[dict[str, str]
             return [_picture(f"The deleted block {edit.block}", before.blocks[edit.block], [])]
 
 
-def _picture(title: str, block: Block, changed: list[int]) -> dict[str, str]:
+def _picture(title: str, block: Block, changed: list[int]) -> Shown:
     graph = block.graph
     marked = f" Changed: {', '.join(f't{graph.tensor(number)}' for number in changed)}." if changed else ""
     svg = drawing.svg(graph, highlight=changed)
     return {"title": title, "svg": svg, "text": f"{drawing.describe(graph)}{marked}"}
 
 
-def block_rows(network: Network) -> list[list[Any]]:
+def block_rows(network: Network) -> list[list[str | int]]:
     """The stem, each block and the head: name, type, what it does, FLOPs and parameters."""
     parts = [("stem", "", network.stem)]
     parts += [(f"block {number}", block.kind, block.graph) for number, block in enumerate(network.blocks)]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, TypedDict
 
 from syno_lab.alpha.edits import words
-from syno_lab.alpha.lineage import block_rows, lineage
+from syno_lab.alpha.lineage import Generation, block_rows, lineage
 from syno_lab.alpha.operator import NetworkOperator
 from syno_lab.inputs import count_of
 from syno_lab.panes import Asked
+from syno_lab.panes.data import Costs, Form
 from syno_lab.panes.forms import cost_forms, csv_text, form, whole
 from syno_lab.panes.generic import GRAPH, SOURCE, CostRow, costs
 from syno_lab.protocol import Pane
 
 
-def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """The cost of the network and of each node with weights or FLOPs: :func:`syno_lab.panes.generic.costs`."""
+def cost_pane(asked: Asked[Any]) -> Costs:
+    """The cost of the network and of each node with weights or FLOPs."""
     operator: NetworkOperator = asked.operator
     bound = asked.bound()
     graph, total = operator.at(bound), max(1, operator.flops(bound))
@@ -30,13 +31,18 @@ def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
     return costs(asked, rows)
 
 
-def lineage_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """How the network came about, edit by edit, and its blocks.
+class Lineage(TypedDict):
+    """How a network came about, and a table of its blocks."""
 
-    Returns:
-        ``steps`` as :func:`syno_lab.alpha.lineage.lineage`; ``title``, ``heads``, ``rows`` and ``note`` of a table of
-        the blocks.
-    """
+    steps: list[Generation]
+    title: str
+    heads: list[str]
+    rows: list[list[str | int]]
+    note: str
+
+
+def lineage_pane(asked: Asked[Any]) -> Lineage:
+    """How the network came about, edit by edit, and its blocks."""
     variant = asked.operator.variant
     steps = lineage(variant)
     count = len(steps) - 1
@@ -50,8 +56,8 @@ def lineage_pane(asked: Asked[Any]) -> dict[str, Any]:
     }
 
 
-def _lineage_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
-    steps = [{name: step[name] for name in step if name != "pictures"} for step in data["steps"]]
+def _lineage_forms(asked: Asked[Any], data: Lineage) -> list[Form]:
+    steps = [{name: cell for name, cell in step.items() if name != "pictures"} for step in data["steps"]]
     return [
         form(asked, "CSV", "lineage.csv", text=csv_text(steps)),
         form(asked, "edits (JSON)", "edits.json", text=asked.operator.variant.to_json()),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, TypedDict
 
 from syno_lab.canvas.drawing import words
 from syno_lab.canvas.fitted import Fitted, place_in
@@ -12,6 +13,7 @@ from syno_lab.canvas.primitives import FREE, Cost, flops_of, weight_of
 from syno_lab.canvas.shape import Shape
 from syno_lab.canvas.solutions import numbers, place_name, solutions
 from syno_lab.panes import Asked
+from syno_lab.panes.data import Costs, Form, Link, Picture, Record
 from syno_lab.panes.forms import cost_forms, csv_text, form, picture_forms, whole
 from syno_lab.panes.generic import SOURCE, TIR, CostRow, costs, picture_pane
 from syno_lab.panes.reach import reach_by_gradients
@@ -20,21 +22,17 @@ from syno_lab.protocol import Pane
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 
-def graph_pane(asked: Asked[Any]) -> dict[str, Any]:
+def graph_pane(asked: Asked[Any]) -> Picture:
     """The micro-DAG, and what belongs together in it.
 
-    Returns:
-        As :func:`syno_lab.panes.generic.picture_pane`, with ``links``: for each tensor and primitive of the drawing by
-        its id ``words``, ``kind`` (``tensor`` or ``primitive``), ``light`` (the ids that are lit with it: of a tensor
-        all that it is computed from, of a primitive its tensors), and ``marks`` and ``lines``, which are for loop nests
-        and empty here.
+    What is lit with a tensor is all that it is computed from, with a primitive its tensors; nothing of a loop nest.
     """
     return {**picture_pane(asked), "links": _links(asked.operator)}
 
 
-def _links(operator: Fitted) -> dict[str, dict[str, Any]]:
+def _links(operator: Fitted) -> dict[str, Link]:
     said = words(operator)
-    found: dict[str, dict[str, Any]] = {"t0": _link(said["t0"], "tensor", ["t0"])}
+    found: dict[str, Link] = {"t0": _link(said["t0"], "tensor", ["t0"])}
     for number, node in enumerate(operator.kernel.nodes, start=1):
         name, result = f"p{number}", f"t{number}"
         own = [name, *(one for one in (f"{name}-lhs", f"{name}-rhs", f"{name}-out") if one in said)]
@@ -45,19 +43,34 @@ def _links(operator: Fitted) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _link(said: str, kind: str, light: list[str]) -> dict[str, Any]:
+def _link(said: str, kind: str, light: list[str]) -> Link:
     return {"words": said, "kind": kind, "light": light, "marks": [], "lines": []}
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------
 
 
-def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
+class FittedCosts(Costs):
+    """The costs of an operator of Canvas, and its solution at each place of the network (:func:`.solutions`)."""
+
+    solutions: Sequence[Record]
+
+
+class Solved(TypedDict):
+    """A table of solutions, those at the shown sizes ``marked``; ``records`` are :func:`.solutions.numbers`."""
+
+    title: str
+    heads: list[str]
+    rows: list[list[int | str | None]]
+    marked: list[int]
+    note: str
+    records: list[Record]
+
+
+def cost_pane(asked: Asked[Any]) -> FittedCosts:
     """The cost of the operator and of each of its primitives, and the table of its solutions.
 
-    Returns:
-        As :func:`syno_lab.panes.generic.costs`, with a row for each normalisation and for the pooling in front too;
-        their FLOPs sum to the operator's. ``solutions`` has a record for each place of the network (:func:`solutions`).
+    Each normalisation and the pooling in front have a row too; the FLOPs of all rows sum to the operator's.
     """
     operator: Fitted = asked.operator
     return {**costs(asked, _rows(operator, asked.bound())), "solutions": solutions(operator)}
@@ -117,20 +130,15 @@ def _sums(operator: Fitted, number: int) -> str:
 # -- solutions and what is read ---------------------------------------------------------------------------------------
 
 
-def solution_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """How the numbers of the dynamic variables came about (section 6.3), at each place and at the shown sizes.
-
-    Returns:
-        ``title``, ``heads``, ``rows`` (a list of texts and numbers each; None: not known), ``marked`` (the rows of the
-        shown sizes), ``note``, and ``records``: :func:`syno_lab.canvas.solutions.numbers` at every place.
-    """
+def solution_pane(asked: Asked[Any]) -> Solved:
+    """How the numbers of the dynamic variables came about (section 6.3), at each place and at the shown sizes."""
     operator: Fitted = asked.operator
     bound = asked.bound()
     here = place_in(bound)
     is_place = any(replace(place, layers=1) == here for place in operator.places)
     found = numbers(operator, (*operator.places, *(() if is_place else (here,))))
     heads = ["place", "layers", "variable", "lcm", "base", "doublings", "topped up by", "value"]
-    rows: list[list[Any]] = []
+    rows: list[list[int | str | None]] = []
     marked: list[int] = []
     for one in found:
         if one.place == place_name(here):
@@ -166,7 +174,7 @@ def _note(operator: Fitted) -> str:
 _REACH = reach_by_gradients(("N", "C_in", "s*H", "s*W"), (0, None, 2, 3))
 
 
-def _cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+def _cost_forms(asked: Asked[Any], data: FittedCosts) -> list[Form]:
     """Those of every pane of costs, and the solutions as a table where there are any."""
     found = cost_forms(asked, data)
     if data["solutions"]:
@@ -174,7 +182,7 @@ def _cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]
     return found
 
 
-def _solution_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+def _solution_forms(asked: Asked[Any], data: Solved) -> list[Form]:
     return [form(asked, "CSV", "x-by-place.csv", text=csv_text(data["records"])), whole(asked, "x-by-place")]
 
 

@@ -8,14 +8,15 @@ from typing import Any
 from syno_lab.inputs import count_of
 from syno_lab.nas_pte.operator import NasPteOperator
 from syno_lab.panes import Asked
+from syno_lab.panes.data import Costs
 from syno_lab.panes.forms import cost_forms
 from syno_lab.panes.generic import GENERIC, CostRow, costs
 from syno_lab.panes.reach import reach_by_gradients
 from syno_lab.protocol import Pane
 
 
-def cost_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """The cost of the operator and of each of its convolutions: :func:`syno_lab.panes.generic.costs`."""
+def cost_pane(asked: Asked[Any]) -> Costs:
+    """The cost of the operator and of each of its convolutions."""
     operator: NasPteOperator = asked.operator
     bound = asked.bound()
     images, _, height, width = operator.output_sizes(bound)

@@ -13,6 +13,7 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.panes import forms
 from syno_lab.panes.asked import CENTER, MOST_NAME, PHOTOS, WEIGHTS, Asked, read_element, read_image
+from syno_lab.panes.data import Form, PaneData
 from syno_lab.protocol import Operator, Pane
 from syno_lab.systems import system_of
 
@@ -54,7 +55,7 @@ def panes_of(operator: Operator) -> Mapping[str, Pane]:
     return system_of(operator).panes()
 
 
-def read_pane(asked: Asked[Any], name: str) -> dict[str, Any]:
+def read_pane(asked: Asked[Any], name: str) -> PaneData:
     """The data of one pane.
 
     Raises:
@@ -63,21 +64,18 @@ def read_pane(asked: Asked[Any], name: str) -> dict[str, Any]:
     return _pane(asked, name).read(asked)
 
 
-def exports(asked: Asked[Any], name: str, data: dict[str, Any]) -> list[dict[str, Any]]:
+def exports(asked: Asked[Any], name: str, data: PaneData) -> list[Form]:
     """The forms in which a pane can be copied or saved.
 
     Args:
         asked: what the pane was computed for.
         name: its name.
         data: what :func:`read_pane` gave.
-
-    Returns:
-        Records as :func:`syno_lab.panes.forms.form` makes them.
     """
     return _pane(asked, name).exports(asked, data)
 
 
-def export(asked: Asked[Any], name: str, data: dict[str, Any], form: str) -> bytes:
+def export(asked: Asked[Any], name: str, data: PaneData, form: str) -> bytes:
     """One of :func:`exports` as the content of its file.
 
     Args:

@@ -5,7 +5,7 @@ Pygments reads the program; a page needs only the kinds.
 
 from __future__ import annotations
 
-from typing import Any
+from syno_lab.panes.data import Piece
 
 #: Kinds of pieces by the families of Pygments' tokens; a piece without a kind is plain.
 _KINDS = {
@@ -19,11 +19,11 @@ _KINDS = {
 }
 
 
-def coloured(text: str) -> list[dict[str, Any]]:
+def coloured(text: str) -> list[Piece]:
     """Python text as pieces with ``text``, and ``kind`` where one has a colour; put together they are the text."""
     from pygments.lexers.python import PythonLexer
 
-    pieces: list[dict[str, Any]] = []
+    pieces: list[Piece] = []
     for token, part in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
         name = str(token)
         kind = next((kind for family, kind in _KINDS.items() if name == family or name.startswith(f"{family}.")), "")

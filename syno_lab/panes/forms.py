@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -14,6 +14,7 @@ from syno_lab.drawing.render import render
 from syno_lab.errors import SpecError
 from syno_lab.inputs import no_formula, quoted
 from syno_lab.panes.asked import Asked
+from syno_lab.panes.data import Bitmap, Content, Costs, Form, PaneData
 
 #: The ``format`` of an operator's file among the forms of its picture.
 OPERATOR_FILE = "operator file (JSON)"
@@ -31,29 +32,24 @@ _MIMES = {
 }
 
 
-def form(asked: Asked[Any], name: str, file: str, **more: Any) -> dict[str, Any]:
+def form(asked: Asked[Any], name: str, file: str, **more: Unpack[Content]) -> Form:
     """One form of a pane.
 
     Args:
         asked: what the pane was computed for.
         name: the form's name for people.
         file: the end of the file's name, such as ``cost.csv``.
-        more: one of ``text``, ``path`` (where the text stands in the pane's data), ``svg_path`` (the SVG in the data of
-            which the browser makes a PNG), ``pictures`` (the pictures in the data are put side by side) and ``figure``
-            (options of :func:`syno_lab.codegen.figure_operator.figure`: the kernel draws it when it is asked for).
-
-    Returns:
-        ``format``, ``file``, ``mime`` and ``more``.
+        more: one of those that :class:`.Content` names.
     """
     return {"format": name, "file": asked.file_name(file), "mime": _MIMES[file.rpartition(".")[2]], **more}
 
 
-def whole(asked: Asked[Any], what: str) -> dict[str, Any]:
+def whole(asked: Asked[Any], what: str) -> Form:
     """All data of a pane as JSON."""
     return form(asked, "JSON", f"{what}.json", path=[])
 
 
-def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str = "") -> list[dict[str, Any]]:
+def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str = "") -> list[Form]:
     """The forms SVG and PNG of a picture, which is SVG at ``path`` of the pane's data."""
     return [
         form(asked, f"{prefix}SVG", f"{what}.svg", path=path),
@@ -61,7 +57,7 @@ def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str =
     ]
 
 
-def on_paper(asked: Asked[Any], what: str, prefix: str = "", **options: Any) -> list[dict[str, Any]]:
+def on_paper(asked: Asked[Any], what: str, prefix: str = "", **options: str | bool | dict[str, int]) -> list[Form]:
     """The forms PDF and TeX of a figure for a paper's column."""
     return [
         form(asked, f"{prefix}PDF", f"{what}.pdf", figure=options),
@@ -69,8 +65,8 @@ def on_paper(asked: Asked[Any], what: str, prefix: str = "", **options: Any) -> 
     ]
 
 
-def picture_forms(asked: Asked[Any], what: str) -> list[dict[str, Any]]:
-    """The forms of a pane ``graph``: its data are those of :func:`syno_lab.panes.generic.picture_pane` and more."""
+def picture_forms(asked: Asked[Any], what: str) -> list[Form]:
+    """The forms of a pane ``graph``."""
     return [
         *drawn(asked, what, ["svg"]),
         *on_paper(asked, what),
@@ -80,12 +76,12 @@ def picture_forms(asked: Asked[Any], what: str) -> list[dict[str, Any]]:
     ]
 
 
-def cost_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The forms of a pane ``cost``; its data are those of :func:`syno_lab.panes.generic.costs` and more."""
+def cost_forms(asked: Asked[Any], data: Costs) -> list[Form]:
+    """The forms of a pane ``cost``."""
     return [form(asked, "CSV", "cost.csv", text=csv_text(data["rows"] or [data["totals"]])), whole(asked, "cost")]
 
 
-def csv_text(rows: Iterable[dict[str, Any]]) -> str:
+def csv_text(rows: Iterable[PaneData]) -> str:
     """Records of equal keys as CSV with a head; no cell is a formula for a spreadsheet."""
     lines = [
         {name: no_formula(" | ".join(map(str, one)) if isinstance(one, list) else one) for name, one in row.items()}
@@ -99,7 +95,7 @@ def csv_text(rows: Iterable[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def content(asked: Asked[Any], pane: str, forms: Iterable[dict[str, Any]], data: dict[str, Any], name: str) -> bytes:
+def content(asked: Asked[Any], pane: str, forms: Iterable[Form], data: PaneData, name: str) -> bytes:
     """See :func:`syno_lab.panes.export`."""
     by_name = {one["format"].lower(): one for one in forms}
     found = by_name.get(name.lower())
@@ -124,7 +120,7 @@ def content(asked: Asked[Any], pane: str, forms: Iterable[dict[str, Any]], data:
     raise SpecError(f"{pane}: its PNG is made by the browser; here there is SVG")
 
 
-def _side_by_side(pictures: list[dict[str, Any]]) -> bytes:
+def _side_by_side(pictures: Sequence[Bitmap]) -> bytes:
     from PIL import Image
 
     gap = 4

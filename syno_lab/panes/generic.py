@@ -15,6 +15,7 @@ from syno_lab.effort import end_if
 from syno_lab.errors import SynoError
 from syno_lab.panes.asked import Asked
 from syno_lab.panes.colours import coloured
+from syno_lab.panes.data import Costs, Picture, Source
 from syno_lab.panes.forms import cost_forms, form, picture_forms
 from syno_lab.processes.worker import CallFailedError, Worker
 from syno_lab.protocol import FLOAT32_BYTES, Operator, Pane
@@ -26,8 +27,8 @@ _POLL_S = 0.1
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 
-def picture_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """The picture: ``svg``, ``dot``, ``description``, ``json`` (the operator file), and ``links`` ({}: none)."""
+def picture_pane(asked: Asked[Any]) -> Picture:
+    """The picture, without links."""
     operator = asked.operator
     svg = operator.svg()
     return {
@@ -92,29 +93,22 @@ class CostRow(msgspec.Struct, frozen=True):
         return cls(stage, does, sums, out, runs, flops, share, FLOAT32_BYTES * weights, FLOAT32_BYTES * made, ids or [])
 
 
-def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> dict[str, Any]:
-    """The cost of an operator, and of its parts.
-
-    Returns:
-        ``binding``; ``totals`` with ``flops``, ``params`` and ``memory_bytes`` as the operator counts them, and what is
-        given; ``rows``, records of :class:`CostRow`.
-    """
+def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> Costs:
+    """The cost of an operator, with further totals, and of its parts."""
     operator, bound = asked.operator, asked.bound()
     counted = {"flops": operator.flops(bound), **totals, "params": operator.params(bound)}
     found = [msgspec.to_builtins(row) for row in rows]
     return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": found}
 
 
-def source_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """``text``: the PyTorch module as a file that needs torch alone; ``pieces``: the same with colours of syntax."""
+def source_pane(asked: Asked[Any]) -> Source:
+    """The PyTorch module as a file that needs torch alone."""
     text = asked.operator.to_torch_source(asked.bound())
     return {"text": text, "pieces": coloured(text)}
 
 
-def tir_pane(asked: Asked[Any]) -> dict[str, Any]:
-    """``text``: TVM's TIR, unscheduled, written by a process of its own, as TVM can take its process down.
-
-    ``pieces``: the same with colours of syntax.
+def tir_pane(asked: Asked[Any]) -> Source:
+    """TVM's TIR, unscheduled, written by a process of its own, as TVM can take its process down.
 
     Raises:
         SynoError: when TVM refuses, dies or takes more than two minutes.

@@ -18,6 +18,7 @@ from syno_lab.common.reach import AxisField, axis_table, index_of
 from syno_lab.effort import end_if
 from syno_lab.errors import SpecError
 from syno_lab.panes.asked import Asked, read_element
+from syno_lab.panes.data import AxisRead, Form, Reach
 from syno_lab.panes.forms import drawn, form, whole
 from syno_lab.protocol import Operator, Pane
 
@@ -87,13 +88,13 @@ def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pa
         follows: for each input axis the output axis along which it is read, or None.
     """
 
-    def read(asked: Asked[Any]) -> dict[str, Any]:
+    def read(asked: Asked[Any]) -> Reach:
         return _reach(asked, axes, follows)
 
     return Pane(read, ("name", "binding", "element"), reach_forms, title="Receptive field")
 
 
-def reach_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]:
+def reach_forms(asked: Asked[Any], data: Reach) -> list[Form]:
     """The receptive field as a picture, as text and as records."""
     return [
         *drawn(asked, "receptive-field", ["svg"]),
@@ -102,8 +103,7 @@ def reach_forms(asked: Asked[Any], data: dict[str, Any]) -> list[dict[str, Any]]
     ]
 
 
-def _reach(asked: Asked[Any], axes: Sequence[str], follows: Sequence[int | None]) -> dict[str, Any]:
-    """As the pane of a pGraph: ``text``, ``axes``, ``binding`` and ``svg``."""
+def _reach(asked: Asked[Any], axes: Sequence[str], follows: Sequence[int | None]) -> Reach:
     operator, bound = asked.operator, asked.bound()
     shape = operator.output_sizes(bound)
     where = index_of(read_element(asked.element), shape)
@@ -130,7 +130,7 @@ def _reach(asked: Asked[Any], axes: Sequence[str], follows: Sequence[int | None]
     }
 
 
-def axis_records(fields: Sequence[AxisField]) -> list[dict[str, Any]]:
+def axis_records(fields: Sequence[AxisField]) -> list[AxisRead]:
     """What is read along each axis, as plain data."""
     return [
         {

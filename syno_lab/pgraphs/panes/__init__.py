@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from syno_lab.panes import PHOTOS, WEIGHTS, export, exports, read_pane
+from syno_lab.panes.data import Form, Record
 from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, on_paper, picture_forms, whole
 from syno_lab.panes.generic import SOURCE, TIR
 from syno_lab.panes.reach import reach_forms
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.panes.costs import cost_pane
 from syno_lab.pgraphs.panes.graph import graph_pane
-from syno_lab.pgraphs.panes.image import image_pane
+from syno_lab.pgraphs.panes.image import Image, image_pane
 from syno_lab.pgraphs.panes.kernel import kernel_forms, kernel_pane
-from syno_lab.pgraphs.panes.program import equation_pane, loop_pane, nest_texts
-from syno_lab.pgraphs.panes.reach import mixing_pane, near_pane, reach_pane
+from syno_lab.pgraphs.panes.program import Equations, Nests, equation_pane, loop_pane, nest_texts
+from syno_lab.pgraphs.panes.reach import Mixed, Neighbours, mixing_pane, near_pane, reach_pane
 from syno_lab.protocol import Pane
 
-Forms = list[dict[str, Any]]
 
-
-def _loops_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+def _loops_forms(asked: Asked, data: Nests) -> list[Form]:
     """Both loop nests."""
     return [
         form(asked, "Python", "loops.py", path=["nests", 0, "text"]),
@@ -30,7 +27,7 @@ def _loops_forms(asked: Asked, data: dict[str, Any]) -> Forms:
     ]
 
 
-def _equation_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+def _equation_forms(asked: Asked, data: Equations) -> list[Form]:
     """Both equations as LaTeX, text and picture."""
     found = []
     for number, (what, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
@@ -43,9 +40,9 @@ def _equation_forms(asked: Asked, data: dict[str, Any]) -> Forms:
     return found
 
 
-def _mixing_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+def _mixing_forms(asked: Asked, data: Mixed) -> list[Form]:
     """The matrix as text, as a table and as records."""
-    rows = [
+    rows: list[Record] = [
         {"out": name, **dict(zip(data["columns"], marks, strict=True))}
         for name, marks in zip(data["rows"], data["marks"], strict=True)
     ]
@@ -56,12 +53,12 @@ def _mixing_forms(asked: Asked, data: dict[str, Any]) -> Forms:
     ]
 
 
-def _image_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+def _image_forms(asked: Asked, data: Image) -> list[Form]:
     """The pictures side by side, and all data."""
     return [form(asked, "PNG", "image.png", pictures=True), whole(asked, "image")]
 
 
-def _near_forms(asked: Asked, data: dict[str, Any]) -> Forms:
+def _near_forms(asked: Asked, data: Neighbours) -> list[Form]:
     """The table, and all data."""
     return [form(asked, "CSV", "neighbours.csv", text=csv_text(data["rows"])), whole(asked, "neighbours")]
 

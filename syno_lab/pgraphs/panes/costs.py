@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
 from syno_lab.codegen.text import expressions
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.plan import plan
+from syno_lab.panes.data import Costs
 from syno_lab.panes.generic import CostRow, costs
 from syno_lab.pgraphs.panes.asked import Asked
 
 
-def cost_pane(asked: Asked) -> dict[str, Any]:
-    """The sum and the cost of each stage: :func:`syno_lab.panes.generic.costs`.
+def cost_pane(asked: Asked) -> Costs:
+    """The sum and the cost of each stage.
 
     The totals have ``naive_flops`` too, of one stage with every loop. ``ids`` are what a stage undoes.
     """

@@ -6,29 +6,22 @@ numbered from 0.
 
 from __future__ import annotations
 
-from typing import Any
-
 from syno_lab.codegen.drawing_links import links
+from syno_lab.panes.data import Link, Picture
 from syno_lab.panes.generic import picture_pane
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.panes.program import loop_pane
 
 
-def graph_pane(asked: Asked) -> dict[str, Any]:
-    """The drawing and its links.
-
-    Returns:
-        ``svg``, ``dot``, ``description``, ``json`` (the operator file) and ``links``: for each node of the drawing by
-        its id ``words``, ``kind`` (``coordinate``, ``primitive`` or ``tensor``), ``light`` (ids of nodes and lines),
-        ``marks`` (the ids whose pieces of a loop nest are lit with it) and ``lines`` (of the one loop nest).
-    """
+def graph_pane(asked: Asked) -> Picture:
+    """The drawing and its links."""
     data = picture_pane(asked)
     return {**data, "links": _links(asked, data["svg"])}
 
 
-def _links(asked: Asked, svg: str) -> dict[str, dict[str, Any]]:
+def _links(asked: Asked, svg: str) -> dict[str, Link]:
     lines = _lines(asked)
-    found = {}
+    found: dict[str, Link] = {}
     for name, link in links(asked.operator, svg).items():
         found[name] = {
             "words": link.words,

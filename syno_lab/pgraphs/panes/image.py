@@ -12,7 +12,7 @@ import base64
 import io
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
 from syno_lab.panes import PHOTOS, WEIGHTS, read_image
+from syno_lab.panes.data import Bitmap
 from syno_lab.pgraphs.panes.asked import Asked
 
 Array = np.ndarray[Any, Any]
@@ -45,15 +46,28 @@ _MOST_PIXELS = 256  # of a picture that is shown, along one axis
 _SEED = 1
 
 
-def image_pane(asked: Asked) -> dict[str, Any]:
+class Applied(TypedDict):
+    """What an operator makes of the photograph."""
+
+    title: str
+    pictures: list[Bitmap]
+
+
+class Image(TypedDict):
+    """A photograph and what the operator and conv2d make of it; ``how`` says sizes and weights in words."""
+
+    photo: str
+    weights: str
+    credit: str
+    how: str
+    input: Bitmap
+    outputs: list[Applied]
+
+
+def image_pane(asked: Asked) -> Image:
     """The photograph, and the outputs of the operator and of conv2d for it.
 
     The sizes are chosen for the picture: about 96 rows and columns, few channels; coefficients as asked.
-
-    Returns:
-        ``photo`` and ``weights`` as asked, ``credit``, ``how`` (sizes and weights in words), ``input`` (a picture), and
-        ``outputs``: two records, of the operator and of conv2d, each with ``title`` and ``pictures``. A picture has
-        ``png`` (base64), ``words``, ``width`` and ``height``.
 
     Raises:
         SpecError: for an unknown photograph or kind of weights, an image of another shape, or sizes too large.
@@ -172,7 +186,7 @@ def _apply(operator: Operator, bound: dict[str, int], x: Array, asked: Asked) ->
     return reference(operator, x, *weights, binding=bound, should_stop=asked.should_stop)
 
 
-def _pictures(y: Array, name: str) -> list[dict[str, Any]]:
+def _pictures(y: Array, name: str) -> list[Bitmap]:
     flat = y.reshape((-1, *y.shape[-2:])) if y.ndim >= 2 else y.reshape(1, 1, -1)
     first = flat[: min(_SHOWN, y.shape[-3] if y.ndim > 2 else 1)]
     found = []
@@ -193,7 +207,7 @@ def _grey_or_colour(x: Array) -> Array:
     return scaled
 
 
-def _picture(plane: Array, words: str) -> dict[str, Any]:
+def _picture(plane: Array, words: str) -> Bitmap:
     from PIL import Image
 
     file = io.BytesIO()

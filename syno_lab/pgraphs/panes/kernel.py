@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from syno_lab.common.probe import Probe, beside_convolution
+from syno_lab.panes.data import Form
 from syno_lab.panes.forms import csv_text, drawn, form, whole
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.probe import probe, probe_binding
@@ -17,21 +19,38 @@ _MOST_CELLS = 64  # along one axis of a picture
 _SIDE = 160  # of a map, in pixels
 _LEVELS = 8  # of darkness
 _GAP, _LINE = 24, 18
-_RANKS = (
-    ("space", "offsets", "e_space"),
-    ("outputs", "output channels", "e_out"),
-    ("inputs", "input channels", "e_in"),
-)
+_RANKS: dict[Literal["space", "outputs", "inputs"], str] = {
+    "space": "offsets",
+    "outputs": "output channels",
+    "inputs": "input channels",
+}
 
 
-def kernel_pane(asked: Asked) -> dict[str, Any]:
+class Ranks(TypedDict):
+    """The effective ranks of a kernel over its axes."""
+
+    name: str
+    space: float
+    outputs: float
+    inputs: float
+
+
+class Kernel(TypedDict):
+    """The kernels of an operator and of a convolution.
+
+    ``shares`` are of the convolution's ranks, with ``product`` and ``score``; ``svg`` has for both a map of the offsets
+    that are read and one of the channels that are mixed.
+    """
+
+    binding: dict[str, int]
+    rows: list[Ranks]
+    shares: dict[str, float]
+    text: str
+    svg: str
+
+
+def kernel_pane(asked: Asked) -> Kernel:
     """The kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and that of a convolution at the same sizes.
-
-    Returns:
-        ``binding`` (the sizes), ``rows`` (the operator and the convolution, each with ``name`` and its effective ranks
-        over ``space``, ``outputs`` and ``inputs``), ``shares`` (of the convolution's, with ``product`` and ``score``),
-        ``text`` (all this in words), and ``svg``: for both a map of the offsets that are read and one of the channels
-        that are mixed.
 
     Raises:
         SynoError: the kernel is too large to be computed.
@@ -41,7 +60,7 @@ def kernel_pane(asked: Asked) -> dict[str, Any]:
     name, other = beside_convolution(found)
     shares = {"score": found.score(other), **found.shares(other)}
     both = ((asked.name, found), (name, other))
-    rows = [{"name": what, **{key: getattr(one, rank) for key, _, rank in _RANKS}} for what, one in both]
+    rows = [Ranks(name=what, space=one.e_space, outputs=one.e_out, inputs=one.e_in) for what, one in both]
     return {
         "binding": bound,
         "rows": rows,
@@ -51,7 +70,7 @@ def kernel_pane(asked: Asked) -> dict[str, Any]:
     }
 
 
-def kernel_forms(asked: Asked, data: dict[str, Any]) -> list[dict[str, Any]]:
+def kernel_forms(asked: Asked, data: Kernel) -> list[Form]:
     """The picture, the numbers as text and as a table, and all data."""
     return [
         *drawn(asked, "kernel", ["svg"]),
@@ -61,9 +80,9 @@ def kernel_forms(asked: Asked, data: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _text(rows: list[dict[str, Any]], shares: dict[str, float], bound: dict[str, int]) -> str:
+def _text(rows: Sequence[Ranks], shares: dict[str, float], bound: dict[str, int]) -> str:
     lines = []
-    for key, words, _ in _RANKS:
+    for key, words in _RANKS.items():
         mine, others = (row[key] for row in rows)
         lines.append(f"over the {words}: {mine:.1f}, {rows[1]['name']} {others:.1f}: {shares[key]:.0%}")
     sizes = ", ".join(f"{name}={number}" for name, number in bound.items())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from syno_lab.codegen import drawing
 from syno_lab.codegen.equation import equation
@@ -21,10 +21,40 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
 from syno_lab.panes.colours import coloured
+from syno_lab.panes.data import Piece
 from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.synthesis.expressions import Expression, name, size
 
-Pieces = list[dict[str, Any]]
+Pieces = list[Piece]
+
+
+class Written(TypedDict):
+    """An equation in all its forms."""
+
+    title: str
+    text: str
+    latex: str
+    svg: str
+
+
+class Equations(TypedDict):
+    """The equation, whole and by stages."""
+
+    forms: list[Written]
+
+
+class LinedNest(TypedDict):
+    """A loop nest as text and in lines of pieces, which put together are the text."""
+
+    title: str
+    text: str
+    lines: list[Pieces]
+
+
+class Nests(TypedDict):
+    """The one nest that is the meaning, and those of the plan's stages."""
+
+    nests: list[LinedNest]
 
 
 @dataclass(frozen=True)
@@ -35,9 +65,9 @@ class _Mark:
     ids: tuple[str, ...]
 
 
-def equation_pane(asked: Asked) -> dict[str, Any]:
-    """The equation, whole and by stages: ``forms``, each with ``title``, ``text``, ``latex`` and ``svg``."""
-    found = []
+def equation_pane(asked: Asked) -> Equations:
+    """The equation, whole and by stages."""
+    found: list[Written] = []
     for title, staged in (("One equation", False), ("By stages", True)):
         made = equation(asked.operator, asked.bound(), staged=staged)
         found.append(
@@ -46,15 +76,8 @@ def equation_pane(asked: Asked) -> dict[str, Any]:
     return {"forms": found}
 
 
-def loop_pane(asked: Asked) -> dict[str, Any]:
-    """The loop nests, whole and by stages.
-
-    Returns:
-        ``nests``: two records, of the one nest that is the meaning and of the plan's stages, each with ``title``,
-        ``text`` and ``lines``. A line is a list of pieces: ``text``, and ``ids`` of nodes of the drawing where it
-        belongs to some, or the ``kind`` of a part that has a colour (:func:`.coloured`). The pieces of a line, put
-        together, are the line.
-    """
+def loop_pane(asked: Asked) -> Nests:
+    """The loop nests, whole and by stages."""
     bound = asked.bound()
     whole = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
     text = loops(asked.operator, bound, staged=True)
@@ -62,7 +85,7 @@ def loop_pane(asked: Asked) -> dict[str, Any]:
     return {"nests": [whole, staged]}
 
 
-def nest_texts(asked: Asked, data: dict[str, Any]) -> list[str]:
+def nest_texts(asked: Asked, data: Nests) -> list[str]:
     """The equation and the one loop nest, for a page without a kernel."""
     return [str(equation(asked.operator)), data["nests"][0]["text"]]
 
@@ -105,7 +128,7 @@ def _tensor_id(key: str) -> str:
     return f"w{int(key[1:]) - 1}" if key.startswith("W") else key.lower()
 
 
-def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> dict[str, Any]:
+def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> LinedNest:
     ids = {coordinate: name for name, coordinate in drawing.coordinate_ids(operator).items()}
     lines: list[Pieces] = [[{"text": line}] for line in text.splitlines()]
     marks = [_marks(one, ids) for one in linked]

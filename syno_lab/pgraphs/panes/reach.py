@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.receptive_field import receptive_field
 from syno_lab.common.pairing import WORDS
+from syno_lab.common.wants import Letter
 from syno_lab.inputs import plural
 from syno_lab.ir.operator import Operator
 from syno_lab.operators.neighbours import nearest
 from syno_lab.panes import read_element
+from syno_lab.panes.data import Reach, Record
 from syno_lab.panes.reach import axis_records, field_svg
 from syno_lab.pgraphs.panes.asked import Asked
 
 _NEAREST = 6
 
 
-def reach_pane(asked: Asked) -> dict[str, Any]:
-    """Which input elements the asked output element reads.
+class Mixed(TypedDict):
+    """The mixing matrix of output axes (rows) by input axes (columns), a letter for each pair.
 
-    Returns:
-        ``text`` (a line for each input axis), ``axes`` (the same as records), and ``svg``: the last two input axes,
-        darker where more terms read; an axis longer than 64 is shown around what is read.
+    ``lacks`` has the row and the column of each entry that a wish misses; ``verdict`` is empty where nothing is wished.
+    """
+
+    rows: list[str]
+    columns: list[str]
+    marks: list[list[str]]
+    words: dict[Letter, str]
+    lacks: list[list[int]]
+    verdict: str
+    settled: bool
+    text: str
+
+
+class Neighbours(TypedDict):
+    """Known operators with their distance in steps, the nearest first."""
+
+    rows: list[Record]
+
+
+def reach_pane(asked: Asked) -> Reach:
+    """Which input elements the asked output element reads; the map is darker where more terms read.
+
+    An axis longer than 64 is shown around what is read.
 
     Raises:
         SpecError: for an element that the output does not have.
@@ -37,18 +59,13 @@ def _terms(number: int) -> str:
     return f"read by {number:,} {plural(number, 'term')}"
 
 
-def mixing_pane(asked: Asked) -> dict[str, Any]:
+def mixing_pane(asked: Asked) -> Mixed:
     """See :func:`mixing_data`."""
     return mixing_data(asked.operator)
 
 
-def mixing_data(operator: Operator) -> dict[str, Any]:
+def mixing_data(operator: Operator) -> Mixed:
     """The mixing matrix of an operator at generic sizes against the wishes of its spec, as plain data.
-
-    Returns:
-        ``rows`` (output axes), ``columns`` (input axes), ``marks`` (a letter for each pair), ``words`` (of the
-        letters), ``lacks`` (row and column of the entries of missing wishes), ``verdict`` (on the wishes; empty where
-        there are none), ``settled``, ``text``.
 
     Raises:
         SpecError: it is too large to look at every element.
@@ -66,9 +83,9 @@ def mixing_data(operator: Operator) -> dict[str, Any]:
     }
 
 
-def near_pane(asked: Asked) -> dict[str, Any]:
-    """The nearest known operators: ``rows`` with ``name``, ``distance`` in steps, ``same`` and ``differences``."""
-    rows = [
+def near_pane(asked: Asked) -> Neighbours:
+    """The nearest known operators."""
+    rows: list[Record] = [
         {
             "name": found.name,
             "distance": round(found.distance, 3),
