@@ -19,10 +19,11 @@ from reproduction.scale import check_parts
 
 from syno_lab import cli
 from syno_lab.commands.options import with_options
-from syno_lab.commands.output import Json, Reporter, say, say_table, tell, write_json
+from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 from syno_lab.errors import SynoError
+from syno_lab.versioned import JSON
 
 #: The shapes of the ablations: those on which the authors' own engine is measured beside ours.
 SPEC, WEIGHT_LIMITS = "conv-authors", "free"
@@ -65,7 +66,7 @@ def command(
     with Reporter() as report:
         found = prepare(out, options, report)
         planned = found.plan(parts)
-        drawn: list[dict[str, Json]] = [
+        drawn: list[dict[str, JSON]] = [
             {
                 "part": one.name,
                 "for": one.figures,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted, read_text, shortened
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
+#: Plain data: what JSON, a browser and the cells of tables hold.
+JSON: TypeAlias = "str | float | Sequence[JSON] | Mapping[str, JSON] | None"
 _LONG = 240  # characters of a decoder's message
 
 

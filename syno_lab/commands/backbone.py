@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from syno_lab.commands.operands import load_operator
-from syno_lab.commands.output import Json, say, say_table, write_json
+from syno_lab.commands.output import say, say_table, write_json
 from syno_lab.errors import SpecError
 from syno_lab.inputs import count_of
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.models.layers import Survey
@@ -146,7 +147,7 @@ def _put_in(
 def _list_all() -> None:
     from syno_lab.models.registry import BACKBONES
 
-    rows: list[dict[str, Json]] = [
+    rows: list[dict[str, JSON]] = [
         {
             "name": known.name,
             "takes": f"{known.size}x{known.size} images" if known.domain == "images" else f"{known.size} tokens",
@@ -169,6 +170,6 @@ def _size(domain: str, resolution: int | None, context: int | None) -> int | Non
     return resolution if domain == "images" else context
 
 
-def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, Json]:
+def _for_people(row: dict[str, Any], hidden: tuple[str, ...]) -> dict[str, JSON]:
     shown = {key: value for key, value in row.items() if key not in (*hidden, "bias", "calls", "kind")}
     return {**shown, "share": None if row["share"] is None else f"{row['share']:.1%}"}

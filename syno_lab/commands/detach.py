@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno_lab.commands.output import Json, say, write_json
+from syno_lab.commands.output import say, write_json
 from syno_lab.errors import JobError
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.jobs import Lab
@@ -95,7 +96,7 @@ def hand_over(lab: Lab) -> None:
         lab.hand_over()
 
 
-def detach_all(jobs: Iterable[tuple[str, Mapping[str, Json], str]], folder: Path | None = None) -> None:
+def detach_all(jobs: Iterable[tuple[str, Mapping[str, JSON], str]], folder: Path | None = None) -> None:
     """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
 
     They run in the lab's folder: paths in the parameters are absolute.

@@ -10,8 +10,9 @@ import typer
 
 from syno_lab.commands.operands import complete_operator, load_operator
 from syno_lab.commands.options import TrackerOption, check_board
-from syno_lab.commands.output import Json, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.tuning.versus import LayerComparison, NetworkComparison
@@ -128,7 +129,7 @@ def command(
 
 def _tell(
     label: str, name: str, others: str, where: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None
-) -> dict[str, Json]:
+) -> dict[str, JSON]:
     """Print the results, ``where`` and how they were measured, and return them for JSON.
 
     ``others``: what the network has without the operator.
@@ -166,7 +167,7 @@ def _tell(
     return told
 
 
-def _row(one: LayerComparison, label: str) -> dict[str, Json]:
+def _row(one: LayerComparison, label: str) -> dict[str, JSON]:
     def shown(found: Any) -> str:
         return "–" if isinstance(found, str) else f"{found.latency_ms:.4f}"
 

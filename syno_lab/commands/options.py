@@ -14,10 +14,11 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from syno_lab.commands.output import Json, JsonTarget, json_to, say
+from syno_lab.commands.output import JsonTarget, json_to, say
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import MOST_DIGITS, quoted
 from syno_lab.settings import settings_of
+from syno_lab.versioned import JSON
 
 #: The rules for early termination.
 Rule = Literal["canvas", "median", "percentile", "halving"]
@@ -53,7 +54,7 @@ class Built:
         typer.Option(help="Of matrix products and convolutions; fastest is measured on the processor."),
     ] = "float32"
 
-    def options(self) -> dict[str, Json]:
+    def options(self) -> dict[str, JSON]:
         """The options of the network that are given.
 
         Raises:
@@ -162,13 +163,13 @@ def flag(name: str, explanation: str) -> Any:
     return typer.Option(name, help=explanation)
 
 
-def backbone_options(texts: Iterable[str]) -> dict[str, Json]:
+def backbone_options(texts: Iterable[str]) -> dict[str, JSON]:
     """The values of ``--option NAME=VALUE``: numbers, true and lists of texts as in JSON; all else is a text.
 
     Raises:
         SpecError: for a text that is not of this form.
     """
-    options: dict[str, Json] = {}
+    options: dict[str, JSON] = {}
     for text in texts:
         name, value = named_value(text, "--option", "layers=2")
         try:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -19,13 +19,11 @@ from syno_lab import private
 from syno_lab.errors import SynoError
 from syno_lab.inputs import printable, printable_lines, quoted
 from syno_lab.scratch import replacing
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
-
-#: Plain data: what JSON and the cells of tables hold.
-Json: TypeAlias = "str | float | Sequence[Json] | Mapping[str, Json] | None"
 
 STANDARD_OUTPUT = "-"
 _LINE_PERIOD_S, _BAR_PERIOD_S = 5.0, 0.1  # between lines of progress where there is no terminal, and looks at a bar
@@ -114,7 +112,7 @@ def tell(text: str) -> None:
     typer.echo(printable(text, _LONG), err=True)
 
 
-def say_table(rows: Sequence[Mapping[str, Json]]) -> None:
+def say_table(rows: Sequence[Mapping[str, JSON]]) -> None:
     """Rows with the same keys as a table for people, unless standard output is for JSON."""
     if is_for_json() or not rows:
         return
@@ -127,7 +125,7 @@ def say_table(rows: Sequence[Mapping[str, Json]]) -> None:
     console.print(table(rows))
 
 
-def table(rows: Sequence[Mapping[str, Json]]) -> Table:
+def table(rows: Sequence[Mapping[str, JSON]]) -> Table:
     """Rows with the same keys as a table of rich, numbers to the right."""
     from rich.table import Table
     from rich.text import Text
@@ -140,7 +138,7 @@ def table(rows: Sequence[Mapping[str, Json]]) -> Table:
     return drawn
 
 
-def _cell(value: Json) -> str:
+def _cell(value: JSON) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syno_lab.commands.operator_lines import operator_lines
-from syno_lab.commands.output import Json, Reporter, say, write_json
+from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.commands.pgraphs.specs import wants_option
 from syno_lab.errors import OverTimeError, SpecError, StoppedError, SynoError
 from syno_lab.inputs import integer, quoted
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.canvas import Sampler
@@ -166,7 +167,7 @@ def _span(text: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _entry(operator: Fitted, flops: int, params: int) -> dict[str, Json]:
+def _entry(operator: Fitted, flops: int, params: int) -> dict[str, JSON]:
     """A kernel with its costs at all places together."""
     spent = operator.spent
     return {

@@ -11,10 +11,11 @@ import typer
 from syno_lab.commands.detach import DetachOption, FolderOption, detach_all
 from syno_lab.commands.operands import complete_binding, complete_operator, load_operator, parse_binding
 from syno_lab.commands.options import TrackerOption, check_board, flag
-from syno_lab.commands.output import Json, Reporter, say, write_json
+from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
 from syno_lab.systems import builder_of
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.tuning import TuningProgress, TuningResult, TuningTask
@@ -186,7 +187,7 @@ def _shares(texts: list[str]) -> list[tuple[str, float]]:
     return found
 
 
-def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, Json]:
+def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, JSON]:
     """Print one result with its comparison, and return it for JSON."""
     from syno_lab.tuning.job import describe
 

@@ -33,7 +33,7 @@ from syno_lab.store.latencies import TORCH
 from syno_lab.systems import read_operator
 from syno_lab.trial import TrialRequest
 from syno_lab.trial.failures import check_failures
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 #: The search is for faster operators: a training that takes so many times the baseline's is ended.
 TIMES_THE_BASELINE = 2.0

@@ -27,7 +27,7 @@ from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import Comparison
 from syno_lab.trial.rungs import rungs_of
 from syno_lab.trial.verdicts import Verdict
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 #: Shares of the replaced layers' FLOPs within which a best operator is looked for, by the names in results.
 SHARES = {"0.4": 0.4, "0.25": 0.25}

@@ -28,7 +28,7 @@ from syno_lab.store import SearchTrial, Store
 from syno_lab.systems import title_of
 from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
 from syno_lab.trial.own import bring, needs_this_process
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, JobRecord, Lab

@@ -21,7 +21,7 @@ from syno_lab.search.descent import Stop, never
 from syno_lab.store import SearchLog, SearchTrial, Store
 from syno_lab.systems import title_of
 from syno_lab.trial import TrialOutcome
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 #: CPU seconds without a new operator after which a search gives up. CPU time counts, because the search does not look
 #: for operators while its process is stopped or other processes use the CPU.

@@ -16,7 +16,7 @@ from syno_lab.errors import DiskFullError, SynoError
 from syno_lab.inputs import read_json
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.jobs import Lab

@@ -34,7 +34,7 @@ from syno_lab.search.protocol import State
 from syno_lab.systems import find_system, system_of
 from syno_lab.trial import TrialRequest, sites_of, survey_of
 from syno_lab.trial.backbone import example_of
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 #: Operators whose costs are kept.
 COSTS_KEPT = 1024

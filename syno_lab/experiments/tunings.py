@@ -30,7 +30,7 @@ from syno_lab.store.pareto import pareto_front
 from syno_lab.systems import builder_of, operator_for, read_operator, system_of
 from syno_lab.tuning.job import WHOLE
 from syno_lab.tuning.options import enough_s, find_preset
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 #: The word that the store keeps for what a latency covers.
 OF = "replaced layers"

@@ -26,7 +26,7 @@ from syno_lab.search.descent import Stop, never
 from syno_lab.search.protocol import Trail
 from syno_lab.store import Store
 from syno_lab.systems import read_operator, system_of
-from syno_lab.tuning.values import JSON
+from syno_lab.versioned import JSON
 
 #: The picture of the front, in the folder of the search.
 FRONT_FILE = "front.svg"

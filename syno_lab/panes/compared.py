@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, TypedDict
 
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.panes import MOST_NAME, Asked, panes_of, read_pane
 from syno_lab.panes.aligned import AlignedRow, align, trace_all
+from syno_lab.panes.data import AxisRead, Link
 from syno_lab.protocol import Operator
 from syno_lab.sessions.session import Session, session_of
 from syno_lab.sessions.shown import plain
@@ -109,21 +110,67 @@ def sizes_of(operator: Operator, sizes: Mapping[str, int]) -> dict[str, int]:
     return operator.complete_binding({name: sizes[name] for name in operator.variables if name in sizes})
 
 
-def columns_and_rows(subjects: Sequence[Subject]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The pictures, and the steps in rows.
+class Drawn(TypedDict):
+    """A picture; ``links`` as the pane ``graph`` has them."""
 
-    Returns:
-        For each operator ``letter``, ``name``, ``system``, ``about`` (its shapes, in symbols), ``svg``,
-        ``description``, ``links`` (as the pane ``graph`` has them) and ``marks``: of the nodes of its picture that
-        are not alike everywhere ``some``, ``differs`` or ``only``. For each row ``mark`` (``same`` too), ``words``
-        that say the same, and ``cells``: for each operator None or ``text`` and ``ids``.
+    svg: str
+    description: str
+    links: dict[str, Link]
+
+
+class Column(Drawn):
+    """An operator that is compared; ``about`` has its shapes in symbols.
+
+    ``marks`` has for the nodes of its picture that are not alike everywhere ``some``, ``differs`` or ``only``.
+    """
+
+    letter: str
+    name: str
+    system: str
+    about: str
+    marks: dict[str, str]
+
+
+class StepCell(TypedDict):
+    """A step of an operator, and the nodes of its picture that are this step."""
+
+    text: str
+    ids: list[str]
+
+
+class StepRow(TypedDict):
+    """Steps that belong together, one of each operator or none; ``words`` say the ``mark``."""
+
+    mark: str
+    words: str
+    cells: list[StepCell | None]
+
+
+class NumberCell(TypedDict):
+    """A value; ``ratio`` says how many times the first operator's it is, where both are known numbers."""
+
+    text: str
+    ratio: str
+
+
+class NumberRow(TypedDict):
+    """A value of each operator, and whether what is known of them differs."""
+
+    group: str
+    title: str
+    cells: list[NumberCell]
+    differs: bool
+
+
+def columns_and_rows(subjects: Sequence[Subject]) -> tuple[list[Column], list[StepRow]]:
+    """The pictures, and the steps in rows.
 
     Raises:
         SynoError: when the layout program is missing.
     """
     traced = [one.session.state if one.session is not None else one.operator for one in subjects]
     aligned = align(trace_all([one.format for one in subjects], traced))
-    columns = []
+    columns: list[Column] = []
     for number, one in enumerate(subjects):
         columns.append(
             {
@@ -138,14 +185,14 @@ def columns_and_rows(subjects: Sequence[Subject]) -> tuple[list[dict[str, Any]],
     return columns, [_shown(row) for row in aligned]
 
 
-def _picture(subject: Subject) -> dict[str, Any]:
+def _picture(subject: Subject) -> Drawn:
     if subject.operator is None:
         assert subject.session is not None
         picture = subject.session.picture()
-        nodes = {name: {"lines": [], "marks": [], **node} for name, node in plain(picture.nodes).items()}
+        nodes: Any = {name: {"lines": [], "marks": [], **node} for name, node in plain(picture.nodes).items()}
         return {"svg": picture.svg, "description": picture.description, "links": nodes}
     data = read_pane(Asked(subject.operator, subject.name), "graph")
-    return {name: data[name] for name in ("svg", "description", "links")}
+    return {"svg": data["svg"], "description": data["description"], "links": data["links"]}
 
 
 def _marks(rows: Sequence[AlignedRow], number: int) -> dict[str, str]:
@@ -157,23 +204,20 @@ def _marks(rows: Sequence[AlignedRow], number: int) -> dict[str, str]:
     return {name: mark for name, mark in found.items() if mark != "same"}
 
 
-def _shown(row: AlignedRow) -> dict[str, Any]:
+def _shown(row: AlignedRow) -> StepRow:
     letters = ", ".join(LETTERS[number] for number in row.there)
     words = {"same": "same", "some": f"same in {letters}", "differs": "differs", "only": f"only {letters}"}[row.mark]
-    cells = [None if cell is None else {"text": cell.words, "ids": list(cell.ids)} for cell in row.cells]
+    cells = [None if cell is None else StepCell(text=cell.words, ids=list(cell.ids)) for cell in row.cells]
     return {"mark": row.mark, "words": words, "cells": cells}
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def table_row(group: str, title: str, values: Sequence[float | str | None]) -> dict[str, Any]:
-    """One line of the table: ``group``, ``title``, ``cells``, and whether what is known in it ``differs``.
-
-    A cell has ``text``, and for a number ``ratio``: how many times the first operator's it is, where both are known.
-    """
+def table_row(group: str, title: str, values: Sequence[float | str | None]) -> NumberRow:
+    """One line of the table."""
     first = values[0]
-    cells = []
+    cells: list[NumberCell] = []
     for number, value in enumerate(values):
         ratio = ""
         if number and _is_number(value) and _is_number(first) and first:
@@ -195,7 +239,7 @@ def _text(value: float | str | None) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
-def cost_rows(subjects: Sequence[Subject], sizes: Mapping[str, int]) -> list[dict[str, Any]]:
+def cost_rows(subjects: Sequence[Subject], sizes: Mapping[str, int]) -> list[NumberRow]:
     """Shapes, FLOPs, parameters, memory and weights at these sizes."""
     found: list[list[Any]] = []
     for one in subjects:
@@ -216,7 +260,7 @@ def _shape(sizes: Iterable[int]) -> str:
 
 def reach_rows(
     subjects: Sequence[Subject], sizes: Mapping[str, int], should_stop: Stop | None = None
-) -> list[dict[str, Any]]:
+) -> list[NumberRow]:
     """How many elements of each input axis the output element in the middle reads.
 
     Axes are put in a row by their place; an operator whose system cannot tell has :data:`NOTHING`.
@@ -224,9 +268,9 @@ def reach_rows(
     Raises:
         StoppedError: when it was told to stop.
     """
-    found: list[list[dict[str, Any]]] = []
+    found: list[list[AxisRead]] = []
     for one in subjects:
-        axes: list[dict[str, Any]] = []
+        axes: list[AxisRead] = []
         if one.operator is not None and "reach" in panes_of(one.operator):
             bound = tuple(sizes_of(one.operator, sizes).items())
             try:
@@ -245,7 +289,7 @@ def reach_rows(
     return rows
 
 
-def _read(axis: Mapping[str, Any]) -> str:
+def _read(axis: AxisRead) -> str:
     wide = f", over {axis['extent']}" if axis["extent"] != axis["reads"] else ""
     return f"{axis['reads']} of {axis['number']}{wide}"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import methodcaller
-from typing import Any
 
 from syno_lab.errors import FormatError
-from syno_lab.panes.compared import Subject, table_row
+from syno_lab.panes.compared import NumberRow, Subject, table_row
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import Reading
 from syno_lab.reports.rows import LATENCY, RUNG, TrialRow, rungs_among
@@ -48,7 +47,7 @@ def _is_of(row: TrialRow, operator: Operator, known: dict[str, Operator | None])
     return known[text] == operator
 
 
-def result_rows(rows: Sequence[TrialRow | None]) -> list[dict[str, Any]]:
+def result_rows(rows: Sequence[TrialRow | None]) -> list[NumberRow]:
     """Lines of the table of a comparison: accuracies, latencies, costs of the network, probe and seconds.
 
     Args:

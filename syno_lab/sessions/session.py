@@ -33,6 +33,7 @@ from syno_lab.sessions.history import MAX_COMMENT, MAX_PLACES, History, Known
 from syno_lab.sessions.own_rule import check_names, own_rule, told
 from syno_lab.sessions.shown import Picture, Row, plain
 from syno_lab.systems import all_systems, find_system, format_of
+from syno_lab.versioned import JSON
 
 
 def session_of(start: Any) -> Session:
@@ -216,7 +217,7 @@ class Session(History):
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     @property
-    def labels(self) -> dict[str, Any]:
+    def labels(self) -> dict[str, str]:
         """What the stepper calls things of this system: :class:`.Labels`, and ``hand_`` with :class:`.HandLabels`."""
         hand = self.construction.hand if isinstance(self.construction, ByHand) else HandLabels()
         return {**plain(self.construction.labels), **{f"hand_{name}": words for name, words in plain(hand).items()}}
@@ -230,7 +231,7 @@ class Session(History):
         effort = None if seconds is None else Effort(seconds)
         return told(self.construction.status(self.entry, self.name, effort), self.absent)
 
-    def strip(self, state: State) -> list[dict[str, Any]]:
+    def strip(self, state: State) -> list[JSON]:
         """What is used of what there is, cheap to count: records of :class:`.Used`."""
         return [*plain(self.construction.strip(state))]
 
@@ -244,7 +245,7 @@ class Session(History):
         """The candidates in records of :class:`.Group`; see :meth:`.Construction.menu`."""
         return [*plain(self.construction.menu(state, found, chosen, whole))]
 
-    def ticks(self, state: State) -> list[dict[str, Any]]:
+    def ticks(self, state: State) -> list[JSON]:
         """What the user can combine into a step: records of :class:`.Tick`; [] for nothing."""
         return [*plain(self.construction.ticks(state))] if isinstance(self.construction, ByHand) else []
 
@@ -266,24 +267,24 @@ class Session(History):
         give: Sequence[str],
         *,
         should_stop: Stop | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, JSON]:
         """The facts of :meth:`ticked`: a record of :class:`.Preview`; {} where nothing is ticked, or can be."""
         if not isinstance(self.construction, ByHand) or not (share or give):
             return {}
-        facts: dict[str, Any] = plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
+        facts: dict[str, JSON] = plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
         return facts
 
-    def why(self, state: State, candidate: Hashable) -> dict[str, Any]:
+    def why(self, state: State, candidate: Hashable) -> dict[str, JSON]:
         """Why a candidate is refused: a record of :class:`.Why`. Raises SynoError for one that may be taken."""
-        found: dict[str, Any] = plain(self.construction.why(state, candidate))
+        found: dict[str, JSON] = plain(self.construction.why(state, candidate))
         if isinstance(self.construction, Detours):
             way = self._detour(state, candidate)
             found["instead"] = "" if way is None else way.words
         return found
 
-    def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, Any]:
+    def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, JSON]:
         """How far the state is from an operator: a record of :class:`.Explanation`."""
-        found: dict[str, Any] = plain(self.construction.explain(state, should_stop))
+        found: dict[str, JSON] = plain(self.construction.explain(state, should_stop))
         return found
 
     def course(self, most: int) -> str:
@@ -292,7 +293,7 @@ class Session(History):
         first = max(0, min(here - most // 2, len(line) - most))
         return self.construction.course(line[first : first + most], here - first, first)
 
-    def rows(self, *, should_stop: Stop | None = None) -> list[dict[str, Any]]:
+    def rows(self, *, should_stop: Stop | None = None) -> list[JSON]:
         """The tree of all places from the first on: records of :class:`.Row`.
 
         A place that goes on in several ways is followed by its branches, each indented, and then by the way that is

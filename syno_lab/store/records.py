@@ -6,17 +6,15 @@ import json
 import math
 from collections.abc import Mapping
 from operator import index
-from typing import Any, SupportsFloat, TypeAlias, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 import msgspec
 
 from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
+from syno_lab.versioned import JSON
 
 _Kind = TypeVar("_Kind")
-
-#: Data that JSON can hold.
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
 
 def plain(value: object, where: str) -> Any:

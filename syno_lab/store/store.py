@@ -10,9 +10,10 @@ from pathlib import Path
 from syno_lab import private
 from syno_lab.errors import StoreError
 from syno_lab.inputs import QUOTED, is_plain_name, printable, quoted
+from syno_lab.versioned import JSON
 
 from .database import FILE_NAME, Closing, Database
-from .records import JSON, difference, to_text
+from .records import difference, to_text
 from .searches import SearchLog
 
 _SEARCH = "search, name, settings, created"

@@ -25,7 +25,8 @@ from syno_lab.tuning.method import PARTS, from_job
 from syno_lab.tuning.options import TuningOptions, enough_s
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tune import TuningStopped, tune_queue
-from syno_lab.tuning.values import JSON, NETWORK_BUILDER, TuningProgress, TuningResult, TuningTask
+from syno_lab.tuning.values import NETWORK_BUILDER, TuningProgress, TuningResult, TuningTask
+from syno_lab.versioned import JSON
 
 #: The folder in a lab with the records of all its tunings.
 FOLDER = "tuning"

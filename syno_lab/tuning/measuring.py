@@ -30,7 +30,8 @@ from syno_lab.tuning.jobs import compile_candidate, draw
 from syno_lab.tuning.records import TuningKey, open_record
 from syno_lab.tuning.search import shape_and_dtype
 from syno_lab.tuning.targets import LOCAL, resolve
-from syno_lab.tuning.values import JSON, TraceData, TuningTask
+from syno_lab.tuning.values import TraceData, TuningTask
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     import numpy as np

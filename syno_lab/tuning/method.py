@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
-from syno_lab.tuning.values import JSON
 from syno_lab.user_code import UserCode, user_code
+from syno_lab.versioned import JSON
 
 #: A part that the user has written: a function, ``file.py:function``, or for cost models a class.
 Code = UserCode | Callable[..., Any] | str

@@ -32,7 +32,8 @@ from syno_lab.protocol import Operator
 from syno_lab.scratch import scratch
 from syno_lab.systems import builders, format_of, read_operator
 from syno_lab.tuning.method import Method
-from syno_lab.tuning.values import JSON, TraceData, TuningResult, TuningTask
+from syno_lab.tuning.values import TraceData, TuningResult, TuningTask
+from syno_lab.versioned import JSON
 
 FORMAT = "syno-lab-tuning"
 VERSION = 1

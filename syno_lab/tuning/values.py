@@ -12,8 +12,7 @@ import msgspec
 
 from syno_lab.errors import FormatError, TuningError
 from syno_lab.inputs import positive, quoted
-from syno_lab.store.records import JSON
-from syno_lab.versioned import reason
+from syno_lab.versioned import JSON, reason
 
 #: The version of :meth:`TuningResult.to_dict`.
 RESULT_VERSION = 3

@@ -29,7 +29,8 @@ from syno_lab.systems import builder_of, system_of
 from syno_lab.tuning.network import FunctionsTuning, Part, compiled, run_networks, tune_functions
 from syno_lab.tuning.options import Budget, TuningOptions
 from syno_lab.tuning.tune import tune_queue
-from syno_lab.tuning.values import JSON, TuningProgress, TuningResult, TuningTask
+from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from torch import nn

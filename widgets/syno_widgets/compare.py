@@ -17,6 +17,7 @@ import traitlets as t
 
 from syno_lab.errors import SynoError
 from syno_lab.panes.compared import (
+    NumberRow,
     columns_and_rows,
     common_sizes,
     cost_rows,
@@ -153,7 +154,7 @@ class Compare(View):
         self._later = self._works.begin(what, lambda work: self._add(work, sizes, costs))
         self._later.tell()
 
-    def _add(self, work: Work, sizes: dict[str, int], costs: list[dict[str, Any]]) -> None:
+    def _add(self, work: Work, sizes: dict[str, int], costs: list[NumberRow]) -> None:
         """The rest of the table; where the lab cannot be read, the error says so."""
         reads = reach_rows(self._subjects, sizes, work.should_stop)
         with work.delivering():

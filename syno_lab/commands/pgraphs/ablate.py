@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from syno_lab.commands.output import Json, Reporter, say, say_table, write_json
+from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.commands.pgraphs.specs import NAMES, WeightLimitsOption, load_spec
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.spec import Spec
 from syno_lab.version import __version__
+from syno_lab.versioned import JSON
 
 SMALLEST = 2  # the first column of Table 2
 DRAW = (
@@ -138,7 +139,7 @@ def _share(hits: int, total: int) -> dict[str, float | None]:
 
 
 #: The data for JSON, the rows of the table, and the lines below it.
-_Result = tuple[dict[str, Json], list[dict[str, Json]], list[str]]
+_Result = tuple[dict[str, JSON], list[dict[str, JSON]], list[str]]
 
 
 def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) -> _Result:
@@ -154,7 +155,7 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
         report=walks.report,
         should_stop=walks.clock(),
     )
-    rows: list[dict[str, Json]] = [
+    rows: list[dict[str, JSON]] = [
         {
             "size": row.size,
             "pgraphs": row.pgraphs,
@@ -171,7 +172,7 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
         for row in found.rows
     ]
     drawn, canonical = sum(row.pgraphs for row in found.rows), sum(row.canonical for row in found.rows)
-    figures: dict[str, Json] = {
+    figures: dict[str, JSON] = {
         "what": "complete operators" if complete else "partial pGraphs",
         "trials": found.trials,
         "seconds": found.seconds,
@@ -235,7 +236,7 @@ def _distance(walks: _Walks, sizes: list[int]) -> _Result:
                 "paper": {"trials": paper.trials, "distinct": paper.distinct, "seconds": paper.seconds},
             }
         )
-    figures: dict[str, Json] = {
+    figures: dict[str, JSON] = {
         "max_primitives": sizes[-1],
         "rows": runs,
         "paper": {"source": engine.PAPER, "machine": "192 virtual cores", "says_not": "the spec and the size limit"},

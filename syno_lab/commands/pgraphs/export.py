@@ -10,11 +10,12 @@ import typer
 
 from syno_lab import private
 from syno_lab.commands.operands import complete_binding, complete_operator, load_operator
-from syno_lab.commands.output import Json, say, write_json, write_text
+from syno_lab.commands.output import say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
 from syno_lab.scratch import folder_of
 from syno_lab.systems import read_operator, system_of
+from syno_lab.versioned import JSON
 
 #: The formats that ``export`` can write.
 Target = Literal["onnx", "torch-export", "python", "weights", "library", "json"]
@@ -79,7 +80,7 @@ def _export(
     weights: Path | None,
     seed: int,
     scale: float,
-) -> dict[str, Json]:
+) -> dict[str, JSON]:
     import torch
 
     from syno_lab.codegen.export import Format, export, format_of, load_weights
@@ -106,7 +107,7 @@ def _export(
     }
 
 
-def _file(operator: Operator, out: Path) -> dict[str, Json]:
+def _file(operator: Operator, out: Path) -> dict[str, JSON]:
     write_text(out, operator.to_json() + "\n")
     if read_operator(out.read_bytes()) != operator:
         raise SynoError(f"{out}: read back, expected the operator that was written, found another")
@@ -114,7 +115,7 @@ def _file(operator: Operator, out: Path) -> dict[str, Json]:
 
 
 @private.usual()
-def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, Json]:
+def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, JSON]:
     from syno_lab.codegen.export_check import runs_reference
     from syno_lab.codegen.library import check_library, save_library
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.operator_lines import OutOption, operator_lines
-from syno_lab.commands.output import STANDARD_OUTPUT, Json, Reporter, check_json, say, write_json, write_text
+from syno_lab.commands.output import STANDARD_OUTPUT, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.pgraphs.specs import (
     NAMES,
     SystemOption,
@@ -30,6 +30,7 @@ from syno_lab.common.wants import wants_text
 from syno_lab.effort import peak_bytes, resident_bytes
 from syno_lab.errors import StoppedError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
@@ -301,7 +302,7 @@ def _repeat_share(operators: list[Operator], names: list[str | None], report: To
     return confirmed_repeats(operators, names) / len(names)
 
 
-def _entry(operator: Operator, name: str | None) -> dict[str, Json]:
+def _entry(operator: Operator, name: str | None) -> dict[str, JSON]:
     bound = operator.complete_binding() if operator.spec.bindings else None
     fingerprint, _, on = (name or "").partition(" on ")
     return {
