@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -23,7 +22,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from syno_lab import inputs, private
 from syno_lab.errors import JobError
@@ -49,6 +49,38 @@ CORES_A_SLOT = 2
 IDLE_MINUTES = 10.0
 #: Threads of a worker beyond its slots, in which drivers begin; they give them back at once.
 SPARE_THREADS = 4
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """How a cluster was started: :class:`Settings` with nothing left out."""
+
+    slots: int = msgspec.field(default_factory=lambda: max(1, cores() // CORES_A_SLOT))
+    gpus: int = 0
+    idle_minutes: float = IDLE_MINUTES
+    listen: str = ""
+    port: int = PORT
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the file says of a cluster.
+
+    Attributes:
+        address: of the scheduler.
+        place, boot: the machine, and since when it is up.
+        settings: with which the cluster was last started.
+        scheduler, worker: the identities of the processes (:mod:`syno_lab.processes.alive`).
+        foreign: the address of somebody else's scheduler that the user last named.
+        root: the lab's folder.
+    """
+
+    address: str = ""
+    place: str = ""
+    boot: str = ""
+    settings: Numbers | None = None
+    scheduler: str = ""
+    worker: str = ""
+    foreign: str | None = None
+    root: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,12 +116,10 @@ class Settings:
         if self.listen:
             check_own_address(self.listen)
 
-    def filled(self, last: dict[str, Any]) -> dict[str, Any]:
+    def filled(self, last: Numbers | None) -> Numbers:
         """Return the numbers to go by: ours, else those of last time, else the defaults."""
-        default: dict[str, Any] = {"slots": max(1, cores() // CORES_A_SLOT), "gpus": 0, "idle_minutes": IDLE_MINUTES}
-        default |= {"listen": "", "port": PORT}
         ours = {name: value for name, value in asdict(self).items() if value is not None}
-        return default | {name: last[name] for name in default if name in last} | ours
+        return msgspec.structs.replace(last or Numbers(), **ours)
 
 
 class Cluster:
@@ -126,14 +156,13 @@ class Cluster:
         """
         with self._locked():
             state = self._state()
-            if not alive.is_alive(state.get("scheduler", "")):
-                if alive.is_alive(left := state.get("worker", "")):  # it would look for its scheduler for a while
-                    os.kill(alive.pid_of(left), signal.SIGKILL)
+            if not alive.is_alive(state.scheduler):
+                if alive.is_alive(state.worker):  # it would look for its scheduler for a while
+                    os.kill(alive.pid_of(state.worker), signal.SIGKILL)
                 state = self._start_scheduler()
-            if not alive.is_alive(state.get("worker", "")):
-                state["worker"] = self._start_worker(state)
-                self._keep(state)
-            return Endpoint(str(state["address"]), *[str(self.home / KEY)] * 2)
+            if not alive.is_alive(state.worker):
+                state = self._keep(state, worker=self._start_worker(state))
+            return Endpoint(state.address, *[str(self.home / KEY)] * 2)
 
     def serve(self) -> Endpoint:
         """The endpoint, where the settings say; a cluster that listens elsewhere is ended first, and its jobs go on.
@@ -142,8 +171,8 @@ class Cluster:
             JobError: as `endpoint`.
         """
         with self._locked():
-            now = self._state().get("settings") or {}
-        if any(now.get(name) != value for name, value in self._settings.filled(now).items()):
+            now = self._state().settings
+        if self._settings.filled(now) != now:
             self.stop(listens=True)
         return self.endpoint()
 
@@ -161,20 +190,19 @@ class Cluster:
     def is_up(self) -> bool:
         """Whether both live; asks nobody but the operating system."""
         state = self._state()
-        return alive.is_alive(state.get("scheduler", "")) and alive.is_alive(state.get("worker", ""))
+        return alive.is_alive(state.scheduler) and alive.is_alive(state.worker)
 
     def processes(self) -> dict[str, int]:
         """The numbers of the cluster's live processes, by role."""
         state = self._state()
-        return {
-            role: alive.pid_of(state[role]) for role in ("scheduler", "worker") if alive.is_alive(state.get(role, ""))
-        }
+        found = {"scheduler": state.scheduler, "worker": state.worker}
+        return {role: alive.pid_of(name) for role, name in found.items() if alive.is_alive(name)}
 
     def stop(self, patience_s: float = 5.0, *, listens: bool = False) -> None:
         """End both; the processes of jobs are not theirs and stay. ``listens``: the next one has the same address."""
         with self._locked():
             state = self._state()
-            names = [state.get(role, "") for role in ("worker", "scheduler")]
+            names = [state.worker, state.scheduler]
             # A worker asked to end would wait for its jobs; it holds nothing that is not in the store.
             for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
                 for name, number in zip(names, numbers, strict=True):
@@ -184,10 +212,10 @@ class Cluster:
                 deadline = time.monotonic() + patience_s
                 while any(map(alive.is_alive, names)) and time.monotonic() < deadline:
                     time.sleep(0.02)
-            rest = {key: state[key] for key in state if key not in ("worker", "scheduler", "address")}
-            if not listens:
-                rest["settings"] = {**(state.get("settings") or {}), "listen": ""}
-            self._keep(rest)
+            settings = state.settings
+            if settings is not None and not listens:
+                settings = msgspec.structs.replace(settings, listen="")
+            self._keep(state, worker="", scheduler="", address="", settings=settings)
 
     def end(self, address: str) -> None:
         """Kill the scheduler at an address, if it still is ours, and its worker: it lives and does not answer.
@@ -196,62 +224,61 @@ class Cluster:
         """
         with self._locked():
             state = self._state()
-            if state.get("address") == address:
-                for name in (state.get("worker", ""), state.get("scheduler", "")):
+            if state.address == address:
+                for name in (state.worker, state.scheduler):
                     if alive.is_alive(name):
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(alive.pid_of(name), signal.SIGKILL)
 
     def foreign(self) -> str | None:
         """The address of somebody else's scheduler that the user last named for this lab."""
-        found = _read(self._file).get("foreign")
-        return str(found) if found else None
+        return _read(self._file).foreign or None
 
     def remember(self, address: str | None) -> None:
         """Keep that address for whoever opens the lab without one: to watch its jobs, say."""
         with self._locked():
-            self._keep({**_read(self._file), "foreign": address})
+            self._keep(_read(self._file), foreign=address)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
-    def _start_scheduler(self) -> dict[str, Any]:
+    def _start_scheduler(self) -> State:
         # Whoever was killed between starting one and writing it down has left it without an owner.
         alive.end_marked(self._token("scheduler"))
         self._forget_others()
         ready = self.home / "scheduler.json"
         ready.unlink(missing_ok=True)
-        last = _read(self._file).get("settings") or {}
+        last = _read(self._file).settings
         settings = self._settings.filled(last)
         # Other machines have the key of a scheduler that they reach; nobody keeps the key of another.
-        if not settings["listen"] or settings["listen"] != last.get("listen") or not (self.home / KEY).is_file():
+        was = last.listen if last is not None else ""
+        if not settings.listen or settings.listen != was or not (self.home / KEY).is_file():
             tls.make(self.home / KEY)
-        idle = f"{settings['idle_minutes'] * 60:g}s"
-        host = settings["listen"] or "127.0.0.1"
-        port = str(settings["port"] if settings["listen"] else 0)
+        idle = f"{settings.idle_minutes * 60:g}s"
+        host = settings.listen or "127.0.0.1"
+        port = str(settings.port if settings.listen else 0)
         process, log = self._dask(
             "scheduler", "--host", f"tls://{host}", "--port", port, "--scheduler-file", str(ready),
             "--idle-timeout", idle,
         )  # fmt: skip
         deadline = time.monotonic() + START_S
-        while not (found := _read(ready)).get("address"):
+        while not (found := _read(ready)).address:
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 raise JobError(f"Dask's scheduler does not start: {last_line(log) or 'no word from it'}; see {log}")
             time.sleep(0.02)
-        state = {"address": found["address"], "place": alive.place(), "boot": alive.boot(), "settings": settings}
-        state["scheduler"] = alive.identity(process.pid) or ""
-        self._keep(state)
-        return state
+        return self._keep(
+            State(found.address, alive.place(), alive.boot(), settings, scheduler=alive.identity(process.pid) or "")
+        )
 
-    def _start_worker(self, state: dict[str, Any]) -> str:
+    def _start_worker(self, state: State) -> str:
         alive.end_marked(self._token("worker"))
-        address, settings = state["address"], state["settings"]
-        places = settings["slots"]
-        resources = f"slot={places} {door.HOME}={door.HOMES}" + (f" GPU={settings['gpus']}" if settings["gpus"] else "")
-        names = ",".join(gpus.first(settings["gpus"])) if settings["gpus"] else None
+        address, settings = state.address, state.settings or Numbers()
+        places = settings.slots
+        resources = f"slot={places} {door.HOME}={door.HOMES}" + (f" GPU={settings.gpus}" if settings.gpus else "")
+        names = ",".join(gpus.first(settings.gpus)) if settings.gpus else None
         process, _ = self._dask(
             "worker", address, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
-            "--host", settings.get("listen") or "127.0.0.1", "--resources", resources, "--death-timeout", "30",
+            "--host", settings.listen or "127.0.0.1", "--resources", resources, "--death-timeout", "30",
             "--local-directory", str(self.home), names=names,
         )  # fmt: skip
         return alive.identity(process.pid) or ""
@@ -279,27 +306,29 @@ class Cluster:
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> State:
         """What the file says; nothing where it was written on another boot or another machine."""
         state = _read(self._file)
-        is_here = (state.get("place"), state.get("boot")) == (alive.place(), alive.boot())
-        return state if is_here else {}
+        return state if (state.place, state.boot) == (alive.place(), alive.boot()) else State()
 
-    def _keep(self, state: dict[str, Any]) -> None:
+    def _keep(self, state: State, **changes: str | Numbers | None) -> State:
+        """Write the state with these changes, and return it."""
+        state = msgspec.structs.replace(state, **changes, root=str(self._root))
         half = self._file.with_suffix(".new")
         try:
             with private.create(half) as file:
-                file.write(json.dumps({**state, "root": str(self._root)}, indent=1).encode())
+                file.write(msgspec.json.format(msgspec.json.encode(state), indent=1))
             half.replace(self._file)
         except OSError as error:
             raise JobError(f"{half} cannot be written to ({error.strerror or error}); make room there") from None
+        return state
 
     def _forget_others(self) -> None:
         """Remove the folders of clusters that have ended and whose labs no longer exist."""
         for file in self.home.parent.glob(f"*/{FILE_NAME}"):
             state = _read(file)
-            is_up = any(alive.is_alive(state.get(role, "")) for role in ("scheduler", "worker"))
-            if state.get("place") in (None, alive.place()) and not is_up and not Path(state.get("root", "/")).exists():
+            is_up = alive.is_alive(state.scheduler) or alive.is_alive(state.worker)
+            if state.place in ("", alive.place()) and not is_up and not Path(state.root or "/").exists():
                 shutil.rmtree(file.parent, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -357,12 +386,12 @@ def check_own_address(address: str) -> None:
         raise JobError(f"listen: expected an address of this machine, found {quoted(address)} ({error})") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> State:
+    """The state in a file: our own, or that of Dask's scheduler, which says its address."""
     try:
-        found = json.loads(inputs.read_text(path, _MOST_BYTES))
-    except (OSError, ValueError):  # not there, or half written by a process that was killed
-        return {}
-    return found if isinstance(found, dict) else {}
+        return msgspec.json.decode(inputs.read_text(path, _MOST_BYTES), type=State)
+    except (OSError, ValueError, RecursionError):  # not there, or half written by a process that was killed
+        return State()
 
 
 def _reap_later(process: subprocess.Popen[bytes]) -> None:
