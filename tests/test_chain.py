@@ -15,7 +15,6 @@ MOST_CALLS = 20
 #: Where another thread or process goes on: the function that wakes or starts it, and the one in which it begins.
 ELSEWHERE = {
     ("jobs/keeper.py", "wake"): "_run",
-    ("trial/workers.py", "_started"): "_main",
 }
 
 Place = tuple[str, str, str]  # a file, the function that is called, and the one that calls the next file

@@ -155,7 +155,6 @@ REASONS: dict[str, dict[str, str]] = {
         "_over getattr by name": "fields of a value, by names in this file",
         "why_tables getattr by name": "fields of a value, by names in this file",
     },
-    "syno_lab/pgraphs/panes/kernel.py": {"kernel_pane getattr by name": "fields of a value, by names in this file"},
     "syno_lab/experiments/driver.py": {"Driver._spending getattr by name": "fields of a value"},
     "syno_lab/settings.py": {"check_bounds getattr by name": "fields of a value"},
     "syno_lab/cli.py": {"- import_module": "modules of ours, by names in this file"},
@@ -252,10 +251,6 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/processes/worker.py": {
         "- import multiprocessing": "between our own processes, over pipes",
         "- import multiprocessing.connection": "between our own processes, over pipes",
-    },
-    "syno_lab/trial/workers.py": {
-        "- import multiprocessing": "between our own processes, over pipes, as JSON",
-        "- import multiprocessing.connection": "between our own processes, over pipes, as JSON",
     },
     "syno_lab/ir/spec.py": {
         "Limits.__post_init__ getattr by name": "fields of a value",
