@@ -17,6 +17,7 @@ from contextlib import closing, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar, TypeVarTuple
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
@@ -64,6 +65,7 @@ class Worker:
         self._log, self._environment, self._has_tvm, self._own_group = log, environment, has_tvm, own_group
         self._process: subprocess.Popen[bytes] | None = None
         self._link: Connection | None = None
+        self._closing = Lock()
 
     def start(self) -> None:
         """Start the process without waiting for it; :meth:`call` waits for it."""
@@ -144,24 +146,28 @@ class Worker:
             raise self._crash(name) from None
 
     def _crash(self, name: str) -> CrashedError:
-        assert self._process is not None
+        process = self._process
+        if process is None:  # closed by another thread in the middle of this call
+            return CrashedError(name, _KILLED)
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
-        code = self._process.returncode
+            process.wait(10)
         self.close()
-        return CrashedError(name, describe_exit(code))
+        return CrashedError(name, describe_exit(process.returncode))
 
     def close(self) -> None:
         """Kill the process. Children of one in our group end with its pipe or with the group."""
-        if self._process is not None and self._own_group:
-            end_group(self._process)
-        elif self._process is not None:
-            self._process.kill()
+        # A pool closes its workers while their threads wait for answers, and each of these threads closes too.
+        with self._closing:
+            process, link = self._process, self._link
+            self._process = self._link = None
+        if process is not None and self._own_group:
+            end_group(process)
+        elif process is not None:
+            process.kill()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
-        if self._link is not None:
-            self._link.close()
-        self._process = self._link = None
+                process.wait(10)
+        if link is not None:
+            link.close()
 
 
 def _value(kind: str, value: Any) -> Any:

@@ -4,7 +4,9 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -92,3 +94,22 @@ def test_a_talk_goes_both_ways_and_a_call_may_follow(tmp_path: Path) -> None:
         with pytest.raises(CrashedError, match=r"^dies: the process was killed by SIGKILL$"):
             assert [one for one in worker.talk(of_a_process.dies, period_s=0.05) if one] == ["the last word"]
         assert worker.call(divmod, 9, 2, deadline_s=60) == (4, 1)
+
+
+class SlowLink:
+    """Takes its time to close, and counts how often it is closed."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+        time.sleep(0.1)
+
+
+def test_threads_that_close_a_worker_close_its_pipe_once(tmp_path: Path) -> None:
+    # The second would close a number that may be another file's by then.
+    worker, link = Worker(tmp_path / "log", has_tvm=False), SlowLink()
+    worker._link = link  # type: ignore[assignment]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: worker.close(), range(4)))
+    assert link.closed == 1
