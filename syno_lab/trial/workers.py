@@ -22,6 +22,7 @@ from syno_lab.errors import DiskFullError, SynoError, TrainingError
 from syno_lab.processes.worker import START_DEADLINE_S, CallFailedError, CrashedError, Worker
 from syno_lab.trial.own import check_brought
 from syno_lab.trial.request import TrialOutcome, TrialRequest
+from syno_lab.versioned import JSON
 
 #: Seconds that a trial may take unless the caller says otherwise: for what hangs, not for what is slow
 #: (``TrialRequest.time_limit_s``).
@@ -136,7 +137,7 @@ def _prepare() -> None:
     private.keep_private()
 
 
-def _trial(say: Callable[[object], None], _: Callable[[], object], asked: dict[str, Any], folder: Path) -> None:
+def _trial(say: Callable[[object], None], _: Callable[[], object], asked: dict[str, JSON], folder: Path) -> None:
     """Say the outcome of a request, in a worker."""
     from syno_lab.trial.own import bring
     from syno_lab.trial.run import run_trial
