@@ -217,7 +217,7 @@ class Session(History):
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     @property
-    def labels(self) -> dict[str, str]:
+    def labels(self) -> dict[str, str | list[str]]:
         """What the stepper calls things of this system: :class:`.Labels`, and ``hand_`` with :class:`.HandLabels`."""
         hand = self.construction.hand if isinstance(self.construction, ByHand) else HandLabels()
         return {**plain(self.construction.labels), **{f"hand_{name}": words for name, words in plain(hand).items()}}

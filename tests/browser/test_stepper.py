@@ -230,11 +230,12 @@ stepper
 ENDLESS = """\
 # However fast this machine is: the search begins again until it is stopped.
 import syno_lab.pgraphs.stepping as module
+from syno_lab.errors import StoppedError
 once = module.random_way
-def again(state, rng, rules, *, should_stop):
+def again(state, rng, rules, *, seconds, should_stop):
     while not should_stop():
-        once(state, rng, rules, should_stop=should_stop)
-    raise module.StoppedError("stopped while looking")
+        once(state, rng, rules, seconds=seconds, should_stop=should_stop)
+    raise StoppedError("stopped while looking")
 module.random_way = again
 """
 

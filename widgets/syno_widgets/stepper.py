@@ -414,7 +414,7 @@ class Stepper(MovesByHand, ComparesPlaces):
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":
-                what = session.labels["hand_work"]
+                what = str(session.labels["hand_work"])
                 return self._works.begin(what, lambda work: self._show_preview(work, request), "preview")
             case "open":
                 return self._open(request.name)

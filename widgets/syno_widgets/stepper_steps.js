@@ -70,7 +70,7 @@ class StepList {
     if (live && !chosen && groups.length > 1) blocks.unshift(...this.nearest());
     // A contraction can be put together by hand even where the budget lists none.
     const labels = this.labels();
-    if (live && labels.hand && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
+    if (live && labels.hand_text && !groups.some((entry) => entry.primitive === labels.hand_group) && !chosen) {
       const byHand = this.group({ ...BY_HAND, primitive: labels.hand_group, title: labels.hand_title }, chosen);
       if (labels.hand_group) blocks.push(byHand);
       else blocks.unshift(byHand); // it belongs to no primitive
@@ -326,7 +326,7 @@ class StepList {
     return make(
       "fieldset",
       { class: "syno-contraction" },
-      make("legend", {}, labels.hand),
+      make("legend", {}, labels.hand_text),
       make(
         "table",
         {},
