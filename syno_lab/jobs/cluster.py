@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -317,7 +318,7 @@ class Cluster:
         half = self._file.with_suffix(".new")
         try:
             with private.create(half) as file:
-                file.write(msgspec.json.format(msgspec.json.encode(state), indent=1))
+                file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # a path may be no UTF-8
             half.replace(self._file)
         except OSError as error:
             raise JobError(f"{half} cannot be written to ({error.strerror or error}); make room there") from None
@@ -389,7 +390,7 @@ def check_own_address(address: str) -> None:
 def _read(path: Path) -> State:
     """The state in a file: our own, or that of Dask's scheduler, which says its address."""
     try:
-        return msgspec.json.decode(inputs.read_text(path, _MOST_BYTES), type=State)
+        return msgspec.convert(json.loads(inputs.read_text(path, _MOST_BYTES)), State)
     except (OSError, ValueError, RecursionError):  # not there, or half written by a process that was killed
         return State()
 

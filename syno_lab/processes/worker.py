@@ -92,11 +92,11 @@ class Worker:
         name = function.__name__.lstrip("_")
         if not self._ready:
             self._wait(START_DEADLINE_S, "start")
-            self._receive(name)
+            self._linked(name, Connection.recv)
             self._ready = True
-        self._send(name, (function, arguments, False))
+        self._linked(name, lambda link: link.send((function, arguments, False)))
         self._wait(deadline_s, name)
-        found: _T = _value(*self._receive(name))
+        found: _T = _value(*self._linked(name, Connection.recv))
         return found
 
     def talk(self, function: Callable[..., None], *arguments: Any, period_s: float) -> Iterator[Any]:
@@ -106,12 +106,12 @@ class Worker:
         """
         self.start()
         name = function.__name__.lstrip("_")
-        self._send(name, (function, arguments, True))
+        self._linked(name, lambda link: link.send((function, arguments, True)))
         while True:
-            if self._link is not None and not self._link.poll(period_s):
+            if not self._linked(name, lambda link: link.poll(period_s)):
                 yield None
                 continue
-            kind, value = self._receive(name)
+            kind, value = self._linked(name, Connection.recv)
             if kind == "said":
                 yield value
             elif kind == "ready":
@@ -125,25 +125,18 @@ class Worker:
             if self._link is not None:
                 self._link.send(message)
 
-    def _send(self, name: str, message: tuple[Any, ...]) -> None:
-        assert self._link is not None
-        try:
-            self._link.send(message)
-        except OSError:
-            raise self._crash(name) from None
+    def _linked(self, name: str, use: Callable[[Connection], _T]) -> _T:
+        """What ``use`` gives for the pipe. Raises CrashedError where the process died, or another thread closed it."""
+        link = self._link
+        with suppress(EOFError, OSError):
+            if link is not None:
+                return use(link)
+        raise self._crash(name)
 
     def _wait(self, deadline_s: float, what: str) -> None:
-        assert self._link is not None
-        if not self._link.poll(deadline_s):
+        if not self._linked(what, lambda link: link.poll(deadline_s)):
             self.close()
             raise CallFailedError(f"{what}: not done after {deadline_s:g} s, killed")
-
-    def _receive(self, name: str) -> tuple[str, Any]:
-        assert self._link is not None
-        try:
-            return self._link.recv()
-        except (EOFError, OSError):
-            raise self._crash(name) from None
 
     def _crash(self, name: str) -> CrashedError:
         process = self._process

@@ -90,6 +90,7 @@ class TrialWorker(Worker):
         try:
             self.call(_prepare, deadline_s=START_DEADLINE_S)
         except CallFailedError as error:
+            self.close()  # it may live: without torch it is no process for trials
             found = error.ended if isinstance(error, CrashedError) else str(error)
             raise TrainingError(f"expected a process for trials, found it {found}; see {self._log}") from None
 

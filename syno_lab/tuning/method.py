@@ -48,6 +48,9 @@ _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(one for one in RULES if one not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
+#: The rules whose space has changed, as records name them.
+_REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
+
 #: Mutators by name: they change a drawn choice of a candidate.
 MUTATORS: dict[str, str] = {
     "tile-size": "moves a factor from one tile of a loop to another",
@@ -161,7 +164,8 @@ class Method:
         """One line, with a digest of each text of the user's; empty for TVM's own. Records are keyed by it."""
         if self == Method(rules=(DEFAULT,)):
             return ""
-        space = f"space {self.space}" if self.space else f"rules {', '.join(map(str, self.rules)) or 'none'}"
+        rules = ", ".join(_REVISED.get(one, one) for one in map(str, self.rules))
+        space = f"space {self.space}" if self.space else f"rules {rules or 'none'}"
         text = f"{space}; {self.strategy}{f', {self.cost_model}' if self.is_guided else ''}"
         if self.mutations is not None:
             text += f"; mutators {', '.join(f'{one} {share:g}' for one, share in self.mutations) or 'none'}"

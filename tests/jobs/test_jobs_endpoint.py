@@ -147,3 +147,13 @@ def test_labs_that_are_gone_are_forgotten(settings: Path, tmp_path: Path) -> Non
     here._forget_others()
     assert not gone.home.exists()
     assert here.foreign() == "tls://b:2"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files that are no text are Linux's")
+def test_a_lab_s_folder_may_have_a_name_that_is_no_text(settings: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"lab-\xff")
+    folder.mkdir()
+    cluster = Cluster(folder, Settings(slots=1))
+    cluster.remember("tls://b:2")
+    cluster._forget_others()
+    assert cluster.foreign() == "tls://b:2"

@@ -96,6 +96,17 @@ def test_a_talk_goes_both_ways_and_a_call_may_follow(tmp_path: Path) -> None:
         assert worker.call(divmod, 9, 2, deadline_s=60) == (4, 1)
 
 
+def test_a_talk_whose_worker_another_thread_closes_fails_as_if_killed(tmp_path: Path) -> None:
+    import test_worker as of_a_process
+
+    worker = Worker(tmp_path / "log", has_tvm=False)
+    talk = worker.talk(of_a_process.echoes, 1, period_s=0.05)
+    assert next(one for one in talk if one) == "number 0?"
+    worker.close()  # between two words; a pool does so at any time
+    with pytest.raises(CrashedError, match=r"^echoes: the process was killed by SIGKILL$"):
+        next(talk)
+
+
 class SlowLink:
     """Takes its time to close, and counts how often it is closed."""
 

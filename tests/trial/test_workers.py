@@ -6,9 +6,11 @@ import threading
 import time
 
 import msgspec
+import pytest
 from known_trainings import TRAINING, settings
 
 from syno_lab import operators
+from syno_lab.errors import TrainingError
 from syno_lab.experiments import LocalRunner
 from syno_lab.experiments.rung_worker import work
 from syno_lab.store import Store
@@ -82,6 +84,14 @@ def test_a_trial_that_does_not_end_is_ended(tmp_path):
         stopped = worker.run(asked(steps=1_000_000), folder=tmp_path / "2", should_stop=lambda: next(stops))
         assert stopped.state == "interrupted"
         assert worker.run(asked(), folder=tmp_path / "3", should_stop=lambda: True).reason == "before it began"
+
+
+def test_a_process_that_cannot_train_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("syno_lab.trial.workers._prepare", divmod)  # fails, as an import of torch may
+    with TrialWorker(tmp_path / "log") as worker:
+        for _ in range(2):
+            with pytest.raises(TrainingError, match=r"expected a process for trials, found it .*divmod expected 2"):
+                worker.run(asked(), folder=tmp_path / "trial")
 
 
 def test_two_workers_take_trials_in_turn(tmp_path):

@@ -119,7 +119,7 @@ def test_parts_by_name_and_by_function():
     assert from_job(json.loads(json.dumps(to_job(whole)))) == whole
     own = Method(cost_model=Ranked)
     assert from_job(json.loads(json.dumps(to_job(own)))) == own
-    default = "rules fuse-stages, channel-lanes, default; evolutionary, xgboost"
+    default = "rules fuse-stages:2, channel-lanes:4, default; evolutionary, xgboost"
     assert str(Method()) == default  # records are keyed by it
     assert str(whole).startswith(f"{default}; mutators tile-size 0.9, ")
     for wrong, message in (

@@ -229,7 +229,7 @@ def test_a_method_is_a_value():
     assert Method(rules=["inline", halve]) == Method(rules=("inline", halve))
     assert hash(Method(rules=[halve])) == hash(Method(rules=(halve,)))
     assert str(Method(rules=("default",))) == ""
-    assert str(Method()) == "rules fuse-stages, channel-lanes, default; evolutionary, xgboost"
+    assert str(Method()) == "rules fuse-stages:2, channel-lanes:4, default; evolutionary, xgboost"
     assert str(Method(rules=(), cost_model="random")) == "rules none; evolutionary, random"
     assert re.fullmatch(r"space whole@[0-9a-f]{12}; replay-func", str(Method(space=whole, strategy="replay-func")))
     assert [one.name for one in Method(rules=("default", halve)).code] == ["halve"]
