@@ -1,6 +1,6 @@
 """The comparison of a search: the baseline and the best operators, trained alike on several seeds.
 
-It trains as :func:`syno_lab.trial.compare` does, but through the search's runner: all trainings begin together and
+It trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner: all trainings begin together and
 survive a kill, and the baseline is trained once for all operators. All training images are trained on, and this is
 where the test images are read.
 """

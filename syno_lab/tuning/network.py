@@ -84,7 +84,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a function takes of a network's time: calls, milliseconds of one call, and its trials (if it was tuned)."""
 
     name: str
-    calls: int = msgspec.field()
+    calls: int
     latency_ms: float | None = None
     trials: int | None = None
 
