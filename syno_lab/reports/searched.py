@@ -7,7 +7,9 @@ not said.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -82,13 +84,13 @@ class Epoch(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """Of the probe of an operator its score."""
+    """The score that a probe gives an operator."""
 
     score: float | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Of the outcome of a training what is shown.
+    """What is shown of the outcome of a training.
 
     Attributes:
         accuracy: from 0 to 1; of a training on a rung on the rung's images.
@@ -157,7 +159,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Of the settings the systems, with commas between them."""
+    """What is read of the settings: the systems, with commas between them."""
 
     system: str = ""
 
@@ -195,7 +197,7 @@ class Searched(msgspec.Struct, frozen=True):
     comparisons: dict[str, Final] = {}
     not_compared: dict[str, str] = {}
     known: dict[str, str | None] | list[Point] = []
-    recorded: list[Point] = []
+    recorded: tuple[Point, ...] = ()
     tuning: Tuned | None = None
     settings: Settings = Settings()
 
@@ -222,24 +224,26 @@ class Searched(msgspec.Struct, frozen=True):
 def told(kind: type[Kind], said: Mapping[str, Any] | None) -> Kind:
     """A value from plain data; a field that is missing, or of another kind, has its default.
 
-    Of a list those items are taken that are of their kind.
+    Of a list or a mapping the items of their kind are taken. Raises TypeError where a field without default is missing.
     """
-    given, found = said or {}, {}
-    for field in msgspec.structs.fields(kind):
-        value = given.get(field.name, msgspec.UNSET)
-        if get_origin(field.type) is tuple and isinstance(value, list):
-            items = [_as(get_args(field.type)[0], item) for item in value]
-            found[field.name] = tuple(item for item in items if item is not msgspec.UNSET)
-        elif (one := _as(field.type, value)) is not msgspec.UNSET:
-            found[field.name] = one
-    return kind(**found)
+    given = {field.name: _as(field.type, (said or {}).get(field.name)) for field in msgspec.structs.fields(kind)}
+    return kind(**{name: value for name, value in given.items() if value is not msgspec.UNSET})
 
 
 def _as(kind: Any, value: Any) -> Any:
-    try:
+    with suppress(msgspec.ValidationError):
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return msgspec.UNSET
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is tuple and isinstance(value, list) and parts[1:] == (...,):
+        return tuple(item for item in (_as(parts[0], one) for one in value) if item is not msgspec.UNSET)
+    if origin is dict and isinstance(value, dict):
+        named = {name: _as(parts[1], item) for name, item in value.items()}
+        return {name: item for name, item in named.items() if item is not msgspec.UNSET}
+    struct = parts[0] if origin is UnionType else kind
+    if isinstance(value, dict) and isinstance(struct, type) and issubclass(struct, msgspec.Struct):
+        with suppress(TypeError):
+            return told(struct, value)
+    return msgspec.UNSET
 
 
 def searched(said: Mapping[str, Any] | None) -> Searched:

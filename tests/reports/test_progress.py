@@ -28,6 +28,7 @@ from syno_lab.reports.progress import (
     progress_of,
     read_progress,
 )
+from syno_lab.reports.searched import Baseline, Counts, Funnel, Plan, PlanPart, searched
 from syno_lab.reports.shown import find_progress, shown_courses, shown_front, shown_trials, usual_measure
 from syno_lab.reports.text_tables import table_text
 from syno_lab.reports.why import read_why, why_tables
@@ -105,6 +106,36 @@ def test_any_file_is_read(found: dict[str, Any]) -> None:
             table_text(plan_table(progress))
             table_text(funnel_table(progress))
             assert headline(progress).isprintable()
+
+
+def test_what_is_wrong_in_one_place_is_lost_there_alone() -> None:
+    final = {"baseline": 0.5, "operator": 0.49, "interval": {"difference": -0.01, "low": -0.02, "high": 0.01}}
+    rung = {"begun": 2, "trained": 2, "seconds": 5.0}
+    found = searched(
+        {
+            "finalists": {"0.4": 3, "0.25": "three"},
+            "comparisons": {"0.4": final, "0.25": 7, "known": final | {"interval": {"low": None}}},
+            "best": {"0.25": {"number": 4, "params": "few"}},
+            "baseline": {"accuracy": 0.5, "accuracies": "all", "params": 8},
+            "plan": {
+                "minutes": 3,
+                "parts": [{"name": "draws", "seconds": 4}, {"name": 4}, {"name": "final", "each_s": []}],
+            },
+            "funnel": {
+                "draws": {"drawn": 9, "probed": None},
+                "rungs": {"small": rung, "final": rung | {"begun": "two"}},
+            },
+            "recorded": [{"number": 0, "known": "conv2d"}, {"number": "one"}, 2],
+        }
+    )
+    assert found.numbers == {"0.4": 3, "0.25": 4}
+    assert set(found.comparisons) == {"0.4", "known"}
+    assert found.finals[3].texts == ("-1.0 points", "-2.0 to +1.0")
+    assert (found.comparisons["known"].operator, found.comparisons["known"].by) == (0.49, None)
+    assert found.baseline == Baseline(accuracy=0.5, params=8)
+    assert found.plan == Plan((PlanPart("draws", seconds=4), PlanPart("final")), 3)
+    assert found.funnel == Funnel({"drawn": 9}, {"small": Counts(2, 2, 0, 5.0), "final": Counts(0, 2, 0, 5.0)})
+    assert found.known_names == {0: "conv2d"}
 
 
 def test_other_searches_have_none(lab: Path) -> None:
