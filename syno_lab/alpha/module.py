@@ -32,7 +32,7 @@ from syno_lab.models.slot import Place
 
 @dataclass(frozen=True)
 class _Part:
-    """A node that is a module or a weight below this name; ``operation`` is the name of its own."""
+    """A node that is a module or a weight of this name in the owner; ``operation`` is the name of its operation."""
 
     name: str
     operation: str

@@ -296,7 +296,7 @@ class Mutations:
         delete: the probability that a block is deleted; with the rest a subgraph is replaced.
         others: the probability for each other block of the type to get the new subgraph too.
         relax: rules for the properties of the subgraph, or the name of a preset of :data:`~.properties.RELAXATIONS`.
-        method: of the synthesis, one of :data:`~.synthesis.METHODS`, or a rival, one of :data:`~.rivals.RIVALS`.
+        method: of the synthesis, one of :data:`~.synthesis.METHODS`, or a rival, one of :data:`RIVALS`.
         drop: how likely an input of a binary operation is dropped where it is not needed.
         operators: operators of other systems that may stand for an operation that does the same, each as an operation
             (:func:`.operator_node.operation_of`).

@@ -111,7 +111,7 @@ class Applied:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row of :data:`OPERATIONS`.
+    """A row of :data:`.table.OPERATIONS`.
 
     Attributes:
         name: of the operation.

@@ -140,13 +140,13 @@ class Dataset:
 
     @cached_property
     def channel_statistics(self) -> Statistics:
-        """Those of the training images."""
+        """Mean and deviation [C] over all training images, see :func:`statistics_of`."""
         firsts = range(0, len(self.train_images), _COUNTED_AT_ONCE)
         return statistics_of(self.train_images[first : first + _COUNTED_AT_ONCE] for first in firsts)
 
 
 def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
-    """The mean and the deviation of each channel over images [N, C, H, W] in batches.
+    """The mean and the deviation of each channel over batches of images [N, C, H, W], pixels scaled to 0 … 1.
 
     They are computed from counts of pixel values, not by floating-point sums, and so do not depend on the order of
     the images. A channel with a single value gets the deviation 1, so that division by it is safe.

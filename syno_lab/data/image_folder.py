@@ -125,7 +125,7 @@ def read_image_folder(
 
 
 def check_numbers(**numbers: int | None) -> None:
-    """Raise DataError for one below 1."""
+    """Raise DataError, which names it, for a number below 1; None stands for all."""
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise DataError(f"expected {name} as a whole number from 1 up, found {number}")

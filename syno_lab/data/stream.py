@@ -97,7 +97,7 @@ class ImageStream:
 
     @cached_property
     def channel_statistics(self) -> Statistics:
-        """Those of the first training images, see :data:`MOST_COUNTED`."""
+        """Mean and deviation [C] over the first training images, at most :data:`MOST_COUNTED`."""
         files = (Path(self.source) / name for name, _ in self.train[:MOST_COUNTED])
         return statistics_of(decode(file, lambda image: fit(image, self.size))[None] for file in files)
 

@@ -23,7 +23,7 @@ Point = tuple[float, float]
 _USUAL_POINTS = 12.0  # of the letters in our DOT texts
 _ROOM = 2.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
 _SPACE = 0.28  # of a letter's size, the width of a space
-#: The distances of :mod:`.drawing_style` and its users on a screen, and on paper, where width is dear.
+#: The distances of :mod:`.drawing.style` and its users on a screen, and on paper, where width is dear.
 _TIGHTER = (
     ('margin="0.14,0.06"', 'margin="0.08,0.03"'),
     ('margin="0.2,0.04"', 'margin="0.06,0.02"'),
@@ -240,7 +240,7 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
 
 
 def _hull(outline: Outline) -> Outline:
-    """What stands behind an outline of a CONTRACTION (:mod:`.drawing_hull`): a band, or a rounded area."""
+    """What stands behind an outline of a CONTRACTION (:mod:`.drawing.hull`): a band, or a rounded area."""
     fill, width = (HULL, ROUND) if outline.is_closed else (None, BAND)
     return outline._replace(fill=fill, line=HULL, width=_NARROWER * width, dash="")
 

@@ -78,7 +78,7 @@ def accessible_svg(source: str, description: str, titles: Mapping[str, str], nam
         source: the DOT text.
         description: the text alternative of the whole picture.
         titles: what is said of each node, by its name in the DOT text; other parts go without.
-        names: names in its texts with how they are set (:mod:`.drawing_text`).
+        names: names in its texts with how they are set (:mod:`.drawing.text`).
     """
     text = set_texts(render(source).decode(), names or {})
     text = text[text.index("<svg") :]

@@ -33,11 +33,7 @@ NARROWEST = 1 / 64
 LISTED = 200
 _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
 _NUMBERS = ("searches", "visits", "outstanding", "fruitless", "reward", "best", "distance", "probe")
-_WIDTH, _HIGH, _LETTER = (
-    900,
-    24,
-    6.6,
-)  # the sketch's width, a box's height, a letter's mean width [pixels]
+_WIDTH, _HIGH, _LETTER = 900, 24, 6.6  # the sketch's width, a box's height, a letter's mean width [pixels]
 _GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
 
 

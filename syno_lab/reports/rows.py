@@ -183,7 +183,7 @@ class TrialRow:
         return next((one.accuracy for one in self.rungs if one.rung == rung), None)
 
     def value(self, name: str) -> Cell:
-        """What is in a column: a field, or the accuracy or latency of a name that begins with :data:`RUNG` or so."""
+        """What a column has of it: a field, its accuracy on a rung (:data:`RUNG`) or a latency (:data:`LATENCY`)."""
         if name.startswith(RUNG):
             return self.accuracy_on(name.removeprefix(RUNG))
         found: Cell = self.latencies.get(name.removeprefix(LATENCY)) if "@" in name else getattr(self, name)
