@@ -71,13 +71,15 @@ def check_bounds(settings: msgspec.Struct) -> None:
         least, above = bounds["least"], bounds["above"]
         if value is None or (least is None and above is None):
             continue
-        if not math.isfinite(value) or (least is not None and value < least) or (above is not None and value <= above):
+        if not abs(value) < math.inf or (least is not None and value < least) or (above is not None and value <= above):
             expected = f"a number above {above:g}" if least is None else f"{least:g} or more"
             raise SearchError(f"{name}: expected {expected}, found {value}")
 
 
-class TrainingSettings(Plain, frozen=True, kw_only=True):
+class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How networks are trained, in a search and alone."""
+
+    called: ClassVar[str] = "the settings of a training"
 
     epochs: Annotated[int, setting("Epochs of a training; of a text so many batches as its option steps.", least=1)] = 3
     train_images: Annotated[
@@ -179,6 +181,8 @@ class TuningSettings(Plain, frozen=True, kw_only=True):
 
 class SearchChoice(Plain, frozen=True, kw_only=True):
     """How long operators are searched, and how they are chosen."""
+
+    called: ClassVar[str] = "the settings of a search"
 
     minutes: Annotated[
         float | None,

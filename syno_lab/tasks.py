@@ -5,7 +5,6 @@ Each tells its progress on standard error. What it needs is loaded when it is ca
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -92,19 +91,22 @@ def search(
 
     Raises:
         SearchError: the lab has a search of this name, or a number is out of range.
+        FormatError: an unknown setting of a training, or a value of another type.
         SpecError: an unknown backbone or system, or no operator can be within the limits.
     """
     from syno_lab.commands import search_options as options
     from syno_lab.commands.search import command
-    from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings
+    from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings, check_bounds
 
     found = _folder(folder)
-    asked = SearchChoice(minutes=minutes, trials=trials, untrained=untrained, seed=seed)
+    asked = SearchChoice.from_dict({"minutes": minutes, "trials": trials, "untrained": untrained, "seed": seed})
+    trained = TrainingSettings.from_dict(training)
+    check_bounds(trained)
     network = options.Network(backbone=backbone, data=None if data is None else str(data))
     choice = options.Choice(system=system, max_primitives=max_primitives)
     run = options.Run(name=name, folder=found, go_on=go_on, in_process=in_process)
     rest = (options.Ending(), options.Built(), options.Machine(), options.Validating(), TuningSettings())
-    command(options.Given(network, asked, choice, TrainingSettings(**training), *rest, run))
+    command(options.Given(network, asked, choice, trained, *rest, run))
     return OpenLab(found)
 
 
@@ -261,4 +263,6 @@ def open_lab(folder: Folder | None = None) -> OpenLab:
 
 
 def _folder(given: Folder | None) -> Path:
-    return Path(given or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
+    from syno_lab.commands.detach import lab_folder
+
+    return lab_folder(Path(given).expanduser().absolute() if given else None)

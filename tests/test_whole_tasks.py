@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import syno_lab as sl
-from syno_lab.errors import FormatError, StoreError
+from syno_lab.errors import FormatError, SearchError, StoreError
 
 ROOT = Path(__file__).parents[1]
 Data = tuple[TensorDataset, TensorDataset]
@@ -82,6 +82,23 @@ def test_a_training_with_an_unknown_setting_is_refused(data: Data) -> None:
         sl.train(make_model, data, epoch=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"epoch": 1}, "the settings of a training, found: .*`epoch`"),
+        ({"epochs": "3"}, "the settings of a training, found: Expected `int`"),
+        ({"epochs": 0}, "epochs: expected 1 or more, found 0"),
+        ({"optimizer": "sdg"}, "the settings of a training, found: .*'sdg'"),
+        ({"minutes": "3"}, "the settings of a search, found: Expected `float"),
+        ({"minutes": 0}, "minutes: expected a number above 0, found 0"),
+    ],
+)
+def test_a_search_with_settings_that_are_none_is_refused(how: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises((FormatError, SearchError), match=message):
+        sl.search("resnet20", untrained=True, folder=tmp_path, in_process=True, **how)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_search_leaves_a_lab_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import syno_lab.search.mcts  # noqa: F401 - the room of this name does not take its place
 
@@ -118,9 +135,13 @@ def test_a_lab_is_read(lab: Path) -> None:
     assert list(ordered) == sorted(ordered), "more FLOPs that are not more accurate are on no front"
 
 
-def test_a_lab_or_a_trial_that_is_not_there_is_refused(lab: Path, tmp_path: Path) -> None:
+def test_a_lab_or_a_trial_that_is_not_there_is_refused(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(StoreError, match="is not there: expected the folder of a lab"):
         sl.open_lab(tmp_path / "none")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert sl.open_lab("~").folder == lab
     with pytest.raises(StoreError, match="no trial 'trial 99999'"):
         sl.open_lab(lab).operator("trial 99999")
     with pytest.raises(StoreError, match="no search 'other'"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 STANDARD_OUTPUT = "-"
-_LINE_PERIOD_S, _BAR_PERIOD_S = 5.0, 0.1  # between lines of progress where there is no terminal, and looks at a bar
+_LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
 _WIDE = 200  # columns for tables where there is no terminal
 _LONG = 500  # characters of a line or a cell
 
@@ -195,16 +195,17 @@ class Reporter:
         self._console.print(drawn)
 
     def __call__(self, stage: str, fraction: float, message: str) -> None:
-        """Report the progress of ``stage``: at its beginning, at every end, and now and then between them."""
-        now, period = time.monotonic(), _LINE_PERIOD_S if self._bars is None else _BAR_PERIOD_S
+        """Report the progress of ``stage``; lines are said at its beginning, at every end, and now and then between."""
+        now, shown = time.monotonic(), (stage, fraction, message)
         is_new = stage != self._last[0] or fraction >= 1.0 > self._last[1]
-        shown = (stage, fraction, printable(message, _LONG))
-        if shown == self._last or not (is_new or now - self._last_time >= period):
+        is_due = self._bars is not None or is_new or now - self._last_time >= _LINE_PERIOD_S
+        if shown == self._last or not is_due:
             return
         self._last, self._last_time = shown, now
+        text = printable(message, _LONG)
         if self._bars is None:
-            tell(f"{stage} {100 * fraction:3.0f} %  {shown[2]}")
+            tell(f"{stage} {100 * fraction:3.0f} %  {text}")
             return
         if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(shown[2], total=1.0, stage=stage)
-        self._bars.update(self._tasks[stage], completed=fraction, description=shown[2])
+            self._tasks[stage] = self._bars.add_task(text, total=1.0, stage=stage)
+        self._bars.update(self._tasks[stage], completed=fraction, description=text)

@@ -121,6 +121,7 @@ def _settings(given: Given, tuning: TuningChoice | None, place: Path) -> SearchS
     if training.budget_s is not None:
         _check_budget(training.budget_s, given)
     trained = msgspec.structs.asdict(training) | {"device": device}
+    trained["optimizer"] = None if training.optimizer == "sgd" else training.optimizer  # as a search that names none
     request = TrialRequest(
         **trained | ({"epochs": ENDLESS} if is_timed else {}),
         backbone=given.network.backbone,

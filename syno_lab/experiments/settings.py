@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -132,8 +132,6 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
         TrainingError: for an unknown rule of early termination.
     """
-
-    called: ClassVar[str] = "the settings of a search"
 
     training: TrialRequest
     name: str = "search"

@@ -25,6 +25,15 @@ def test_lines_tables_and_progress_move_no_cursor(capsys):
     assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(said.out + said.err)
 
 
+def test_a_bar_says_the_last_message_before_long_work(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with Reporter() as report:
+        for number in range(50):
+            report("doctor", number / 50, f"check {number}.")
+    assert "check 49." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [
