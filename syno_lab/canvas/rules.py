@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isinf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from syno_lab.canvas.primitives import (
     BROADCASTS,
@@ -38,9 +38,6 @@ from syno_lab.canvas.values import (
 )
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
-
-if TYPE_CHECKING:
-    pass
 
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh")
 _SUMS, _EXTREMES = ("add", "sub"), ("min", "max")

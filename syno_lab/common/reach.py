@@ -49,7 +49,7 @@ class AxisField:
 
 
 def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """An index as :func:`receptive_field` takes it, for an output of this shape: a number or None for each axis.
+    """An index of :meth:`.Operator.receptive_field` for an output of this shape: a number or None for each axis.
 
     Raises:
         SpecError: the output has no such element.

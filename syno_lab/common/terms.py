@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 class Terms:
     """All terms of an operator: row ``t`` adds ``X[x[t]] * prod_k W_k[weights[k][t]]`` to ``Y[y[t]]``, ``count`` times.
 
-    Indices are flat, row-major. ``x_axes`` holds the input's shape.
+    Indices are flat, row-major. ``x_shape`` is the input's shape.
     """
 
     y: Array

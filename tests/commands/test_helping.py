@@ -21,9 +21,8 @@ def test_all_that_is_written_is_shown(
     shown = re.sub(r" +", " ", answered(capsys, *words, "--help"))
     for parameter in COMMANDS[words].params:
         if not parameter.hidden and parameter.name != "help":
-            said = (
-                re.sub(r"\s+", " ", parameter.help or "").strip().replace("\\[", "[")
-            )  # as it was before it was masked
+            unmasked = (parameter.help or "").replace("\\[", "[")
+            said = re.sub(r"\s+", " ", unmasked).strip()
             assert said in shown, "rich takes what stands in brackets for markup"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from syno_lab.commands.pgraphs.specs import (
 from syno_lab.common.wants import wants_text
 from syno_lab.effort import Effort
 from syno_lab.errors import StoppedError, SynoError
-
-if TYPE_CHECKING:
-    pass
 
 
 def command(

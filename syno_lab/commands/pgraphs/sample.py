@@ -40,9 +40,8 @@ Told = Callable[[str, float, str], None]
 
 DEFAULT_COUNT = 10
 LISTED = 20  # operators that are listed when only --seconds bounds their number
-FINGERPRINTED = (
-    20_000  # by default; a share of repeats is stated over at least LEAST_FINGERPRINTED, where so many exist
-)
+#: By default; a share of repeats is stated over at least LEAST_FINGERPRINTED, where so many exist.
+FINGERPRINTED = 20_000
 LEAST_FINGERPRINTED = 5_000
 #: Options of pGraphs alone.
 PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
