@@ -128,7 +128,7 @@ def tir_pane(asked: Asked[Any]) -> Source:
 
 def _tir(say: Callable[[str], None], _: Callable[[], None], text: str, binding: dict[str, int]) -> None:
     """Say the TIR of the operator with this text, in a worker."""
-    say(str(read_operator(text).to_tvm(binding).script()))
+    say(f"{read_operator(text).to_tvm(binding).script()}\n")
 
 
 _SIZED = ("name", "binding")

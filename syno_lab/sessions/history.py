@@ -290,6 +290,7 @@ class History:
 
         Raises:
             SynoError: for an unknown name.
+            SpecError: for what does not belong to the system of the session.
         """
         note = "load"
         if isinstance(operator, str):
@@ -298,6 +299,9 @@ class History:
                 raise SynoError(f"unknown operator {quoted(operator)}; known are {names}")
             note = f"load {operator}"
             operator = self.known[operator]()
+        if construction_for(operator) is not self.construction:
+            mine, other = system_for(self.state).title, system_for(operator).title
+            raise SpecError(f"expected an operator of {mine}, found one of {other}; begin a session of its own with it")
         line = self._line(self.construction.loaded(operator, self._places[0].state, self.state), note)
         start = len(self._places)
         end = self._grow(self._place, line)

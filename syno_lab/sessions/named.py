@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -79,11 +80,11 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
         """A state, drawn."""
 
     def begin(self, start: Any) -> Beginning[S, str]:
-        """From the one first state."""
+        """The first state, and the steps from there to what is given."""
         return Beginning(self.root, self.steps_to(start), None if self.knows(start) else start)
 
     def candidates(self, state: S, rules: Sequence[OwnRule], should_stop: Stop | None = None) -> Sequence[Named]:
-        """Each name with what refuses it."""
+        """The steps, each with the rule that refuses it: the system's, or one of the user's own."""
 
         def judged(name: str, reason: str) -> Named:
             own = None if reason else refusing(rules, state, name)
@@ -97,7 +98,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     def way(
         self, state: S, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> Sequence[str]:
-        """Breadth first; at random a walk that is begun anew at a dead end."""
+        """A shortest way, found breadth first; at random a walk, which is begun anew at a dead end."""
         effort = Effort(*patience)
         for _ in range(_WALKS if rng else 0):
             at, taken = state, list[str]()
@@ -124,13 +125,13 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     # -- as text -----------------------------------------------------------------------------------------------------
 
     def records(self, places: Sequence[Place[S, str]]) -> Records:
-        """The names."""
+        """The record of each place: the name of its step, and the file of an operator that was given."""
         given = [None if place.operator is None else place.operator.to_json() for place in places]
         found = [PlaceRecord(step=place.step, operator=text) for place, text in zip(places, given, strict=True)]
         return Records((), found)
 
     def reader(self, record: SessionRecord) -> Reader[S, str]:
-        """The states behind the names."""
+        """A reader that takes the steps by their names again, from the first state on."""
         (read,) = self.readers.values()
 
         def place(one: PlaceRecord, before: Sequence[Place[S, str]], where: str) -> Place[S, str]:
@@ -149,16 +150,18 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: Place[S, str]) -> Picture:
-        """Without nodes that can be chosen."""
+        """The state, drawn by :meth:`svg`; its picture has no nodes that can be chosen."""
         return Picture(self.svg(place.state), str(place.state), {})
 
     def menu(self, state: S, found: Sequence[Named], chosen: str = "", whole: Collection[str] = ()) -> Sequence[Group]:
-        """By the first words of the names."""
+        """The steps in groups by the first words of their names, the nearest first."""
         groups: dict[str, tuple[list[Item], list[Item]]] = {}
         for index, one in enumerate(found):
             far = self._after(state, one)
             item = Item(index, one.step, far, far is not None, one.reason, one.rule)
             groups.setdefault(one.step.split()[0], ([], []))[bool(one.rule)].append(item)
+        for items in chain(*groups.values()):
+            items.sort(key=_nearness)
         return [Group(name, name, "", _COLOUR, name, "", *items) for name, items in groups.items()]
 
     def _after(self, state: S, one: Named) -> float | None:
@@ -168,31 +171,26 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             return None
 
     def why(self, state: S, candidate: Named) -> Why:
-        """The reason."""
+        """The rule that refuses a step, with its sentence. Raises SynoError for a step that may be taken."""
         if not candidate.rule:
             raise SynoError("expected a refused step; this one may be taken")
-        return Why(
-            candidate.step,
-            candidate.rule,
-            "limit" if candidate.rule == "system" else "your own rule",
-            "",
-            candidate.reason,
-        )
+        kind = "limit" if candidate.rule == "system" else "your own rule"
+        return Why(candidate.step, candidate.rule, kind, "", candidate.reason)
 
     # -- the space around a state, and to be searched ----------------------------------------------------------------
 
     def standing(self, state: S) -> Branch:
-        """An operator, a dead end, or neither."""
+        """A state is an operator, a dead end where none can be reached, or open."""
         far = self.distance(state)
         kind: Kind = "operator" if state.is_complete else "dead end" if far is None else "open"
         return Branch("", str(state), kind, distance=None if far is None else round(far))
 
     def following(self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort) -> Sequence[tuple[int, Named]]:
-        """Those that nothing refuses first."""
+        """The steps, those that nothing refuses first."""
         return sorted(enumerate(self.candidates(state, rules)), key=lambda each: bool(each[1].rule))
 
     def leading(self, state: S) -> Callable[[Named], Branch]:
-        """What stands behind a step."""
+        """A function of a step: whether it is pruned, else what the state behind it is."""
 
         def branch(one: Named) -> Branch:
             if one.rule:
@@ -201,6 +199,10 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             return Branch("", one.step, found.kind, distance=found.distance)
 
         return branch
+
+
+def _nearness(item: Item) -> tuple[bool, float]:
+    return item.distance is None, item.distance or 0
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ class Searched:
 
     @property
     def key(self) -> Any:
-        """The state itself."""
+        """The state, as equal states have the same steps."""
         return self.at
 
     @property
@@ -222,24 +224,24 @@ class Searched:
         return bool(self.at.is_complete)
 
     def children(self) -> Sequence[Taken]:
-        """The steps that nothing refuses."""
+        """The steps that the system does not refuse, each with the state behind it; none of an operator."""
         names = () if self.is_complete else self.construction._next(self.at, ())
         return [
             Taken(Step(name, (name,), Searched(self.construction, self.at.apply(name), self.accepts))) for name in names
         ]
 
     def operator(self) -> Any:
-        """The operator, where it is accepted."""
+        """The operator of the state; None where it is not accepted."""
         found = self.construction.operator(self.at)
         return found if self.accepts(found) else None
 
     def traits(self) -> Mapping[str, int]:
-        """How often each primitive is taken."""
+        """How many steps of each primitive lead to the state."""
         names = [name.split()[0] for name in self.construction.steps_to(self.at)]
         return {name: names.count(name) for name in names}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """The next of the operator's own steps."""
+        """The next step on the way to an operator; empty where the state is not on its way."""
         done, steps = self.construction.steps_to(self.at), self.construction.steps_to(operator)
         following = steps[len(done) : len(done) + 1] if [*steps[: len(done)]] == [*done] else ()
         return [child.step for child in self.children() if child.step.name in following]
@@ -257,20 +259,20 @@ class NamedSpace:
         return "all operators of these steps"
 
     def root(self, accepts: Callable[[Any], bool]) -> Searched:
-        """The first state."""
+        """The first state, of a search that takes only operators that are accepted."""
         return Searched(self._construction, self._construction.root, accepts)
 
     def known(self, root: Any) -> Mapping[str, Operator]:
-        """The known operators that are accepted."""
+        """The known operators that are accepted, by name."""
         made = {name: make() for name, make in self._construction.known.items()}
         return {name: operator for name, operator in made.items() if root.accepts(operator)}
 
     def name_of(self, operator: Operator) -> str:
-        """A hash of its file."""
+        """A hash of the operator's file, in 32 hexadecimal digits."""
         return hashlib.sha256(operator.to_json().encode()).hexdigest()[:32]
 
     def lower(self, spare_flops: int) -> None:
-        """Nothing is filled to a budget."""
+        """Lowers no budget, as nothing is filled to one."""
 
     def probe(self, operator: Operator) -> None:
-        """There is none."""
+        """None: these operators have no probe."""

@@ -209,6 +209,7 @@ def test_tir_comes_from_another_process() -> None:
     before = set(sys.modules)
     text = read_pane(Asked(conv2d(), binding=SIZES), "tir")["text"]
     assert 'X: T.Buffer((1, 8, 12, 14), "float32")' in text
+    assert text.endswith("]\n"), "a file of it ends with its last line"
     assert not {name for name in set(sys.modules) - before if name.partition(".")[0] == "tvm"}
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
-from small_system import SUMS, TINY, Chosen, Expression
+from small_system import SUMS, TINY, Chosen, Expression, Sums
 
+from syno_lab.alpha import Graph, operation
+from syno_lab.canvas.fitted import Fitted
+from syno_lab.canvas.known import convolution
 from syno_lab.errors import FormatError, PrimitiveError, SpecError, SynoError
+from syno_lab.nas_pte.operator import nas_pte_1
+from syno_lab.operators import conv2d
 from syno_lab.search import RandomSearch
 from syno_lab.sessions.around import Around
 from syno_lab.sessions.named import NamedSpace
@@ -65,6 +71,46 @@ def test_a_text_keeps_a_session_and_bad_ones_are_refused() -> None:
                 session_of(text)
     with pytest.raises(SpecError, match="found int"):
         Session(3)
+
+
+@pytest.mark.parametrize(
+    ("start", "title"),
+    [
+        (Chosen(), "expressions"),
+        (conv2d(), "pGraphs"),
+        (Fitted(convolution()), "Canvas"),
+        (Graph.chain((1, 8, 8, 16), (operation("relu"),)), "αNAS"),
+    ],
+    ids=["expressions", "pGraphs", "Canvas", "αNAS"],
+)
+def test_what_another_system_builds_is_not_loaded(start: Any, title: str) -> None:
+    session = session_of(start)
+    places = len(session.places)
+    for value, other in ((conv2d(), "pGraphs"), (Fitted(convolution()), "Canvas"), (Chosen(), "expressions")):
+        if other != title:
+            with pytest.raises(SpecError, match=f"^expected an operator of {title}, found one of {other}; begin a "):
+                session.load(value)
+    with pytest.raises(SpecError, match=r"^NAS-PTE: its operators are not built by steps"):
+        session.load(nas_pte_1())
+    with pytest.raises(SpecError, match=r"^expected a spec, .* found int$"):
+        session.load(3)
+    assert len(session.places) == places
+
+
+def test_the_nearest_steps_of_a_group_come_first() -> None:
+    far = {"add columns": None, "add image": 3.0, "add rows": 1.0}
+
+    class Far(Sums):
+        def distance(self, state: Chosen, effort: Any = None) -> float | None:
+            return far.get(f"add {state.terms[-1]}") if state.terms else 2
+
+    construction = Far()
+    (add, _) = construction.menu(Chosen(), construction.candidates(Chosen(), ()))
+    assert [(item.text, item.distance) for item in add.canonical] == [
+        ("add rows", 1),
+        ("add image", 3),
+        ("add columns", None),
+    ]
 
 
 def test_rules_random_ways_and_the_explorer() -> None:
