@@ -82,9 +82,7 @@ def record(entry: Place[Draft, Operation | Change]) -> PlaceRecord:
     return found
 
 
-def reader(
-    construction: Construction[Draft, Operation | Change, Candidate],
-) -> Reader[Draft, Operation | Change]:
+def reader(construction: Construction[Draft, Operation | Change, Candidate]) -> Reader[Draft, Operation | Change]:
     """See :meth:`.Construction.reader`."""
 
     def read(

@@ -25,16 +25,7 @@ from syno_lab.drawing.course import courses_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
-from syno_lab.sessions.construction import (
-    Aiming,
-    Beginning,
-    Construction,
-    Labels,
-    Patience,
-    Place,
-    Reader,
-    Records,
-)
+from syno_lab.sessions.construction import Aiming, Beginning, Construction, Labels, Patience, Place, Reader, Records
 from syno_lab.sessions.own_rule import OwnRule, refusing
 from syno_lab.sessions.shown import Node, Picture
 
@@ -77,11 +68,11 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """A draft, a graph, or a variant."""
+        """Whether it is a draft, a graph, or a variant."""
         return isinstance(start, Draft | Graph | Variant)
 
     def begin(self, start: Draft | Graph | Variant | NetworkOperator) -> Beginning[Draft, Taken]:
-        """From the input of the chain. Raises SpecError for a graph with branches."""
+        """The input of the chain, and its operations as steps. Raises SpecError for a graph with branches."""
         if isinstance(start, Draft):
             return Beginning(Draft(start.properties, start.input_shape, others=start.others), start.chain)
         operator = _operator_of(start)
@@ -90,7 +81,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return Beginning(Draft(Properties.of(graph), graph.inputs[0]), steps, operator)
 
     def step(self, state: Draft, given: Any) -> Taken:
-        """An operation, that of a candidate, or a change."""
+        """An operation, also that of a candidate, or a change. Raises SpecError for anything else."""
         found = given.operation if isinstance(given, Candidate) else given
         if not isinstance(found, Operation | Change):
             raise SpecError(f"expected an operation, a candidate or a change, found {quoted(given)}")
@@ -101,13 +92,13 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return step.apply(state) if isinstance(step, Change) else state.apply(step)
 
     def operator(self, state: Draft) -> NetworkOperator:
-        """The chain by itself, where it satisfies what is wanted."""
+        """The chain as a network by itself. Raises SynoError where it does not satisfy what is wanted."""
         if not state.is_complete:
             raise SynoError(f"no operator yet: {listing.status(state)}")
         return NetworkOperator.of_graph(state.graph())
 
     def distance(self, state: Draft, effort: Effort | None = None) -> float | None:
-        """The sum of those of the properties."""
+        """The sum of the distances of the properties."""
         return None if isinf(state.distance) else float(plain(state.distance))
 
     def candidates(
@@ -142,7 +133,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return change_of(state, choice)
 
     def is_aim(self, step: Taken) -> bool:
-        """A change."""
+        """Whether the step is a :class:`.Change`."""
         return isinstance(step, Change)
 
     # -- as text -----------------------------------------------------------------------------------------------------

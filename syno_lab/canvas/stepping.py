@@ -66,11 +66,11 @@ class KernelConstruction(
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """A draft, a kernel, a sampler, or the state of a session."""
+        """Whether it is a draft, a kernel, a sampler, or the state of a session."""
         return isinstance(start, Draft | Kernel | Sampler | AimedDraft)
 
     def begin(self, start: Draft | Kernel | Fitted | Sampler | AimedDraft) -> Beginning[AimedDraft, Taken]:
-        """From the input; of a sampler for its places and within its budget."""
+        """The input, and the primitives as steps; with a sampler it is for its places and within its budget."""
         nodes: Sequence[Any] = ()
         if isinstance(start, Sampler):
             room, fewest = start.widest, max(1, start.primitives[0])
@@ -87,7 +87,7 @@ class KernelConstruction(
         return given if isinstance(given, Taken) else state.step(given)
 
     def operator(self, state: AimedDraft) -> Fitted:
-        """Fitted to the places of the aim."""
+        """The kernel, fitted to the places of the aim. Raises SynoError where the draft is not complete."""
         return state.operator()
 
     def distance(self, state: AimedDraft, effort: Effort | None = None) -> int | None:
@@ -118,7 +118,7 @@ class KernelConstruction(
         return operator
 
     def name(self, operator: Fitted, known: Mapping[str, Callable[[], Any]]) -> str | None:
-        """Of the kernel that its own is isomorphic to."""
+        """The name of the known kernel that the operator's is isomorphic to."""
         key, normalise = operator.kernel.key, operator.kernel.normalise
         return next((name for name, make in known.items() if _key_of(make, normalise) == key), None)
 
@@ -137,7 +137,7 @@ class KernelConstruction(
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """The last tensor is marked: of a draft with its leaves, of an operator with its output."""
+        """The micro-DAG with its last tensor marked: a draft with its leaves, an operator with its output."""
         draft = place.state.draft
         marked = [len(draft.nodes)] if draft.nodes else []
         if place.is_complete:
@@ -179,13 +179,16 @@ class KernelConstruction(
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: AimedDraft) -> Branch:
-        """Its distance is the primitives that it needs."""
+        """A draft is an operator, a dead end or open; its distance is the primitives that it needs."""
         return _branch(f"after {count_of(len(state.draft.nodes), 'primitive')}", state)
 
     def following(
         self, state: AimedDraft, rules: Sequence[OwnRule], pruned: bool, effort: Effort
     ) -> Sequence[tuple[int, Candidate]]:
-        """A size that makes another tensor illegal leads nowhere: there is no draft behind it."""
+        """The next primitives, those that nothing refuses first.
+
+        A size that makes another tensor illegal leads nowhere: there is no draft behind it, and it is left out.
+        """
         look = lambda: effort.tick("looking at the space")  # noqa: E731 - a name for what is asked often
         found = growth.candidates(state.draft, state.aim.room, look=look)
         listed = [(index, judged(state, one, rules)) for index, one in enumerate(found)]
@@ -194,7 +197,7 @@ class KernelConstruction(
         return [*taken, *refused] if pruned else taken
 
     def leading(self, state: AimedDraft) -> Callable[[Candidate], Branch]:
-        """A kernel, a dead end, or a draft that may go on."""
+        """A function of a next primitive: it leads to an operator, a dead end, or a draft that may go on."""
         return lambda one: (
             _branch(str(one), state.apply(one))
             if one.verdict is None

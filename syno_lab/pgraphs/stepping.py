@@ -97,17 +97,17 @@ class PGraphConstruction(
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """A spec or a partial pGraph."""
+        """Whether it is a spec or a partial pGraph."""
         return isinstance(start, Spec | State)
 
     def begin(self, start: Spec | State | Operator) -> Beginning[State, Step]:
-        """From the output of the spec."""
+        """The output of the spec, and the steps from there."""
         if isinstance(start, Spec):
             return Beginning(State.root(start))
         return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
 
     def operator(self, state: State) -> Operator:
-        """The first match with the input."""
+        """The operator of the state's first match with the input. Raises PrimitiveError where there is none."""
         return state.operator()
 
     def distance(self, state: State, effort: Effort | None = None) -> int | None:
@@ -127,11 +127,11 @@ class PGraphConstruction(
         return random_way(state, rng, tuple(rules), **patience._asdict()).steps
 
     def rule(self, own: OwnRule) -> Rule:
-        """A restriction of choice."""
+        """The rule as a row that restricts the choice of steps (kind ``space``)."""
         return Rule(own.name, "", "", own.reason, OWN, "space", own.match)
 
     def loaded(self, operator: Operator, first: State, shown: State) -> Operator:
-        """Without wishes of its own it has those that the session began with, if it has their axes."""
+        """The operator, with the wishes that the session began with where it has none of its own, but their axes."""
         spec = first.spec
         if operator.spec.wants or not spec.wants:
             return operator
@@ -158,7 +158,7 @@ class PGraphConstruction(
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """A node that a step can use is a coordinate of the data."""
+        """The pGraph with its last step marked; a node that a step can use is a coordinate of the data."""
         state = place.state
         shown: State | Operator = place.built if place.is_complete else state
         latest = [len(state.steps) - 1] if state.steps else []
@@ -170,7 +170,7 @@ class PGraphConstruction(
     describe = staticmethod(drawing.describe_step)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
-        """The shape distance is left out where the effort does not suffice."""
+        """The steps so far and the distances; the shape distance is left out where the effort does not suffice."""
         state = place.state
         count = count_of(len(state.steps), "step")
         if place.is_complete:
@@ -199,7 +199,7 @@ class PGraphConstruction(
         return f"After {count}: shape distance {far},{wished} {left}"
 
     def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
-        """With the property distances where something is wished."""
+        """The shape distances, and the property distances where something is wished, as SVG."""
         wished = [_wished(place) for place in places] if any(place.state.spec.wants for place in places) else None
         return course_svg([place.distance for place in places], here, first, wished)
 
@@ -277,7 +277,7 @@ class PGraphConstruction(
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: State) -> Branch:
-        """With the shape distance."""
+        """A pGraph is an operator or open; its distance is the shape distance."""
         kind, reason = _kind(state)
         words = f"after {count_of(len(state.steps), 'step')}"
         return Branch("", words, kind, distance=distance(state), reason=reason)
@@ -285,11 +285,11 @@ class PGraphConstruction(
     def following(
         self, state: State, rules: Sequence[Rule], pruned: bool, effort: Effort
     ) -> Sequence[tuple[int, Candidate]]:
-        """Those nearest to the input first."""
+        """The next steps, those nearest to the input first, pruned ones too."""
         return _Counted(candidates(state, tuple(rules), effort=effort))
 
     def leading(self, state: State) -> Callable[[Candidate], Branch]:
-        """An operator has the score of its probe beside a convolution."""
+        """A function of a next step; behind it an operator has the score of its probe beside a convolution."""
         names = expressions(state)
         left = state.spec.limits.max_primitives - len(state.steps) - 1
 
