@@ -122,7 +122,7 @@ def tir_pane(asked: Asked[Any]) -> Source:
                     raise SynoError(f"TIR: TVM took more than {TIR_TIMEOUT_S:.0f} s; try smaller sizes")
                 text = said or text
         except CallFailedError as failure:
-            raise SynoError(f"TIR: {failure}") from None
+            raise SynoError(f"TIR: {str(failure).removeprefix('tir: ')}") from None
     return {"text": text, "pieces": coloured(text)}
 
 

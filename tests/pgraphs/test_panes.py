@@ -215,7 +215,7 @@ def test_tir_comes_from_another_process() -> None:
 
 def test_a_process_that_dies_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(SynoError, match=r"^TIR: tir: the process ended with exit status 1$"):
+    with pytest.raises(SynoError, match=r"^TIR: the process ended with exit status 1$"):
         read_pane(Asked(conv2d(), binding=SIZES), "tir")
 
 
