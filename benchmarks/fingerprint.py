@@ -20,6 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from conv_operators import conv_operators
+from whole_fingerprint import whole_fingerprint
 
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SynoError
@@ -27,7 +28,6 @@ from syno_lab.ir.fingerprint import distinct_key, fingerprint
 from syno_lab.ir.fingerprint_binding import confirming_binding, fingerprint_binding
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.fingerprint_table import facts, forget, refined
-from syno_lab.ir.fingerprint_whole import whole_fingerprint
 from syno_lab.ir.operator import Operator
 
 BINDINGS = {

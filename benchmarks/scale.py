@@ -31,12 +31,14 @@ from common import (
     typed,
     use_one_core,
 )
+from recorded import recorded_space
 from search import interval
+from simulate import simulate
 from surrogates import SURROGATES, standardised
 
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.pgraphs.space import synthesis_space
-from syno_lab.search import EstimateSearch, RandomSearch, Search, recorded_space, simulate
+from syno_lab.search import EstimateSearch, RandomSearch, Search
 from syno_lab.synthesis.sampler import Sampler
 
 EVALUATORS = (1, 3, 10, 30, 100, 300, 1000)

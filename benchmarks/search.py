@@ -38,6 +38,7 @@ from common import (
     typed,
     use_one_core,
 )
+from recorded import recorded_space
 from scipy.stats import t as student
 from surrogates import SURROGATES, standardised, uniform
 
@@ -50,7 +51,6 @@ from syno_lab.search import (
     RegularizedEvolution,
     Search,
     rave,
-    recorded_space,
 )
 from syno_lab.search.bayesian import Settings
 from syno_lab.search.mcts import RAVE

@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 from strategies import random_operator, repro
+from whole_fingerprint import terms
 
 from syno_lab.errors import SynoError
 from syno_lab.ir.build import Build
 from syno_lab.ir.fingerprint import distinct_key, fingerprint
-from syno_lab.ir.fingerprint_whole import terms
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.state import State, Step
 

@@ -12,6 +12,7 @@ from math import prod
 import pytest
 from conv_operators import conv_operators
 from strategies import random_operator, repro
+from whole_fingerprint import whole_fingerprint
 
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.common.size import Size
@@ -19,7 +20,6 @@ from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.fingerprint import distinct_key, fingerprint
 from syno_lab.ir.fingerprint_binding import fingerprint_binding
-from syno_lab.ir.fingerprint_whole import whole_fingerprint
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import MAX_STEPS, Spec
 from syno_lab.ir.state import State, Step

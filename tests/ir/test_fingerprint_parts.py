@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from whole_fingerprint import terms, whole_fingerprint
 
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SpecError
@@ -14,7 +15,6 @@ from syno_lab.ir.fingerprint import confirmed_repeats, distinct_key, fingerprint
 from syno_lab.ir.fingerprint_binding import confirming_binding, fingerprint_binding
 from syno_lab.ir.fingerprint_parts import DIV, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, PartKey, parts, sizes_under
 from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
-from syno_lab.ir.fingerprint_whole import terms, whole_fingerprint
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step

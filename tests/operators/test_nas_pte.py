@@ -14,10 +14,10 @@ import torch
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
+from whole_fingerprint import whole_fingerprint
 
 from syno_lab import operators
 from syno_lab.errors import FormatError, SpecError, SynoError
-from syno_lab.ir.fingerprint_whole import whole_fingerprint
 from syno_lab.nas_pte.operator import NAS_PTE, NasPteOperator, from_json, nas_pte_1, nas_pte_2, nas_pte_3
 from syno_lab.nas_pte.parts import PARTS, Part
 from syno_lab.nas_pte.reference import parts_fingerprint

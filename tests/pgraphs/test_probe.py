@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from whole_fingerprint import terms
 
 from syno_lab.common.probe import Probe, convolution_probe, effective_rank
 from syno_lab.common.terms import Terms, table_fingerprint, table_of
 from syno_lab.errors import SpecError
 from syno_lab.ir.fingerprint import distinct_key
-from syno_lab.ir.fingerprint_whole import terms
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models.sites import Site

@@ -6,17 +6,13 @@ import random
 from typing import Any
 
 import pytest
+from recorded import recorded_space
 from search_spaces import SPECS, Words
+from simulate import simulate
 
 from syno_lab.errors import SearchError
 from syno_lab.pgraphs.space import synthesis_space
-from syno_lab.search import (
-    EstimateSearch,
-    MonteCarloTreeSearch,
-    RandomSearch,
-    recorded_space,
-    simulate,
-)
+from syno_lab.search import EstimateSearch, MonteCarloTreeSearch, RandomSearch
 
 
 def lasting(seconds: list[float]) -> Any:

@@ -20,9 +20,9 @@ from functools import cache
 import pytest
 import search_spaces
 from true_distances import canonical_successors
+from whole_fingerprint import terms
 
 from syno_lab.ir.fingerprint import fingerprint
-from syno_lab.ir.fingerprint_whole import terms
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State
