@@ -34,7 +34,7 @@ from syno_lab.systems import read_operator
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.models.selection import Selection
+    from syno_lab.models.sites import Selection
     from syno_lab.protocol import Operator
 
 

@@ -33,7 +33,7 @@ from syno_lab.ir.files import from_json
 from syno_lab.ir.operator import Operator
 from syno_lab.models.resnet import resnet20
 from syno_lab.models.sites import Site
-from syno_lab.models.slot import Slot, binding_at, put_in
+from syno_lab.models.slot import Slot, costs, put_in
 from syno_lab.search.protocol import State
 from syno_lab.trial import TrialRequest
 
@@ -142,7 +142,7 @@ def slot_of(operator: Operator, site: Site, order: Literal["best", "measured"] =
     """A layer of its own with the operator in it."""
     original = nn.Conv2d(site.in_channels, site.out_channels, 3, stride=site.stride, padding=1, bias=False)
     slot = Slot(site, original)
-    slot.placeholder.fill(to_torch(operator, binding_at(operator, site), order=order))
+    slot.placeholder.fill(to_torch(operator, costs(operator, [site])[0].binding, order=order))
     return slot
 
 
@@ -198,7 +198,7 @@ def profiled(operator: Operator, sites: Sequence[Site], batch: int) -> None:
     """Print the source for the first kind of layer and what takes the time there."""
     site = next(iter(kinds_of(sites)))
     slot = slot_of(operator, site)
-    print(operator.to_torch_source(binding_at(operator, site)))
+    print(operator.to_torch_source(costs(operator, [site])[0].binding))
     x = torch.randn(batch, site.in_channels, site.height, site.width).requires_grad_()
     for module in (slot, slot.original):
         gradient = torch.randn_like(module(x))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -53,6 +54,17 @@ def deep_copied(found: Any, memo: dict[int, Any]) -> Any:
         for old, new in zip(found.parameters(), made.parameters(), strict=True):
             new.requires_grad_(old.requires_grad)
     return made
+
+
+@contextmanager
+def modes_kept(net: nn.Module) -> Iterator[None]:
+    """Each part of a network is in training or in evaluation afterwards as it was before."""
+    modes = [(part, part.training) for part in net.modules()]
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 def lacks_shapes(net: nn.Module) -> str | None:

@@ -30,7 +30,6 @@ from syno_lab.codegen.export_check import (
     batch_variables,
     checked_binding,
     compare,
-    evaluating,
     example_like,
     expected,
     torch_module,
@@ -172,8 +171,10 @@ def export_network(
         return Exported(path, kind, path.stat().st_size)
     if kind is Format.PYTHON:
         raise ExportError("python: expected one operator, found a network; export each of its operators instead")
-    with evaluating(module), torch.no_grad():
-        wanted = module(example).double().cpu().numpy()
+    from syno_lab.copies import modes_kept
+
+    with modes_kept(module), torch.no_grad():
+        wanted = module.eval()(example).double().cpu().numpy()
     record = record_of(operators_in(module))
     return _export_program(module, kind, path, record, tuple(axes), example, wanted, TORCH_MODULE)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +81,10 @@ def expected(
         return scale * operator.reference(x, *weights, binding=binding), system_of(operator).meaning
     import torch
 
-    with evaluating(module), torch.no_grad():
-        return module(example_like(module, x)).double().cpu().numpy(), TORCH_MODULE
+    from syno_lab.copies import modes_kept
+
+    with modes_kept(module), torch.no_grad():
+        return module.eval()(example_like(module, x)).double().cpu().numpy(), TORCH_MODULE
 
 
 def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Module:
@@ -139,18 +140,6 @@ def compare(found: Array, wanted: Array, eps: float, what: str, against: str) ->
             f"found a difference of {difference:.3g}"
         )
     return difference
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode; each part is in its own mode again afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 Runner = Callable[["torch.Tensor"], "torch.Tensor"]

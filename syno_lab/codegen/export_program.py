@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.codegen.export_check import Runner, evaluating
+from syno_lab.codegen.export_check import Runner
 from syno_lab.codegen.export_record import KEY, Record
 from syno_lab.errors import ExportError
 
@@ -41,10 +41,12 @@ def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> Exp
     """
     import torch
 
+    from syno_lab.copies import modes_kept
+
     dynamic = {axis: torch.export.Dim(f"batch_{axis}" if len(axes) > 1 else "batch") for axis in axes}
     try:
-        with evaluating(module), torch.no_grad(), _contracting_by_pairs():
-            return torch.export.export(module, (example,), dynamic_shapes=(dynamic,))
+        with modes_kept(module), torch.no_grad(), _contracting_by_pairs():
+            return torch.export.export(module.eval(), (example,), dynamic_shapes=(dynamic,))
     except (RuntimeError, ValueError, TypeError) as error:  # torch's own errors are of the first kind
         raise ExportError(
             f"torch.export: expected a module of one tensor with axes {list(axes)} of any size: {_first_line(error)}"

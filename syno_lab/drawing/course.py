@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from syno_lab.drawing.style import LINE
+from syno_lab.drawing.svg import titled
 
 _ACROSS = 26  # a step in the course
 _HIGH = 54  # of the course between its lines
@@ -71,7 +72,7 @@ def course_svg(
         said = f"place {first + place}: {'out of reach' if far is None else f'distance {far}'}"
         y = height - _MARGIN if point is None else point[1]
         parts.append(_dot(_MARGIN + _ACROSS * place, y, said, "?" if far is None else f"{far:g}", place == here))
-    return _picture(width, height, words, parts)
+    return titled(f"{width}", f"{height}", f"0 0 {width} {height}", words, parts)
 
 
 def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: int = 0) -> str:
@@ -105,7 +106,7 @@ def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: i
             shown, said = ("?", "out of reach") if far is None else (f"{far:.3g}", f"distance {far:g}")
             said = f"place {first + place}: {name}, {said}"
             parts.append(_dot(xs[place], ys[place], said, shown, place == here))
-    return _picture(width, height, words, parts)
+    return titled(f"{width}", f"{height}", f"0 0 {width} {height}", words, parts)
 
 
 def _line(start: str, end: str, is_ahead: bool) -> str:
@@ -121,15 +122,6 @@ def _dot(x: float, y: float, said: str, shown: str, is_here: bool) -> str:
         f"<g><title>{escape(said)}</title>"
         f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
         f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{shown}</text></g>'
-    )
-
-
-def _picture(width: int, height: int, words: str, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{escape(words, quote=True)}">\n<title>{escape(words)}</title>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
     )
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from syno_lab.drawing.figure import MARGIN, Figure, Page
-from syno_lab.drawing.figure_room import renderer_of
+from syno_lab.drawing.figure import MARGIN, Figure, Page, renderer_of
 from syno_lab.drawing.figure_tex import FIT, tex_text
 from syno_lab.drawing.formula import for_matplotlib
 from syno_lab.drawing.hull import BAND, HULL, ROUND, bands
@@ -228,8 +227,9 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
             more, texts = _read(one, name)
             outlines += more
             words += texts
-        if outlines and one.get("id") in joined:
-            behind.append(_hull(outlines[0]))
+        if outlines and one.get("id") in joined:  # of a CONTRACTION: behind it stands a band, or a rounded area
+            fill, width = (HULL, ROUND) if outlines[0].is_closed else (None, BAND)
+            behind.append(outlines[0]._replace(fill=fill, line=HULL, width=_NARROWER * width, dash=""))
         box = None
         if "width" in one:
             x, y = map(float, one["pos"].split(","))
@@ -237,12 +237,6 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
         parts.append(Part(one.get("id", one.get("name", "")), box, tuple(outlines), tuple(words)))
     assert (left, bottom) == (0.0, 0.0), graph["bb"]
     return right, top, [Part("", None, tuple(behind), ()), *parts]
-
-
-def _hull(outline: Outline) -> Outline:
-    """What stands behind an outline of a CONTRACTION (:mod:`.drawing.hull`): a band, or a rounded area."""
-    fill, width = (HULL, ROUND) if outline.is_closed else (None, BAND)
-    return outline._replace(fill=fill, line=HULL, width=_NARROWER * width, dash="")
 
 
 def _read(one: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words]]:

@@ -13,71 +13,28 @@ if TYPE_CHECKING:
 #: Shrinks what is wider than its place, as only TeX knows the width of its letters.
 FIT = r"\def\synofit#1#2{\setbox0\hbox{#2}\ifdim\wd0>#1\relax\resizebox{#1}{!}{\box0}\else\box0\fi}%"
 
+# fmt: off
 _SIGNS = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedblright{}",
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedblright{}", "`": r"\textasciigrave{}",
     # A group ends what would else become one sign with the next character.
-    "-": "-{}",
-    "`": r"\textasciigrave{}",
-    "'": "'{}",
-    "?": "?{}",
-    "!": "!{}",
-    "\u2212": r"\ensuremath{-}",
-    "ß": r"\ss{}",
-    "æ": r"\ae{}",
-    "Æ": r"\AE{}",
-    "ø": r"\o{}",
-    "Ø": r"\O{}",
-    "ł": r"\l{}",
-    "Ł": r"\L{}",
-    "‘": r"\textquoteleft{}",
-    "’": r"\textquoteright{}",
-    "“": r"\textquotedblleft{}",
-    "”": r"\textquotedblright{}",
-    "–": r"\textendash{}",
-    "—": r"\textemdash{}",
-    "…": r"\dots{}",
-    "·": r"\ensuremath{\cdot}",
-    "×": r"\ensuremath{\times}",
-    "÷": r"\ensuremath{\div}",
-    "≤": r"\ensuremath{\le}",
-    "≥": r"\ensuremath{\ge}",
-    "→": r"\ensuremath{\to}",
-    "Σ": r"\ensuremath{\Sigma}",
-    "α": r"\ensuremath{\alpha}",
-    "∅": r"\ensuremath{\emptyset}",
-    "⊔": r"\ensuremath{\sqcup}",
-    "⊓": r"\ensuremath{\sqcap}",
-    "↻": r"\ensuremath{\circlearrowright}",
-    "⊞": r"\ensuremath{\boxplus}",
-    "⇥": r"\ensuremath{\rightarrow}\textbar{}",
+    "-": "-{}", "'": "'{}", "?": "?{}", "!": "!{}",
+    "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}",
+    "‘": r"\textquoteleft{}", "’": r"\textquoteright{}", "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}",
+    "–": r"\textendash{}", "—": r"\textemdash{}", "…": r"\dots{}",
 }
+_MATHS = {
+    "\u2212": "-", "·": r"\cdot", "×": r"\times", "÷": r"\div", "≤": r"\le", "≥": r"\ge", "→": r"\to", "Σ": r"\Sigma",
+    "α": r"\alpha", "∅": r"\emptyset", "⊔": r"\sqcup", "⊓": r"\sqcap", "↻": r"\circlearrowright", "⊞": r"\boxplus",
+}
+_SIGNS |= {sign: rf"\ensuremath{{{name}}}" for sign, name in _MATHS.items()}
+_SIGNS["⇥"] = r"\ensuremath{\rightarrow}\textbar{}"
 _ACCENTS = {
-    "\u0300": "`",
-    "\u0301": "'",
-    "\u0302": "^",
-    "\u0303": "~",
-    "\u0304": "=",
-    "\u0306": "u",
-    "\u0307": ".",
-    "\u0308": '"',
-    "\u030a": "r",
-    "\u030b": "H",
-    "\u030c": "v",
-    "\u0327": "c",
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
 }
+# fmt: on
 
 
 def tex_text(text: str) -> str:

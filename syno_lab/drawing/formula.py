@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html import escape
 from typing import TYPE_CHECKING
 
+from syno_lab.drawing.svg import titled
 from syno_lab.errors import SynoError
 
 if TYPE_CHECKING:
@@ -51,20 +51,15 @@ def formula_svg(latex: str, description: str) -> str:
             path = TextPath((0, 0), f"${for_matplotlib(line)}$", size=_SIZE)
         except ValueError as error:
             raise SynoError(f"equation: this LaTeX cannot be drawn: {str(error).splitlines()[-1]}") from None
-        box = path.get_extents()
+        extents = path.get_extents()
         # SVG counts downwards, matplotlib upwards.
-        paths.append(_outline(path, top + box.y1))
-        top += box.y1 - box.y0 + _GAP
-        width = max(width, box.x1)
+        paths.append(_outline(path, top + extents.y1))
+        top += extents.y1 - extents.y0 + _GAP
+        width = max(width, extents.x1)
     height = top - _GAP
-    label = escape(description, quote=True)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2:.0f}pt" height="{height + 2:.0f}pt" '
-        f'viewBox="-1 -1 {width + 2:.1f} {height + 2:.1f}" role="img" aria-label="{label}">\n'
-        f"<title>{escape(description)}</title>\n"
-        + "\n".join(f'<path fill="currentColor" d="{path}"/>' for path in paths)
-        + "\n</svg>\n"
-    )
+    outlines = (f'<path fill="currentColor" d="{path}"/>' for path in paths)
+    box = f"-1 -1 {width + 2:.1f} {height + 2:.1f}"
+    return titled(f"{width + 2:.0f}pt", f"{height + 2:.0f}pt", box, description, outlines)
 
 
 def lines_of(latex: str, fits: Callable[[str], bool]) -> list[str]:

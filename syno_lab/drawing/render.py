@@ -13,7 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from html import escape, unescape
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def layout_program() -> Path:
     Raises:
         SynoError: when it is in none of these places.
     """
-    places = _scripts()
+    places = Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))
     found = shutil.which(PROGRAM, path=os.pathsep.join(map(str, places))) or shutil.which(PROGRAM)
     if found is None:
         raise SynoError(
@@ -40,11 +40,6 @@ def layout_program() -> Path:
             f"install it with: python -m pip install {PROGRAM}"
         )
     return Path(found)
-
-
-@cache
-def _scripts() -> tuple[Path, ...]:
-    return Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))
 
 
 @lru_cache(maxsize=128)

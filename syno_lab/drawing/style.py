@@ -107,13 +107,6 @@ def plate(lines: Sequence[str], fill: str, points: int) -> str:
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="1" BGCOLOR="{fill}">{rows}</TABLE>>'
 
 
-def _dark_of_light() -> dict[str, tuple[str, str]]:
-    """Fill and border on a dark ground by the fill on a light one."""
-    kinds = {"coordinate": COORDINATE, "input": INPUT, "output": OUTPUT, "weight": WEIGHT}
-    found = {look.fill: DARK_LOOKS[name] for name, look in (PRIMITIVE_LOOKS | kinds).items()}
-    return found | {OTHER_PRIMITIVE.fill: DARK_LOOKS["output"]}
-
-
 def dark_css(place: str) -> str:
     """CSS for pictures within ``place``, on a dark ground: a page's own; an ``<img>`` keeps the light looks.
 
@@ -139,7 +132,9 @@ def dark_css(place: str) -> str:
     for box in BOXES:
         rules[f"{box} text"] = f"fill: {DARK_INK}"
     boxes = f":is({', '.join(BOXES)}) > {outline}"
-    for light, (fill, border) in _dark_of_light().items():
+    kinds = {"coordinate": COORDINATE, "input": INPUT, "output": OUTPUT, "weight": WEIGHT}
+    dark = {look.fill: DARK_LOOKS[name] for name, look in (PRIMITIVE_LOOKS | kinds).items()}
+    for light, (fill, border) in (dark | {OTHER_PRIMITIVE.fill: DARK_LOOKS["output"]}).items():
         rules[f'{boxes}[fill="{light}"]:not([stroke="none"])'] = f"fill: {fill}"
         rules[f'{boxes}[fill="{light}"]:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
         if light != COORDINATE.fill:

@@ -23,6 +23,14 @@ def text(x: float, y: float, words: str, size: int = 11, anchor: str = "start", 
     return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{safe(words)}</text>'
 
 
+def titled(width: str, height: str, box: str, words: str, parts: Iterable[str]) -> str:
+    """A picture of these parts in the units of ``box``; ``words`` are its title, and name it for screen readers."""
+    said = escape(words, quote=True)
+    size = f'width="{width}" height="{height}" viewBox="{box}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{said}">\n<title>{said}</title>'
+    return "\n".join([head, *parts, "</svg>\n"])
+
+
 def picture(width: int, height: int, words: str, parts: Iterable[str], look: str = "") -> str:
     """A picture of these parts; ``words`` describe it for readers who cannot see it."""
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'

@@ -27,8 +27,7 @@ from syno_lab.inputs import quoted
 from syno_lab.models.layers import Survey, in_short, nothing_to_replace
 from syno_lab.models.registry import OWN
 from syno_lab.models.registry import offer as offer_network
-from syno_lab.models.selection import Selection
-from syno_lab.models.sites import Site
+from syno_lab.models.sites import Selection, Site
 from syno_lab.models.tried import generators_kept
 from syno_lab.patience import patient
 from syno_lab.trial import TrialRequest, survey_of

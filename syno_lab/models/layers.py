@@ -21,10 +21,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from syno_lab.blame import is_theirs, said_by
-from syno_lab.copies import check_shapes
+from syno_lab.copies import check_shapes, modes_kept
 from syno_lab.errors import SpecError
-from syno_lab.models.selection import Predicate, Selection
-from syno_lab.models.sites import Kind, Site
+from syno_lab.models.sites import Kind, Predicate, Selection, Site
 from syno_lab.models.stand_in import is_of_torch
 
 if TYPE_CHECKING:
@@ -311,8 +310,7 @@ def _start(tensor: Tensor) -> tuple[int, int] | None:
 def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """In evaluation, with other forwards: hooks would see what hooks of the network's own make of a layer's output."""
     with ExitStack() as after:
-        for module in net.modules():
-            after.callback(setattr, module, "training", module.training)
+        after.enter_context(modes_kept(net))
         for parameter in net.parameters():  # torch counts by hooks that fail at views of those with gradients
             if parameter.requires_grad and parameter.is_leaf:  # copies of TorchScript have no leaves
                 after.callback(setattr, parameter, "requires_grad", True)

@@ -21,7 +21,7 @@ from syno_lab.models import cnn, densenet, efficientnet, gpt, resnet, vit
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.parts import check_counts
 from syno_lab.models.rungs import Rung, own_proxies, proxies, text_proxies
-from syno_lab.models.selection import Selection
+from syno_lab.models.sites import Selection
 
 Domain = Literal["images", "text"]
 
@@ -151,136 +151,40 @@ def offer(name: str, builder: Callable[[], nn.Module]) -> None:
 
 
 _HE = "He et al., Deep Residual Learning for Image Recognition, CVPR 2016"
+_JIN = "Jin, Phothilimthana and Roy, Neural Architecture Search using Property Guided Synthesis, OOPSLA 2022"
 _RADFORD = "Radford et al., Language Models are Unsupervised Multitask Learners, 2019"
 
 BACKBONES: dict[str, Backbone] = {
     backbone.name: backbone
     for backbone in (
-        Backbone(
-            "resnet18",
-            resnet.resnet18,
-            "images",
-            224,
-            1000,
-            11_689_512,
-            3_628_146_688,
-            "torchvision resnet18",
-            _HE,
-            proxies=proxies(resolution=64, blocks=1),
-        ),
-        Backbone(
-            "resnet34",
-            resnet.resnet34,
-            "images",
-            224,
-            1000,
-            21_797_672,
-            7_327_522_816,
-            "torchvision resnet34",
-            _HE,
-            proxies=proxies(resolution=64, blocks=1),
-        ),
-        Backbone(
-            "densenet121",
-            densenet.densenet121,
-            "images",
-            224,
-            1000,
-            7_978_856,
-            5_668_323_328,
-            "torchvision densenet121",
-            "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
-            proxies=proxies(resolution=64, layers=3),
-        ),
-        Backbone(
-            "resnext29_2x64d",
-            resnet.resnext29_2x64d,
-            "images",
-            32,
-            10,
-            9_128_778,
-            2_818_985_984,
-            "kuangliu/pytorch-cifar ResNeXt29_2x64d",
-            "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
-            # Its only convolutions larger than 1x1 have two groups.
-            Selection(groups=None, leave=("conv1",)),
-            proxies=proxies(resolution=16, blocks=1),
-        ),
-        Backbone(
-            "efficientnet_v2_s",
-            efficientnet.efficientnet_v2_s,
-            "images",
-            384,
-            1000,
-            21_458_488,
-            16_731_234_304,
-            "torchvision efficientnet_v2_s",
-            "Tan and Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021",
-            proxies=proxies(resolution=96, blocks=2),
-        ),
-        Backbone(
-            "gpt2",
-            gpt.gpt2,
-            "text",
-            1024,
-            50_257,
-            124_439_808,
-            291_648_307_200,
-            "openai/gpt-2 117M, transformers GPT2LMHeadModel",
-            _RADFORD,
-            _QKV,
-            # A proxy of its width is no shorter training on a CPU, so it has none.
-        ),
-        Backbone(
-            "resnet20",
-            resnet.resnet20,
-            "images",
-            32,
-            10,
-            269_722,
-            81_102_080,
-            "He et al., section 4.2: 0.27M",
-            _HE,
-            proxies=proxies(resolution=16, blocks=1),
-        ),
-        Backbone(
-            "gpt_tiny",
-            gpt.gpt_tiny,
-            "text",
-            64,
-            256,
-            834_304,
-            113_246_208,
-            "our own",
-            _RADFORD,
-            _QKV,
-            proxies=text_proxies(context=32, steps=(60, 200), layers=2),
-        ),
-        Backbone(
-            "cnn",
-            cnn.cnn,
-            "images",
-            32,
-            10,
-            94_538,
-            77_269_504,
-            "our own, after αNAS, section 5",
-            "Jin, Phothilimthana and Roy, Neural Architecture Search using Property Guided Synthesis, OOPSLA 2022",
-        ),
-        Backbone(
-            "vit_tiny",
-            vit.vit_tiny,
-            "images",
-            32,
-            10,
-            800_906,
-            109_840_896,
-            "our own",
-            "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
-            _QKV,
-        ),
+        Backbone("resnet18", resnet.resnet18, "images", 224, 1000, 11_689_512, 3_628_146_688,
+                 "torchvision resnet18", _HE, proxies=proxies(resolution=64, blocks=1)),
+        Backbone("resnet34", resnet.resnet34, "images", 224, 1000, 21_797_672, 7_327_522_816,
+                 "torchvision resnet34", _HE, proxies=proxies(resolution=64, blocks=1)),
+        Backbone("densenet121", densenet.densenet121, "images", 224, 1000, 7_978_856, 5_668_323_328,
+                 "torchvision densenet121", "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
+                 proxies=proxies(resolution=64, layers=3)),
+        # Its only convolutions larger than 1x1 have two groups.
+        Backbone("resnext29_2x64d", resnet.resnext29_2x64d, "images", 32, 10, 9_128_778, 2_818_985_984,
+                 "kuangliu/pytorch-cifar ResNeXt29_2x64d",
+                 "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
+                 Selection(groups=None, leave=("conv1",)), proxies(resolution=16, blocks=1)),
+        Backbone("efficientnet_v2_s", efficientnet.efficientnet_v2_s, "images", 384, 1000, 21_458_488, 16_731_234_304,
+                 "torchvision efficientnet_v2_s",
+                 "Tan and Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021",
+                 proxies=proxies(resolution=96, blocks=2)),
+        # A proxy of its width is no shorter training on a CPU, so it has none.
+        Backbone("gpt2", gpt.gpt2, "text", 1024, 50_257, 124_439_808, 291_648_307_200,
+                 "openai/gpt-2 117M, transformers GPT2LMHeadModel", _RADFORD, _QKV),
+        Backbone("resnet20", resnet.resnet20, "images", 32, 10, 269_722, 81_102_080,
+                 "He et al., section 4.2: 0.27M", _HE, proxies=proxies(resolution=16, blocks=1)),
+        Backbone("gpt_tiny", gpt.gpt_tiny, "text", 64, 256, 834_304, 113_246_208, "our own", _RADFORD, _QKV,
+                 text_proxies(context=32, steps=(60, 200), layers=2)),
+        Backbone("cnn", cnn.cnn, "images", 32, 10, 94_538, 77_269_504, "our own, after αNAS, section 5", _JIN),
+        Backbone("vit_tiny", vit.vit_tiny, "images", 32, 10, 800_906, 109_840_896, "our own",
+                 "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021", _QKV),
     )
-}
+}  # fmt: skip
 
 
 def backbone(name: str) -> Backbone:

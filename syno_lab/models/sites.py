@@ -1,19 +1,25 @@
-"""One convolution or linear layer as a network uses it, and the symbolic shapes that an operator in its place has.
+"""One convolution or linear layer as a network uses it, the shapes of an operator in its place, and which are replaced.
 
 Shapes: N images or positions, C_in and C_out channels, H rows, W columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
 
 from syno_lab.common.wants import RANK, Letter, Wish
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
+if TYPE_CHECKING:
+    from torch import nn
+
 Kind = Literal["conv2d", "linear"]
+KINDS: tuple[Kind, ...] = ("conv2d", "linear")
+Predicate = Callable[[str, "nn.Module"], bool]
 Strides = Literal["pool", "shape"]
 STRIDES: tuple[Strides, ...] = ("pool", "shape")
 
@@ -117,6 +123,67 @@ def check_strides(strides: str) -> None:
         raise SpecError(f"strides: expected {' or '.join(map(repr, STRIDES))}, found {quoted(strides)}")
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which layers to replace.
+
+    Attributes:
+        kinds: among ``conv2d`` and ``linear``.
+        names: patterns as on a shell's command line (``*.qkv``); a layer must match one.
+        leave: patterns of layers that stay whatever else is said.
+        kernel_size, stride: rows and columns of a convolution; None is any, as below.
+        groups: of a convolution.
+        pointwise: whether 1x1 convolutions are replaced too, where ``kernel_size`` does not ask for them.
+        predicate: asked with name and module.
+        strides: what becomes of a stride; see :meth:`Site.form`.
+
+    Raises:
+        SpecError: for a kind or a treatment of strides that is unknown.
+    """
+
+    kinds: tuple[Kind, ...] = ("conv2d",)
+    names: tuple[str, ...] = ("*",)
+    leave: tuple[str, ...] = ()
+    kernel_size: tuple[int, int] | None = None
+    stride: tuple[int, int] | None = None
+    groups: int | None = 1
+    pointwise: bool = False
+    predicate: Predicate | None = None
+    strides: Strides = "pool"
+
+    def __post_init__(self) -> None:
+        check_strides(self.strides)
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not self.kinds:
+            raise SpecError(f"kinds of layers: expected some of {', '.join(KINDS)}, found {list(self.kinds)}")
+
+    def reason_against(self, site: Site, module: nn.Module) -> str | None:
+        """Why ``site`` stays, or None where it is replaced."""
+        if site.kind not in self.kinds:
+            return f"it is a layer of kind {site.kind}"
+        if not any(fnmatchcase(site.name, pattern) for pattern in self.names):
+            return f"no pattern of {', '.join(self.names)} has its name"
+        if any(fnmatchcase(site.name, pattern) for pattern in self.leave):
+            return "it is to be left by its name"
+        obstacle = site.obstacle_to(self.strides)
+        if obstacle is not None:
+            return obstacle
+        if site.kind == "conv2d":
+            if self.kernel_size is None and site.kernel_size == (1, 1) and not self.pointwise:
+                return "1x1 convolutions stay unless asked for"
+            for what, wanted, found in (
+                ("kernel", self.kernel_size, site.kernel_size),
+                ("stride", self.stride, site.stride),
+            ):
+                if wanted is not None and tuple(wanted) != found:
+                    return f"its {what} is {found[0]}x{found[1]}"
+            if self.groups is not None and site.groups != self.groups:
+                return f"it has {site.groups} groups"
+        if self.predicate is not None and not self.predicate(site.name, module):
+            return "the predicate says no"
+        return None
+
+
 def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wish, ...]:
     """The wish of layers of one form: what their own kernels read and mix (:mod:`syno_lab.common.wants`).
 
@@ -139,9 +206,8 @@ def _marks(site: Site, strides: Strides) -> list[Letter]:
     if site.kind == "linear":
         return [channels]
     steps = (1, 1) if strides == "pool" else site.stride  # with "pool" an average pooling does what a stride leaves out
-    return [channels, *map(_along, site.kernel_size, steps)]
-
-
-def _along(window: int, step: int) -> Letter:
-    """The mark along rows or columns; a stride longer than the window reads some positions nowhere."""
-    return "x" if step > window else "m" if window > 1 else "o"
+    marks: list[Letter] = [channels]
+    for window, step in zip(site.kernel_size, steps, strict=True):
+        # A stride longer than the window reads some positions nowhere.
+        marks.append("x" if step > window else "m" if window > 1 else "o")
+    return marks

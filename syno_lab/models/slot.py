@@ -119,19 +119,6 @@ def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
     return net
 
 
-def binding_at(operator: Operator, site: Site, strides: Strides = "pool") -> dict[str, int]:
-    """The values of ``operator``'s variables in a place: the place's own, then its spec's defaults.
-
-    A variable that is an axis of the input or output by itself has the size of that axis here, whatever its name;
-    others are matched by name (s, a stride). Raises SpecError where the sizes do not fit, a variable has no value, or
-    the first axis (images, positions) is not fixed in the operator's spec.
-    """
-    try:
-        return _fitted(operator, site, strides)
-    except SpecError as error:
-        raise SpecError(f"{site.name}: {error}") from None
-
-
 def put_in(
     net: nn.Module,
     sites: Sequence[Site],
@@ -266,6 +253,12 @@ def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
+    """The values of ``operator``'s variables in a place: the place's own, then its spec's defaults.
+
+    A variable that is an axis of the input or output by itself has the size of that axis here, whatever its name;
+    others are matched by name (s, a stride). Raises SpecError where the sizes do not fit, a variable has no value, or
+    the first axis (images, positions) is not fixed in the operator's spec.
+    """
     wanted = _shapes(site, strides)
     bound = operator.complete_binding(_named(operator, site, strides))
     found = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TypedDict
 
+from syno_lab.drawing.svg import titled
 from syno_lab.effort import Stop
 from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.panes import MOST_NAME, Asked, panes_of, read_pane
@@ -319,10 +320,4 @@ def side_by_side(pictures: Sequence[tuple[str, str]]) -> str:
         )
         across, down = across + width + _GAP, max(down, height)
     full = f"{across - _GAP:g}", f"{down + _HEAD:g}"
-    words = escape(" and ".join(name for name, _ in pictures), quote=True)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{full[0]}" height="{full[1]}" '
-        f'viewBox="0 0 {full[0]} {full[1]}" role="img" aria-label="{words}">\n<title>{words}</title>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+    return titled(*full, f"0 0 {full[0]} {full[1]}", " and ".join(name for name, _ in pictures), parts)

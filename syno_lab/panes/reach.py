@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from syno_lab.common.reach import AxisField, axis_table, index_of
+from syno_lab.drawing.svg import titled
 from syno_lab.effort import end_if
 from syno_lab.errors import SpecError
 from syno_lab.panes.asked import Asked, read_element
@@ -178,15 +179,11 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
         f"input axes {names[0] or 'none'} (down) and {names[1]} (across): {len(cells)} of {plane.size} positions read"
     )
     below = f"{_range(names[0], window[0], plane.shape[0])} down, {_range(names[1], window[1], plane.shape[1])} across"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 260) + 2}" height="{height + 24}" '
-        f'viewBox="-1 -1 {max(width, 260) + 2} {height + 24}" role="img" aria-label="{escape(words, quote=True)}">\n'
-        f"<title>{escape(words)}</title>\n"
-        f'<rect x="0" y="0" width="{width}" height="{height}" fill="none" stroke="#767680"/>\n'
-        + "\n".join(cells)
-        + f'\n<text x="0" y="{height + 16}" font-size="12" font-family="sans-serif" fill="currentColor">'
-        f"{escape(below)}</text>\n</svg>\n"
-    )
+    frame = f'<rect x="0" y="0" width="{width}" height="{height}" fill="none" stroke="#767680"/>'
+    look = 'font-size="12" font-family="sans-serif" fill="currentColor"'
+    text = f'<text x="0" y="{height + 16}" {look}>{escape(below)}</text>'
+    wide, high = f"{max(width, 260) + 2}", f"{height + 24}"
+    return titled(wide, high, f"-1 -1 {wide} {high}", words, [frame, "\n".join(cells), text])
 
 
 def _window(read: Any, length: int) -> tuple[int, int]:

@@ -8,8 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.drawing.figure import Figure, Page
-from syno_lab.drawing.figure_room import fit_labels, legend_above, renderer_of
+from syno_lab.drawing.figure import Figure, Page, fit_labels, legend_above, renderer_of
 from syno_lab.drawing.svg import GREY
 from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted

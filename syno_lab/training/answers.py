@@ -11,6 +11,7 @@ from contextlib import closing
 import torch
 from torch import Tensor, nn
 
+from syno_lab.copies import modes_kept
 from syno_lab.data.datasets import Dataset
 from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
@@ -64,15 +65,11 @@ def text_answers(
 @torch.no_grad()
 def _tested(module: nn.Module, task: Task, precision: Precision) -> Iterator[tuple[Tensor, Tensor]]:
     arithmetic = Arithmetic(precision, task.device)
-    modes = [(part, part.training) for part in module.modules()]
     dtype = next((parameter.dtype for parameter in module.parameters()), torch.float32)
-    module.to(task.device).eval()
-    try:
+    with modes_kept(module):
+        module.to(task.device).eval()
         for number in range(task.test_batches):
             inputs, answers = task.test_batch(number, dtype)
             with arithmetic.forward():
                 logits = task.check(outputs_of(module, inputs), inputs)
             yield logits, answers
-    finally:
-        for part, training in modes:
-            part.training = training

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from syno_lab.blame import blamed
+from syno_lab.copies import modes_kept
 from syno_lab.errors import TrainingError
 from syno_lab.models.tried import blame
 from syno_lab.training.checkpoint import Settings, Standing, Trained, load_checkpoint, save_checkpoint
@@ -177,11 +178,11 @@ class Loop:
         """Train until the training ends, and return how it ended."""
         if self.checkpoint is not None and self.checkpoint.exists():
             self._resume(self.checkpoint)
-        modes = [(part, part.training) for part in self.module.modules()]
+        devices = [self.task.device] if self.task.device.type == "cuda" else []
         try:
             # All random numbers come from the seed and the epoch's number, so that a resumed training needs no
             # generator's state; fork_rng keeps the caller's global generator unchanged.
-            with torch.random.fork_rng(devices=[self.task.device] if self.task.device.type == "cuda" else []):
+            with modes_kept(self.module), torch.random.fork_rng(devices=devices):
                 while True:
                     patience = self.watch.patience
                     if patience is not None and _waited(self.curve) >= patience:
@@ -197,9 +198,6 @@ class Loop:
         except Stop as stop:
             self.reason = stop.reason
             return stop.stopped
-        finally:
-            for part, training in modes:
-                part.training = training
 
     def _resume(self, path: Path) -> None:
         standing = load_checkpoint(path, self.settings, self._trained, self.task.device)
@@ -246,9 +244,7 @@ class Loop:
             if not place:
                 self.task.start_epoch(draw)
             inputs, answers = self.task.train_batch(place, self.dtype, draw)
-            with self.arithmetic.forward():
-                logits = self.task.check(outputs_of(self.module, inputs), inputs)
-            loss = cross_entropy(logits, answers)
+            logits, loss = self._forward(inputs, answers)
             value = self._finite(loss, where)
             self.last_loss = value
             last_losses.append(value)
@@ -262,6 +258,11 @@ class Loop:
                 limits.look()
                 done = first + number + 1
                 limits.project(done, total - done, tests)
+
+    def _forward(self, inputs: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
+        with self.arithmetic.forward():
+            logits = self.task.check(outputs_of(self.module, inputs), inputs)
+        return logits, cross_entropy(logits, answers)
 
     def _step(self, loss: Tensor, value: float, where: str) -> None:
         scaler = self.arithmetic.scaler
@@ -298,9 +299,7 @@ class Loop:
         self.watch.limits.begin()
         for number in range(batches):
             inputs, answers = self.task.test_batch(number, self.dtype)
-            with self.arithmetic.forward():
-                logits = self.task.check(outputs_of(self.module, inputs), inputs)
-            loss = cross_entropy(logits, answers)
+            logits, loss = self._forward(inputs, answers)
             mean.add(self._finite(loss, f"epoch {epoch}, test batch {number + 1} of {batches}"), logits, answers)
             self._tell(epoch, number + 1, batches, mean, "test")
             self.watch.limits.lap("test")

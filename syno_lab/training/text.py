@@ -11,10 +11,10 @@ from torch import Tensor
 from syno_lab.data.text import TextData
 from syno_lab.errors import TrainingError
 from syno_lab.training.loop import logits_of
-from syno_lab.training.schedule import batch_bounds
+from syno_lab.training.schedule import InBatches
 
 
-class TextTask:
+class TextTask(InBatches):
     """A text on a device: inputs int64 [B, T] with the tokens after each of them [B, T].
 
     An epoch is ``steps`` batches of windows drawn at random; a test uses the windows of the test part that do not
@@ -46,18 +46,12 @@ class TextTask:
         self._batch_size = batch_size
         self._steps = steps
         windows = (len(text.test) - 1) // context
-        windows = windows if test_windows is None else min(windows, test_windows)
-        self._test_bounds = batch_bounds(windows, batch_size, merge_single=False)
+        super().__init__(0, windows if test_windows is None else min(windows, test_windows), batch_size)
 
     @property
     def train_batches(self) -> int:
         """Batches of an epoch."""
         return self._steps
-
-    @property
-    def test_batches(self) -> int:
-        """Batches of a test."""
-        return len(self._test_bounds)
 
     def start_epoch(self, draw: torch.Generator) -> None:
         """Do nothing: each batch draws its own windows."""

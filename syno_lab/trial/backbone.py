@@ -21,8 +21,7 @@ from syno_lab.inputs import quoted
 from syno_lab.models.layers import Survey, survey
 from syno_lab.models.parts import AtResolution
 from syno_lab.models.registry import Backbone, OwnNetwork, backbone
-from syno_lab.models.selection import Selection
-from syno_lab.models.sites import Site, Strides, check_strides
+from syno_lab.models.sites import Selection, Site, Strides, check_strides
 from syno_lab.models.slot import Place
 from syno_lab.patience import patient
 from syno_lab.protocol import Placement

@@ -7,8 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from syno_lab.drawing.figure import Figure, Page
-from syno_lab.drawing.figure_room import legend_above
+from syno_lab.drawing.figure import Figure, Page, legend_above
 from syno_lab.errors import TuningError
 
 if TYPE_CHECKING:

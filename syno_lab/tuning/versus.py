@@ -22,7 +22,7 @@ from torch import Tensor
 from syno_lab.codegen.tvm_job import NetworkMeasurement
 from syno_lab.errors import SpecError
 from syno_lab.models.layers import survey
-from syno_lab.models.selection import Selection
+from syno_lab.models.sites import Selection, Site
 from syno_lab.models.slot import Place, put_in, slots
 from syno_lab.scratch import scratch
 from syno_lab.systems import builder_of, system_of
@@ -35,7 +35,6 @@ from syno_lab.versioned import JSON
 if TYPE_CHECKING:
     from torch import nn
 
-    from syno_lab.models.sites import Site
     from syno_lab.protocol import Operator
     from syno_lab.tuning.board import Board
 

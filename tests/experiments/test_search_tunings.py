@@ -36,7 +36,7 @@ from syno_lab.experiments.tunings import Layer, baseline_layers, layers_of
 from syno_lab.experiments.watching import Board
 from syno_lab.ir.operator import Operator
 from syno_lab.jobs import Lab
-from syno_lab.models.slot import binding_at
+from syno_lab.models.slot import costs
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.store import SearchLog, Store
 from syno_lab.systems import builders
@@ -149,8 +149,9 @@ def test_trials_within_the_margin_are_tuned_and_their_latency_is_the_sum_over_th
     assert 2 < len(wanted) < len(trials)  # the margin chooses
     for number, found in latencies.items():
         operator = Operator.from_json(trials[number].operator)
-        each = [site.calls * layer_ms(trials[number].operator, binding_at(operator, site)) for site in sites]
-        assert found["latency_ms"] == pytest.approx(sum(each))
+        each = zip(sites, costs(operator, sites), strict=True)
+        wanted_ms = sum(site.calls * layer_ms(trials[number].operator, place.binding or {}) for site, place in each)
+        assert found["latency_ms"] == pytest.approx(wanted_ms)
         assert found["of"] == "replaced layers"
         assert found["job"] == 7
         assert sum(layer["calls"] for layer in found["layers"]) == len(sites) > len(found["layers"])

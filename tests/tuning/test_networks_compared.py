@@ -28,7 +28,7 @@ from syno_lab.codegen.tvm_job import measure_network
 from syno_lab.errors import SpecError
 from syno_lab.models import resnet_tiny
 from syno_lab.models.registry import BACKBONES
-from syno_lab.models.selection import Selection
+from syno_lab.models.sites import Selection
 from syno_lab.models.slot import slots
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.tuning import TuningResult, local_board

@@ -8,8 +8,7 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.drawing.figure import Figure, Page
-from syno_lab.drawing.figure_room import fit_labels, fit_tables, legend_above
+from syno_lab.drawing.figure import Figure, Page, fit_labels, legend_above, renderer_of
 from syno_lab.inputs import printable
 from syno_lab.reports.pictures import PAPER
 
@@ -64,7 +63,7 @@ def draw(shown: PaperFigure, form: str) -> bytes:
                     handles, names, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=7, frameon=False
                 )
         figure.supxlabel(_wrapped(printable(shown.note)), fontsize=7.5, color="#555555")
-        fit_tables(figure)
+        _fit_tables(figure)
         buffer = io.BytesIO()
         metadata = {"Date": None} if form == "svg" else None
         figure.savefig(buffer, format=form, dpi=144, facecolor="white", metadata=metadata)
@@ -101,7 +100,7 @@ class PaperPicture(Figure):
             axes.spines[["top", "right"]].set_visible(False)
             handles += axes.get_legend_handles_labels()[0]
         fit_labels(plot)
-        fit_tables(plot)
+        _fit_tables(plot)
         if handles:
             legend_above(plot, handles)
         if needed is not None:
@@ -302,3 +301,19 @@ def _wrapped(text: str, width: int = 110) -> str:
     import textwrap
 
     return "\n".join(textwrap.wrap(text, width))
+
+
+def _fit_tables(plot: Plot) -> None:
+    """Make the columns of tables as wide as their texts, and the letters so small that the figure has room for all."""
+    renderer = renderer_of(plot)
+    for axes in plot.axes:
+        for table in axes.tables:
+            columns = sorted({column for _, column in table.get_celld()})
+            for _ in range(3):  # the space around texts shrinks with them, but not in proportion
+                table.auto_set_column_width(columns)
+                plot.draw_without_rendering()
+                too_wide = table.get_window_extent(renderer).width / (0.98 * plot.bbox.width)
+                if too_wide <= 1:
+                    break
+                size = table.get_celld()[0, columns[-1]].get_fontsize()
+                table.set_fontsize(size / too_wide)
