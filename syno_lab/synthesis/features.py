@@ -7,27 +7,116 @@ matters is only which other coordinates are digits of the same one.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
+from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State
-from syno_lab.synthesis.digits import Digit, digit, is_summed
-from syno_lab.synthesis.matches import (
-    are_adjacent,
-    below_shifts,
-    first_digit,
-    holders,
-    is_high_of_shift,
-    is_of_shared,
-    is_of_unfold,
-    is_raw_reduction,
-    last_digit,
-    offset_sizes,
-    sharers,
-    standing,
-)
+from syno_lab.synthesis.digits import Digit, are_adjacent, digit, is_summed
 
 Exponents = tuple[int, ...]
+_NOBODY: frozenset[int] = frozenset()
+
+
+def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
+    """The weights a coordinate is SHAREd with."""
+    return state.sharing.get(coordinate, _NOBODY)
+
+
+def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
+    """Whether it is a reduction's iterator, or a digit of one, that no weight shares."""
+    while coordinate not in state.sharing:
+        if coordinate.node.primitive != "MERGE":
+            return coordinate.is_reduction
+        coordinate = coordinate.node.operands[0]
+    return False
+
+
+def holders(state: State, coordinate: Coordinate) -> frozenset[int]:
+    """The weights that share a coordinate or what it is a digit of."""
+    found = sharers(state, coordinate)
+    while coordinate.node.primitive == "MERGE":
+        coordinate = coordinate.node.operands[0]
+        found = found | sharers(state, coordinate)
+    return found
+
+
+def first_digit(state: State, coordinate: Coordinate) -> Coordinate:
+    """The leading one of the blocks that SPLITs no weight shares have put together."""
+    while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
+        coordinate = coordinate.node.operands[0]
+    return coordinate
+
+
+def last_digit(state: State, coordinate: Coordinate) -> Coordinate:
+    """The last one of the blocks that SPLITs no weight shares have put together."""
+    while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
+        coordinate = coordinate.node.operands[1]
+    return coordinate
+
+
+def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
+    """The coordinate under the SHIFTs right below this one, and how many they are."""
+    count = 0
+    while coordinate.node.primitive == "SHIFT":
+        coordinate, count = coordinate.node.operands[0], count + 1
+    return coordinate, count
+
+
+def standing(state: State, coordinate: Coordinate) -> tuple[object, ...]:
+    """An order of coordinates that the names of reductions do not change: how it is built, and who shares it."""
+    return (len(sharers(state, coordinate)), built(coordinate))
+
+
+@lru_cache(maxsize=1 << 16)
+def built(coordinate: Coordinate) -> tuple[object, ...]:
+    """How a coordinate is built, reductions of one size alike: comparable among coordinates of one spec."""
+    node = coordinate.node
+    tag = -1 if coordinate.is_reduction else node.tag
+    parameter = () if node.parameter is None else node.parameter.exponents
+    return (
+        coordinate.size.exponents,
+        node.primitive,
+        coordinate.index,
+        tag,
+        parameter,
+        tuple(built(c) for c in node.operands),
+    )
+
+
+def offset_sizes(coordinate: Coordinate) -> list[Size]:
+    """The blocks of the SPLITs that a coordinate is made by, from the innermost: ``C``, then ``B*C``, ..."""
+    sizes: list[Size] = []
+    while coordinate.node.primitive == "SPLIT":
+        coordinate, offset = coordinate.node.operands
+        sizes.append(offset.size * sizes[-1] if sizes else offset.size)
+    return sizes
+
+
+def is_high_of_shift(coordinate: Coordinate) -> bool:
+    """Whether it is the high digit that a MERGE makes of a SHIFT."""
+    node = coordinate.node
+    return node.primitive == "MERGE" and coordinate.index == 0 and node.operands[0].node.primitive == "SHIFT"
+
+
+def is_of_unfold(coordinate: Coordinate) -> bool:
+    """Whether it is an UNFOLD, or SHIFT or STRIDE of one."""
+    while coordinate.node.primitive in ("SHIFT", "STRIDE"):
+        coordinate = coordinate.node.operands[0]
+    return coordinate.node.primitive == "UNFOLD"
+
+
+def is_of_shared(state: State, coordinate: Coordinate) -> bool:
+    """Whether a weight shares a coordinate, or what SHIFTs, STRIDEs and MERGEs, or a SPLIT, have made it of."""
+    while coordinate not in state.sharing:
+        primitive, operands = coordinate.node.primitive, coordinate.node.operands
+        if primitive == "SPLIT":
+            return any(c in state.sharing for c in operands)
+        if primitive not in ("SHIFT", "MERGE", "STRIDE"):
+            return False
+        coordinate = operands[0]
+    return True
 
 
 class Feature(NamedTuple):

@@ -1,10 +1,10 @@
-"""What canonicalization rules match: the top of a state and a proposed step (Syno, section 6).
+"""Canonicalization rules of views: each says of the top of a state whether it rejects a step (Syno, section 6).
 
-Each match is a function of a state and a step; the table that gives it a name and a reason is in
-:mod:`syno_lab.synthesis.rules`. A match may look at a coordinate's own primitive, at the coordinates right below it,
-at its digits and at the weights that share it; :mod:`syno_lab.synthesis.features` lists just that, so that search can
-take two states for one where no rule tells them apart. Matches that look deeper say so; those of contractions are in
-:mod:`syno_lab.synthesis.matches_weights`.
+A rule is a function of a state and a step with a row above it (:mod:`syno_lab.synthesis.rule`): the expression that it
+rejects, the canonical one, the section of the paper, the primitives. Its docstring begins with the reason. It may look
+at a coordinate's own primitive, at the coordinates right below it, at its digits and at the weights that share it;
+:mod:`syno_lab.synthesis.features` lists just that, so that search can take two states for one where no rule tells them
+apart. Rules that look deeper say so; those of contractions are in :mod:`syno_lab.synthesis.matches_weights`.
 """
 
 from __future__ import annotations
@@ -18,58 +18,26 @@ from syno_lab.ir.primitives import is_own
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.digits import are_adjacent, are_one
+from syno_lab.synthesis.features import (
+    below_shifts,
+    built,
+    first_digit,
+    is_high_of_shift,
+    is_of_shared,
+    is_of_unfold,
+    is_raw_reduction,
+    last_digit,
+    offset_sizes,
+    sharers,
+    standing,
+)
 from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
+from syno_lab.synthesis.rule import CONTRACTIONS, MIXED, VIEWS, approximate, exact, space
 
+#: The primitives whose coordinates are a bijection of those below (the paper's 1-to-1 views).
+ONE_TO_ONE = ("MERGE", "SHIFT", "SPLIT")
 TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
-_NOBODY: frozenset[int] = frozenset()
 _MOST_POSITIONS = 1 << 20  # of two windows; with more, they are not small beside what they slide along
-
-# -- what rules ask of a state ---------------------------------------------------------------------------------------
-
-
-def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
-    """The weights a coordinate is SHAREd with."""
-    return state.sharing.get(coordinate, _NOBODY)
-
-
-def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
-    """Whether it is a reduction's iterator, or a digit of one, that no weight shares."""
-    while coordinate not in state.sharing:
-        if coordinate.node.primitive != "MERGE":
-            return coordinate.is_reduction
-        coordinate = coordinate.node.operands[0]
-    return False
-
-
-def holders(state: State, coordinate: Coordinate) -> frozenset[int]:
-    """The weights that share a coordinate or what it is a digit of."""
-    found = sharers(state, coordinate)
-    while coordinate.node.primitive == "MERGE":
-        coordinate = coordinate.node.operands[0]
-        found = found | sharers(state, coordinate)
-    return found
-
-
-def first_digit(state: State, coordinate: Coordinate) -> Coordinate:
-    """The leading one of the blocks that SPLITs no weight shares have put together."""
-    while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
-        coordinate = coordinate.node.operands[0]
-    return coordinate
-
-
-def last_digit(state: State, coordinate: Coordinate) -> Coordinate:
-    """The last one of the blocks that SPLITs no weight shares have put together."""
-    while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
-        coordinate = coordinate.node.operands[1]
-    return coordinate
-
-
-def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
-    """The coordinate under the SHIFTs right below this one, and how many they are."""
-    count = 0
-    while coordinate.node.primitive == "SHIFT":
-        coordinate, count = coordinate.node.operands[0], count + 1
-    return coordinate, count
 
 
 def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
@@ -81,40 +49,24 @@ def smallest(spec: Spec, size: Size) -> int:
     return min((size.at(binding) for binding in spec.binding_maps), default=1 << 30)
 
 
-def standing(state: State, coordinate: Coordinate) -> tuple[object, ...]:
-    """An order of coordinates that the names of reductions do not change: how it is built, and who shares it."""
-    return (len(sharers(state, coordinate)), built(coordinate))
-
-
-@lru_cache(maxsize=1 << 16)
-def built(coordinate: Coordinate) -> tuple[object, ...]:
-    """How a coordinate is built, reductions of one size alike: comparable among coordinates of one spec."""
-    node = coordinate.node
-    tag = -1 if coordinate.is_reduction else node.tag
-    parameter = () if node.parameter is None else node.parameter.exponents
-    return (
-        coordinate.size.exponents,
-        node.primitive,
-        coordinate.index,
-        tag,
-        parameter,
-        tuple(built(c) for c in node.operands),
-    )
-
-
 # -- REDUCE ----------------------------------------------------------------------------------------------------------
 
 
-def reduce_late(state: State, step: Step) -> bool:
-    """REDUCE after any other step."""
+@exact("REDUCE after other steps", "REDUCE before them", "appendix A", "REDUCE")
+def reduce_first(state: State, step: Step) -> bool:
+    """REDUCEs commute with everything before them, so they come first."""
     return any(s.primitive != "REDUCE" for s in state.steps)
 
 
 # -- views of reductions and of shared coordinates -------------------------------------------------------------------
 
 
-def view_of_raw_reduction(state: State, step: Step) -> bool:
-    """MERGE, SHIFT or SPLIT of reductions or of their digits, where the REDUCEs that replace it are in the space."""
+@exact("sum_r X[r/B, r%B]", "sum_a sum_b X[a, b]", MIXED, *ONE_TO_ONE)
+def view_of_reduction(state: State, step: Step) -> bool:
+    """A reshape or roll of reductions, or of their digits, that no weight shares only renames what is summed.
+
+    It stays where the REDUCEs that replace it are not in the space.
+    """
     if step.primitive == "SPLIT":
         two = _raw_reductions(state, step)
         return two is not None and _is_one_reduction(state.spec, *two)
@@ -127,8 +79,12 @@ def view_of_raw_reduction(state: State, step: Step) -> bool:
     return operand.is_reduction and is_room and step.parameter in sizes and operand.size / step.parameter in sizes
 
 
+@exact("sum_r sum_q X[B*r + q]", "sum_q sum_r X[C*q + r]", MIXED, "SPLIT")
 def split_of_reductions(state: State, step: Step) -> bool:
-    """SPLIT of two reductions or digits, maybe behind other blocks: the larger one comes first."""
+    """Reductions side by side in a SPLIT are summed over all they are together: the larger comes first.
+
+    They may stand behind other blocks.
+    """
     two = _raw_reductions(state, step)
     return two is not None and two[0].size.exponents < two[1].size.exponents
 
@@ -160,8 +116,12 @@ def rest_of(coordinate: Coordinate) -> Size | None:
     return whole.size / coordinate.size if whole.is_reduction else None
 
 
-def view_of_shared(state: State, step: Step) -> bool:
-    """A 1-to-1 view of coordinates that one weight shares, all of them."""
+@exact("X[i/B, i%B] * W[i]", "X[a, b] * W[a, b] with [a, b] = [i/B, i%B]", f"{MIXED}, Figure 3(b)", *ONE_TO_ONE)
+def view_above_share(state: State, step: Step) -> bool:
+    """Weights can be reshaped offline, so 1-to-1 views stand below contractions.
+
+    One weight shares all coordinates of the view.
+    """
     common = sharers(state, step.operands[0])
     for c in step.operands[1:]:
         common = common & sharers(state, c)
@@ -171,8 +131,9 @@ def view_of_shared(state: State, step: Step) -> bool:
 # -- MERGE -----------------------------------------------------------------------------------------------------------
 
 
+@exact("[(C*i + j) / (B*C), (C*i + j) % (B*C)]", "[i/B, C*(i%B) + j]", f"{VIEWS}, Figure 3(a)", "MERGE")
 def merge_above_split(state: State, step: Step) -> bool:
-    """The block of the MERGE and that of the SPLIT, or of several SPLITs, divide one another."""
+    """The sizes of blocks (or blocks of blocks) divide one another: a parenthesis goes, and MERGE is below SPLIT."""
     if not _operand_from(step, "SPLIT"):
         return False
     assert step.parameter is not None
@@ -183,27 +144,24 @@ def merge_above_split(state: State, step: Step) -> bool:
     return any(step.parameter in merge_blocks(state.spec, size) for size in offset_sizes(step.operands[0])[1:])
 
 
-def offset_sizes(coordinate: Coordinate) -> list[Size]:
-    """The blocks of the SPLITs that a coordinate is made by, from the innermost: ``C``, then ``B*C``, ..."""
-    sizes: list[Size] = []
-    while coordinate.node.primitive == "SPLIT":
-        coordinate, offset = coordinate.node.operands
-        sizes.append(offset.size * sizes[-1] if sizes else offset.size)
-    return sizes
-
-
+@space("[(D*i + j) / B, (D*i + j) % B]", "blocks of which one divides the other", f"{VIEWS}, Figure 3(a)", "MERGE")
 def merge_across_blocks(state: State, step: Step) -> bool:
-    """The block of the MERGE and that of the SPLIT below it do not divide one another."""
+    """In the space such blocks divide one another; else what is read hangs on which numbers have a common divisor."""
     return _operand_from(step, "SPLIT") and not merge_above_split(state, step)
 
 
+@exact("[i/B, (i%B)/C, (i%B)%C]", "[(i/C)/(B/C), (i/C)%(B/C), i%C]", VIEWS, "MERGE")
 def merge_of_low_digit(state: State, step: Step) -> bool:
-    """MERGE of a remainder."""
+    """Three digits come from merging the high one again, never the low one."""
     return _operand_from(step, "MERGE") and step.operands[0].index == 1
 
 
+@exact("sum_r X[r/B, r%B]", "sum_r X[r%(N/B), r/(N/B)]", MIXED, "MERGE")
 def merge_of_reduction(state: State, step: Step) -> bool:
-    """MERGE of a reduction, or of the rest of one, whose digits are in order of their sizes in another MERGE."""
+    """The digits of a reduction are summed each by itself, so they may change places: the least is the lowest.
+
+    It rejects a MERGE of a reduction, or of the rest of one, whose digits are in order of their sizes in another MERGE.
+    """
     (operand,) = step.operands
     assert step.parameter is not None
     block = step.parameter
@@ -217,8 +175,9 @@ def merge_of_reduction(state: State, step: Step) -> bool:
     return inner is not None and block.exponents < inner.exponents and block in merge_blocks(state.spec, whole)
 
 
+@approximate("[(i + j - K/2) / B, (i + j - K/2) % B]", "[i/B, i%B + j - K/2]", f"{VIEWS}, Figure 3(c)", "MERGE")
 def merge_above_unfold(state: State, step: Step) -> bool:
-    """MERGE above UNFOLD, in blocks much larger than the window (Figure 3(c))."""
+    """The block is much larger than the window, so both agree at almost every point."""
     if not _operand_from(step, "UNFOLD") or not state.spec.binding_maps:
         return False
     main, window = step.operands[0].node.operands
@@ -238,8 +197,9 @@ def _block_crossings(main: int, window: int, block: int) -> float:
     return crossing / (block * window)
 
 
+@approximate("[((B*i + j + 1) % (B*N)) / B, (B*i + j + 1) % B]", "[i, (j + 1) % B]", VIEWS, "MERGE")
 def merge_above_shift_above_split(state: State, step: Step) -> bool:
-    """MERGE above SHIFTs above a SPLIT of the same block, which only the last element of a block crosses."""
+    """Only the last element of a block is carried to the next, so the SHIFT may stand below."""
     below, count = below_shifts(step.operands[0])
     if not count or below.node.primitive != "SPLIT" or below.node.operands[1].size != step.parameter:
         return False
@@ -249,19 +209,22 @@ def merge_above_shift_above_split(state: State, step: Step) -> bool:
 # -- SPLIT -----------------------------------------------------------------------------------------------------------
 
 
+@exact("B*C*i + (C*j + k)", "C*(B*i + j) + k", VIEWS, "SPLIT")
 def split_of_split(state: State, step: Step) -> bool:
-    """SPLIT whose offset is a SPLIT; weights that share the offset share its parts instead."""
+    """A parenthesis is removed: blocks of blocks are put together from the left, though weights share the offset."""
     return _operand_from(step, "SPLIT", 1)
 
 
+@exact("B*(i/B) + i%B", "i", VIEWS, "SPLIT")
 def split_undoes_merge(state: State, step: Step) -> bool:
-    """SPLIT that puts two neighbouring digits together again."""
+    """Joining two neighbouring digits (of a reduction in any order) is another MERGE or none, unless one is shared."""
     high, low = last_digit(state, step.operands[0]), step.operands[1]
     return are_one(high, low) and sharers(state, high) == sharers(state, low)
 
 
+@exact("B*(i/B + j - K/2) + i%B", "i + B*j - B*K/2", VIEWS, "SPLIT")
 def dilated_window(state: State, step: Step) -> bool:
-    """SPLIT of an UNFOLD of the high digit and the low digit, which an UNFOLD with a STRIDEd window gives as well."""
+    """An even window along the high digit is a STRIDEd window along the whole."""
     if not _operand_from(step, "UNFOLD"):
         return False
     (main, window), low = step.operands[0].node.operands, step.operands[1]
@@ -279,8 +242,9 @@ def dilated_window(state: State, step: Step) -> bool:
     )
 
 
+@space("B*((i/B + 1) % (N/B)) + i%B", "(i + B) % N", VIEWS, "SPLIT")
 def shift_by_a_block(state: State, step: Step) -> bool:
-    """SHIFTs of a high digit that is put back on its low digit, where as many SHIFTs of the whole do the same."""
+    """Rolling the high digit rolls the whole by a block; where that is small, SHIFTs say so with fewer steps."""
     below, count = below_shifts(step.operands[0])
     low = step.operands[1]
     if not count or not are_adjacent(below, low) or sharers(state, low):
@@ -291,13 +255,18 @@ def shift_by_a_block(state: State, step: Step) -> bool:
 # -- SHIFT -----------------------------------------------------------------------------------------------------------
 
 
+@exact("sum_r X[(B*r + i + 1) % (B*N)]", "sum_r X[B*r + (i + 1) % B]", MIXED, "SHIFT")
 def shift_above_reduction(state: State, step: Step) -> bool:
-    """SHIFT above a SPLIT whose blocks are counted by a reduction: the carry only renames what is summed."""
+    """The carry of the SHIFT only renames the blocks that are summed."""
     return _operand_from(step, "SPLIT") and is_raw_reduction(state, first_digit(state, step.operands[0]))
 
 
+@exact("(B*(i/B) + i%B + 1) % N", "B*(j/B) + j%B with j = (i + 1) % N", VIEWS, "SHIFT")
 def shift_above_rejoined(state: State, step: Step) -> bool:
-    """SHIFT above a SPLIT of two neighbouring digits of which only the low one is shared, or the high one shifted."""
+    """Two neighbouring digits that are put together again are the whole, which is SHIFTed before the MERGE.
+
+    Of the two digits the low one alone is shared, or the high one SHIFTed.
+    """
     if not _operand_from(step, "SPLIT"):
         return False
     high, low = step.operands[0].node.operands
@@ -308,8 +277,9 @@ def shift_above_rejoined(state: State, step: Step) -> bool:
     return bool(sharers(state, low)) or count > 0
 
 
+@exact("(B*i + j + B) % (B*N)", "B*((i + 1) % N) + j", VIEWS, "SHIFT")
 def shifts_of_a_block(state: State, step: Step) -> bool:
-    """As many SHIFTs above a SPLIT as its block has elements, which one SHIFT of the block's number is."""
+    """As many SHIFTs as a block has elements are one SHIFT of the block's number."""
     below, count = below_shifts(step.operands[0])
     if below.node.primitive != "SPLIT" or not state.spec.binding_maps:
         return False
@@ -317,8 +287,9 @@ def shifts_of_a_block(state: State, step: Step) -> bool:
     return all(block.at(binding) == count + 1 for binding in state.spec.binding_maps)
 
 
+@exact("(i + N) % N", "i", VIEWS, "SHIFT")
 def shifts_all_around(state: State, step: Step) -> bool:
-    """As many SHIFTs as there are elements."""
+    """As many SHIFTs as there are elements are none."""
     operand = step.operands[0]
     if operand.size.has_primary or not state.spec.binding_maps:
         return False
@@ -329,75 +300,65 @@ def shifts_all_around(state: State, step: Step) -> bool:
 # -- EXPAND ----------------------------------------------------------------------------------------------------------
 
 
+@exact("sum_r X[]", "N * X[]", MIXED, "EXPAND")
 def expand_of_reduction(state: State, step: Step) -> bool:
-    """EXPAND of a reduction that no weight shares, or of a digit of one, where a REDUCE of the rest is in the space."""
+    """EXPAND of a REDUCE only changes a multiplier of the result.
+
+    No weight shares it; of a digit of one, a REDUCE of the rest is in the space.
+    """
     (operand,) = step.operands
     if not is_raw_reduction(state, operand):
         return False
     return operand.is_reduction or rest_of(operand) in reduce_sizes(state.spec)
 
 
+@exact(
+    "EXPAND of SPLIT, SHIFT, STRIDE or of both digits of a MERGE", "EXPAND of the coordinates below", VIEWS, "EXPAND"
+)
 def expand_of_view(state: State, step: Step) -> bool:
-    """EXPAND of a 1-to-1 view, whose coordinates below can be dropped instead."""
+    """A dropped coordinate needs no view before it is dropped."""
     node = step.operands[0].node
     if node.primitive in ("SPLIT", "SHIFT", "STRIDE") or is_own(node.primitive):
         return True
     return node.primitive == "MERGE" and any(c.node == node for c in state.expanded)
 
 
+@exact("[((i + 1) % N) % B], ((i + 1) % N) / B dropped", "[(i%B + 1) % B], i/B dropped", VIEWS, "EXPAND")
 def expand_above_shift(state: State, step: Step) -> bool:
-    """EXPAND of the high digit of a SHIFT: the low one needs no carry."""
+    """Where the high digit is dropped nobody sees the carry: the SHIFT stays inside the block."""
     (coordinate,) = step.operands
     return is_high_of_shift(coordinate) and coordinate not in state.sharing
 
 
-def is_high_of_shift(coordinate: Coordinate) -> bool:
-    """Whether it is the high digit that a MERGE makes of a SHIFT."""
-    node = coordinate.node
-    return node.primitive == "MERGE" and coordinate.index == 0 and node.operands[0].node.primitive == "SHIFT"
-
-
+@space("EXPAND of i + j - K/2", "EXPAND of i and of j", VIEWS, "EXPAND")
 def expand_of_unfold(state: State, step: Step) -> bool:
-    """EXPAND above UNFOLD, itself or below SHIFT and STRIDE."""
+    """In the space EXPAND drops output coordinates and digits; a dropped window only weakens the border.
+
+    The UNFOLD itself, or below SHIFT and STRIDE.
+    """
     return is_of_unfold(step.operands[0])
 
 
-def is_of_unfold(coordinate: Coordinate) -> bool:
-    """Whether it is an UNFOLD, or SHIFT or STRIDE of one."""
-    while coordinate.node.primitive in ("SHIFT", "STRIDE"):
-        coordinate = coordinate.node.operands[0]
-    return coordinate.node.primitive == "UNFOLD"
-
-
+@space("SHARE and then EXPAND", "give it to the weight", CONTRACTIONS, "EXPAND")
 def expand_of_shared(state: State, step: Step) -> bool:
-    """EXPAND of a coordinate that a weight shares, itself or below 1-to-1 views."""
+    """In the space what a weight shares, itself or below 1-to-1 views, is not dropped: it is given to a weight."""
     return is_of_shared(state, step.operands[0])
-
-
-def is_of_shared(state: State, coordinate: Coordinate) -> bool:
-    """Whether a weight shares a coordinate, or what SHIFTs, STRIDEs and MERGEs, or a SPLIT, have made it of."""
-    while coordinate not in state.sharing:
-        primitive, operands = coordinate.node.primitive, coordinate.node.operands
-        if primitive == "SPLIT":
-            return any(c in state.sharing for c in operands)
-        if primitive not in ("SHIFT", "MERGE", "STRIDE"):
-            return False
-        coordinate = operands[0]
-    return True
 
 
 # -- UNFOLD ----------------------------------------------------------------------------------------------------------
 
 
-def unfold_of_two_reductions(state: State, step: Step) -> bool:
-    """UNFOLD of two reductions, of which little is out of bounds."""
+@approximate("sum_i sum_j X[i + j - K/2]", "K * sum_i X[i]", MIXED, "UNFOLD")
+def unfold_of_reductions(state: State, step: Step) -> bool:
+    """At most one coordinate of an UNFOLD may be REDUCEd; with both it is a multiple except at the border."""
     if not all(c.is_reduction and c not in state.sharing for c in step.operands):
         return False
     return _share(state.spec, _out_of_bounds, *(c.size for c in step.operands)) <= TOLERANCE
 
 
+@approximate("(i + 1) % N + j - K/2", "(i + j - K/2 + 1) % N", VIEWS, "UNFOLD")
 def unfold_above_shift(state: State, step: Step) -> bool:
-    """UNFOLD along a SHIFTed coordinate, where few positions wrap."""
+    """UNFOLD and SHIFT commute except at the border, so SHIFT stands above."""
     if not _operand_from(step, "SHIFT"):
         return False
     return _share(state.spec, _wrapping, *(c.size for c in step.operands)) <= TOLERANCE
@@ -441,8 +402,9 @@ def _clipped_between(main: int, first: int, second: int) -> float:
     return int(differ.sum()) / (main * first * second)
 
 
+@exact("B*i + k + j - B/2 from SPLIT(i, k) and window j", "the same from SPLIT(i, j) and window k", VIEWS, "UNFOLD")
 def window_and_offset(state: State, step: Step) -> bool:
-    """UNFOLD above a SPLIT whose offset is as large as the window: they may swap, and the lesser one is the offset.
+    """A SPLIT's offset and a window of the same size are added and may swap: the lesser one is the offset.
 
     Weights that share the SPLIT share its parts instead, where that leaves the order of weights as it is.
     """
@@ -456,11 +418,9 @@ def window_and_offset(state: State, step: Step) -> bool:
     return (len(mine), built(window)) < (len(other), built(offset))
 
 
+@exact("B*(n/B) + k + n%B - B/2 from SPLIT(n/B, k) and window n%B", "n + k - B/2", VIEWS, "UNFOLD", is_deep=True)
 def window_rejoins_blocks(state: State, step: Step) -> bool:
-    """The same where the SPLIT that swapping makes puts two neighbouring digits together again.
-
-    Looks deeper than the top of the state.
-    """
+    """A window that is the digit below a SPLIT's blocks makes the whole with them, and the offset is the window."""
     if _offset(step) is None:
         return False
     main, window = step.operands
@@ -477,13 +437,15 @@ def _offset(step: Step) -> Coordinate | None:
     return offset if offset.size == window.size else None
 
 
+@approximate("(i + k - L/2) + j - K/2", "(i + j - K/2) + k - L/2", VIEWS, "UNFOLD")
 def unfold_windows(state: State, step: Step) -> bool:
-    """Two UNFOLDs along one coordinate: the window that is less comes first."""
+    """Two windows along one coordinate commute except at the border: the lesser comes first."""
     return _between_windows(state, step) <= TOLERANCE
 
 
+@exact("(i + k - 1) + j - 1", "(i + j - 1) + k - 1", VIEWS, "UNFOLD")
 def unfold_one_sided(state: State, step: Step) -> bool:
-    """The same where the border makes no difference, as with windows of two: these reach beyond one end alone."""
+    """Two windows along one coordinate that reach beyond the same end alone commute: the lesser comes first."""
     return bool(state.spec.binding_maps) and not _between_windows(state, step)
 
 
@@ -498,8 +460,9 @@ def _between_windows(state: State, step: Step) -> float:
     return _share(state.spec, _clipped_between, below.size, first.size, window.size)
 
 
-def window_too_large(state: State, step: Step) -> bool:
-    """A window with a primary variable, or as large as what it slides along."""
+@space("UNFOLD with a window of a primary size or as large as the main coordinate", "a smaller window", "5.3", "UNFOLD")
+def window_size(state: State, step: Step) -> bool:
+    """In the space windows are made of coefficients and smaller than what they slide along."""
     main, window = step.operands[0].size, step.operands[1].size
     if window.has_primary:
         return True
@@ -508,11 +471,13 @@ def window_too_large(state: State, step: Step) -> bool:
     return any(window.at(b) >= main.at(b) for b in state.spec.binding_maps)
 
 
-def stride_main(state: State, step: Step) -> bool:
-    """A STRIDEd coordinate that a window slides along."""
+@space("STRIDE as an UNFOLD's main coordinate", "STRIDE as its window", "5.2 and appendix A", "UNFOLD")
+def stride_window(state: State, step: Step) -> bool:
+    """In the space STRIDE stands directly under an UNFOLD's window."""
     return _operand_from(step, "STRIDE")
 
 
+@space("STRIDE of an output coordinate", "STRIDE of a window", "5.2 and appendix A", "STRIDE")
 def stride_of_output(state: State, step: Step) -> bool:
-    """STRIDE of an output coordinate."""
+    """In the space only windows are strided."""
     return step.operands[0].is_output

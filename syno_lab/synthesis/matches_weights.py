@@ -1,7 +1,7 @@
-"""What canonicalization rules match of contractions: a state and a proposed SHARE (Syno, section 6, "Contractions").
+"""Canonicalization rules of contractions: a state and a proposed SHARE (Syno, section 6, "Contractions").
 
-Those of views, and what both ask of a state, are in :mod:`syno_lab.synthesis.matches`. Matches that look deeper than
-the top of a state, at a whole weight, say so.
+Those of views are in :mod:`syno_lab.synthesis.matches`. Rules that look deeper than the top of a state, at a whole
+weight, say so.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis.digits import are_adjacent, below, digit, is_summed
-from syno_lab.synthesis.matches import below_shifts, built, holders, is_high_of_shift, sharers
+from syno_lab.synthesis.features import below_shifts, built, holders, is_high_of_shift, sharers
 from syno_lab.synthesis.parameters import merge_blocks
+from syno_lab.synthesis.rule import CONTRACTIONS, MIXED, exact, space
 
 
+@space("sum_r W[r]", "W[]", CONTRACTIONS, "SHARE", "EXPAND", is_of_given=True)
 def reduction_in_one_weight(state: State, step: Step) -> bool:
-    """A reduction, or a digit, leaves the data, and of the weights left after absorption only one has it."""
+    """A reduction, or a digit of one, in one weight alone sums weight elements: again a weight by algebra.
+
+    It leaves the data, and of the weights left after absorption only one has it.
+    """
     if step.primitive == "EXPAND":
         leaving, new = step.operands, set()
     else:
@@ -30,17 +35,19 @@ def reduction_in_one_weight(state: State, step: Step) -> bool:
     return False
 
 
+@space("sum_r sum_q W1[r, q] * W2[r, q]", "sum_p W1[p] * W2[p]", CONTRACTIONS, "SHARE", is_of_given=True)
 def two_inner_reductions(state: State, step: Step) -> bool:
-    """Two reductions, or digits, that live in the same weights alone: the contraction gives both away."""
+    """Two reductions, or digits, that live in the same weights alone are one, of the size of both.
+
+    The contraction gives both away.
+    """
     inner = [holders(state, c) for c in step.given if is_summed(c)]
     return len(set(inner)) < len(inner)
 
 
+@exact("W[(B*i + j + 1) % B]", "W[j]", MIXED, "SHARE", is_deep=True)
 def share_above_shift(state: State, step: Step) -> bool:
-    """SHARE of the low digit above SHIFTs above a SPLIT of that block, whose offset can be shared instead.
-
-    Looks deeper than the top of the state.
-    """
+    """The low digit of a SHIFTed SPLIT only renames the elements of a weight: share the SPLIT's offset."""
     return low_of_shifted_split(step) is not None
 
 
@@ -58,8 +65,12 @@ def low_of_shifted_split(step: Step) -> tuple[Coordinate, tuple[Coordinate, ...]
     return None
 
 
+@exact("W[B*i + j]", "W[i, j]", CONTRACTIONS, "SHARE", is_of_given=True)
 def give_view(state: State, step: Step) -> bool:
-    """A view given to a weight, whose coordinates below can be given instead; or two neighbouring digits."""
+    """Weights need no views: give the coordinates below instead.
+
+    Two neighbouring digits are such a view.
+    """
     if any(c.node.primitive in ("SPLIT", "SHIFT") for c in step.given):
         return True
     return any(is_one_digit(state.spec, *digits) for digits in neighbouring_digits(state, step))
@@ -74,10 +85,11 @@ def neighbouring_digits(state: State, step: Step) -> Iterator[tuple[Coordinate, 
                 yield high, low
 
 
+@exact("W[((i + 1) % N) / B, (i + 1) % B]", "W[i/B, (i%B + 1) % B]", MIXED, "SHARE", is_deep=True)
 def give_above_shift(state: State, step: Step) -> bool:
-    """The high digit of a SHIFT, given to a weight: all weights that have it fix the low one, and so the carry.
+    """A weight that has both digits of a SHIFT has its elements in another order: the SHIFT stays inside the block.
 
-    Looks deeper than the top of the state.
+    All weights that have the high digit fix the low one, and so the carry.
     """
     return high_of_fixed_shift(state, step) is not None
 
@@ -102,8 +114,12 @@ def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
     return all(boundary.is_one or boundary == whole or boundary in blocks for boundary in (other.low, one.high))
 
 
+@exact("W1[i] * W2[i, j]", "W2[i, j]", CONTRACTIONS, "SHARE")
 def absorbed_weight(state: State, step: Step) -> bool:
-    """A new weight whose coordinates all lie in an old one, or the other way round."""
+    """A weight whose coordinates all lie in another's can be multiplied into it offline.
+
+    The new weight in an old one, or the other way round.
+    """
     return absorbing_weight(state, step) is not None
 
 
@@ -116,19 +132,21 @@ def absorbing_weight(state: State, step: Step) -> Weight | None:
     return None
 
 
+@exact("W1[i, j] * W2[B*i + j]", "W1[i, j]", CONTRACTIONS, "SHARE", is_deep=True)
 def absorbed_through_views(state: State, step: Step) -> bool:
-    """A new weight whose coordinates an old one's fix, through the views between them, or the other way round.
-
-    Looks deeper than the top of the state.
-    """
+    """A weight whose element another's element fixes can be multiplied into it offline."""
     return any(_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step))
 
 
+@space(
+    "W1[i, j] * W2[i + j - K/2]",
+    "W1[i, j], zero where i + j - K/2 is out of bounds",
+    CONTRACTIONS,
+    "SHARE",
+    is_deep=True,
+)
 def absorbed_but_for_border(state: State, step: Step) -> bool:
-    """The same where an UNFOLD is in no other coordinates than the absorbed weight's: its zeros are lost with it.
-
-    Looks deeper than the top of the state.
-    """
+    """A weight that another fixes, but for the zeros of an UNFOLD, is an EXPAND of it, which the space leaves out."""
     stay = [_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step)]
     return bool(stay) and not any(stay)
 
@@ -172,10 +190,11 @@ def fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool
     return all(c in fixed for c in wanted)
 
 
+@exact("W2[j] * W1[i]", "W1[i] * W2[j]", CONTRACTIONS, "SHARE", is_deep=True)
 def contraction_order(state: State, step: Step) -> bool:
-    """A contraction that could as well come before an earlier one, and is less.
+    """Contractions that do not depend on one another are taken in one order.
 
-    Looks deeper than the top of the state.
+    It rejects one that could as well come before an earlier one, and is less.
     """
     return later_weight(state, step) is not None
 
