@@ -9,36 +9,3 @@ from syno_lab.models.resnet import BasicBlock, CifarResNet, resnet20, resnet_tin
 from syno_lab.models.sites import Selection, Site
 from syno_lab.models.slot import Place, Slot, costs, put_in, slots, take_out, with_slots
 from syno_lab.models.tokens import Tokens, tokens_for
-
-__all__ = [
-    "BACKBONES",
-    "GPT",
-    "AtResolution",
-    "Backbone",
-    "BasicBlock",
-    "CifarResNet",
-    "KernelPack",
-    "Place",
-    "Placeholder",
-    "Selection",
-    "Site",
-    "Slot",
-    "Survey",
-    "Tokens",
-    "backbone",
-    "costs",
-    "find_convolutions",
-    "gpt2",
-    "gpt_tiny",
-    "placeholders",
-    "put_in",
-    "replace",
-    "resnet20",
-    "resnet_tiny",
-    "scale_images",
-    "slots",
-    "survey",
-    "take_out",
-    "tokens_for",
-    "with_slots",
-]

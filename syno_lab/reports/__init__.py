@@ -14,28 +14,3 @@ from syno_lab.reports.published import Published, published_on, published_points
 from syno_lab.reports.rows import Source, TrialRow
 from syno_lab.reports.sketch import front_sketch
 from syno_lab.reports.tables import trials_csv, trials_frame, trials_parquet
-
-__all__ = [
-    "Axis",
-    "Course",
-    "Front",
-    "FrontFigure",
-    "LabReader",
-    "Placed",
-    "Published",
-    "Reading",
-    "Source",
-    "TrialRow",
-    "find_axis",
-    "front_of",
-    "front_picture",
-    "front_sketch",
-    "list_axes",
-    "published_on",
-    "published_points",
-    "read_courses",
-    "rung_courses",
-    "trials_csv",
-    "trials_frame",
-    "trials_parquet",
-]

@@ -9,16 +9,3 @@ from syno_lab.training.records import (
     TrainingResult,
 )
 from syno_lab.training.train import find_device, train, train_text
-
-__all__ = [
-    "EpochRecord",
-    "Judge",
-    "Resumption",
-    "Stopped",
-    "Task",
-    "TrainingProgress",
-    "TrainingResult",
-    "find_device",
-    "train",
-    "train_text",
-]

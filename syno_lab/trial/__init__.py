@@ -9,32 +9,3 @@ from syno_lab.trial.stage import Stage, StageTrial, run_stage
 from syno_lab.trial.stopping import RULES, StoppingRule, parse_rule
 from syno_lab.trial.verdicts import Verdict
 from syno_lab.trial.workers import TrialWorker, TrialWorkers
-
-__all__ = [
-    "RULES",
-    "Comparison",
-    "Costs",
-    "Interval",
-    "Rung",
-    "Stage",
-    "StageTrial",
-    "State",
-    "StoppingRule",
-    "TrialOutcome",
-    "TrialRequest",
-    "TrialWorker",
-    "TrialWorkers",
-    "Verdict",
-    "costs_of",
-    "full_costs_of",
-    "paired_bootstrap",
-    "parse_rule",
-    "places_of",
-    "run_stage",
-    "run_trial",
-    "rung_request",
-    "rungs_of",
-    "sites_of",
-    "survey_of",
-    "two_way_bootstrap",
-]
