@@ -24,7 +24,8 @@ def bindings(rng: random.Random, place: Place) -> Opening:
 
     from syno_lab.commands.operands import complete_binding, parse_binding
     from syno_lab.operators import KNOWN
-    from syno_lab.pgraphs.panes import PANES, Asked, read_pane
+    from syno_lab.panes import Asked, read_pane
+    from syno_lab.pgraphs.panes import PANES
 
     operator = KNOWN[rng.choice(OPERATORS)]()
     names = list(operator.spec.symbols.names)

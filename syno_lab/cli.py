@@ -42,8 +42,8 @@ _LONGEST_WORD = 4 * QUOTED  # of one word of it, which may be a path
 
 #: The modules of the commands, in the order of the help.
 _COMMANDS = """
-lab demo pgraphs.sample pgraphs.enumerate synthesise pgraphs.replay pgraphs.ablate backbone train search tune network
-board operators show pgraphs.export worker doctor
+lab demo pgraphs.sample pgraphs.enumerate alpha.synthesise pgraphs.replay pgraphs.ablate backbone train search tune
+network board operators show pgraphs.export worker doctor
 """
 
 # What typer raises for a wrong command line. It has no public name of its own, and comes from click or from typer's

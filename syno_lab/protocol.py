@@ -14,8 +14,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from syno_lab.errors import SpecError
-
 if TYPE_CHECKING:  # types alone: this file is used by every room and needs none of them
     import numpy as np
     from torch import nn
@@ -101,10 +99,6 @@ class Operator(Hashable, Protocol):
 
 class Placement(Protocol):
     """A network with an operator in it: in all slots that it fits, or in the place of the whole network."""
-
-    @property
-    def whole(self) -> tuple[int, int] | None:
-        """FLOPs and parameters of the network for one example, where the operator is all of it; None: in slots."""
 
     @property
     def places(self) -> Sequence[Place]:
@@ -196,10 +190,9 @@ class SpaceRequest:
             funnel of a search counts them.
         wished: to be told the key of those that meet ``wants``, before the FLOPs refuse any; a space that does not tell
             them counts those for which ``accepts`` is asked.
-        options: of the system alone, by the names of its :attr:`System.space_options`, as text.
+        options: of the system alone, by the names of its :attr:`Optioned.space_options`, as text.
         network: builds the network without weights, and gives its example (:func:`syno_lab.alpha.trace`), for a system
             whose operators are whole networks; None: only the layers are known.
-        rules: of the user's own, for a system that :attr:`System.takes_rules`; no operator has a step that one refuses.
     """
 
     sites: Sequence[Site]
@@ -214,7 +207,6 @@ class SpaceRequest:
     wished: Callable[[Hashable], None] = lambda key: None
     options: Mapping[str, str] = field(default_factory=dict)
     network: Callable[[], tuple[nn.Module, Any]] | None = None
-    rules: Sequence[OwnRule] = ()
 
 
 def _nothing(asked: Any, data: Any) -> list[Any]:
@@ -267,7 +259,7 @@ class TracedStep:
     Attributes:
         kind: its primitive; only steps of one kind are put side by side where they differ.
         words: the step in words, for people.
-        key: equal keys, among those of one call of :meth:`System.traces`, are steps that do the same to the same.
+        key: equal keys, among those of one call of :meth:`Traced.traces`, are steps that do the same to the same.
         takes: the keys of what it is applied to; steps that take nothing in common are not put side by side.
         ids: the nodes of the picture that are this step.
     """
@@ -280,9 +272,10 @@ class TracedStep:
 
 
 class System(Protocol):
-    """A system of operators. All methods but :meth:`read` take only operators of this system.
+    """A system of operators: what all of them have. Methods but :meth:`read` take only operators of this system.
 
-    A class that inherits from this one gets the methods below that have a body; these give no space and no steps.
+    What only some systems can do are the protocols below: a system that can do it has their methods, and is asked by
+    its type. A class that inherits from this one gets the methods that have a body.
     """
 
     @property
@@ -292,21 +285,6 @@ class System(Protocol):
     @property
     def title(self) -> str:
         """Its name for people: ``pGraphs``."""
-
-    #: The mark of its operators in figures: a name of :data:`syno_lab.reports.marks.MARKS`.
-    mark: str = "circle"
-    #: How its operators are searched unless the user says otherwise: a method of ``syno-lab search``.
-    method: str = "estimate"
-    #: Whether its operators are whole networks, and not for layers of one.
-    is_whole: bool = False
-    #: Whether a search of its operators takes rules of the user's own.
-    takes_rules: bool = False
-
-    #: Whether its operators are linear in their input.
-    is_linear: bool = True
-
-    #: The name for people of what :meth:`Operator.reference` runs, with which everything else must agree.
-    meaning: str = "NumPy reference"
 
     def read(self, text: str | bytes) -> Operator:
         """The operator of a JSON text. Reading only checks the text; it runs no code of it.
@@ -326,53 +304,12 @@ class System(Protocol):
     def known(self) -> Mapping[str, Callable[[], Operator]]:
         """Known operators by name."""
 
-    def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
-        """An operator that computes what a network's layer computes for one example, and the sizes of its variables.
-
-        Raises:
-            SpecError: there is none; one line that begins with the layer's name.
-        """
-        raise SpecError(f"{site.name}: expected a system with operators for layers, found {self.title}")
-
     def recognise(self, operator: Any) -> str | None:
         """The name in :meth:`known` of an operator equal to this one up to the names of variables, else None."""
         return next((name for name, make in self.known().items() if make() == operator), None)
 
-    def binding_for(
-        self, operator: Any, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
-    ) -> dict[str, int]:
-        """The sizes of the operator's variables for a layer of these shapes; the system knows the meaning of each axis.
-
-        ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s, and of a convolution window_h and
-        window_w); the first axis is the batch, or the positions.
-
-        Raises:
-            SpecError: the operator does not fit.
-        """
-
     def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
         """The placement that replaces the layers ``sites`` of a network by the operator."""
-
-    def mixing(self, operator: Any, binding: Binding) -> Pairing:
-        """Which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
-
-        Raises:
-            SpecError: the system cannot tell.
-        """
-        raise SpecError(f"mixing: expected a system that can tell it of its operators, found {self.title}")
-
-    @property
-    def space_options(self) -> Mapping[str, Sequence[str]]:
-        """The options of its space that no other system has, each with its values, the default first."""
-        return {}
-
-    def space(self, request: SpaceRequest) -> OperatorSpace:
-        """The space that is searched for these layers.
-
-        Raises:
-            SpecError: where there is none.
-        """
-        raise SpecError(f"{self.title}: it has no space that can be searched; choose another system")
 
     def traits(self, operator: Any, binding: Binding) -> Mapping[str, int]:
         """Words with numbers of 0 or more, similar for operators that do alike; {} if nothing is known."""
@@ -388,18 +325,6 @@ class System(Protocol):
         """
         return operator.complete_binding()
 
-    def operator_of(self, value: Any) -> Operator | None:
-        """The operator that a value of this system, which is none itself, stands for by itself; else None."""
-        return None
-
-    def cards(self) -> Mapping[str, PrimitiveCard]:
-        """The cards of its primitives by their names; {} where operators are not made of primitives."""
-        return {}
-
-    def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
-        """The places of a network that the operator has numbers for: their names for people, and the sizes there."""
-        return {}
-
     def small_binding(self, operator: Any) -> dict[str, int]:
         """Small sizes for fingerprints that tell operators apart: all different, if the operator allows it."""
         return self.example_binding(operator)
@@ -410,21 +335,122 @@ class System(Protocol):
         ``graph`` is first; the second is shown beside it at once, so it should be cheap.
         """
 
-    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
-        """The steps of several operators, or of states that a session builds, so that equal ones can be told.
 
-        Nothing where operators do not consist of steps.
+# -- what only some systems can do -------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class OfLayers(Protocol):
+    """A system whose operators take the places of a network's layers."""
+
+    def binding_for(
+        self, operator: Any, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
+    ) -> dict[str, int]:
+        """The sizes of the operator's variables for a layer of these shapes; the system knows the meaning of each axis.
+
+        ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s, and of a convolution window_h and
+        window_w); the first axis is the batch, or the positions.
+
+        Raises:
+            SpecError: the operator does not fit.
         """
-        return [()] * len(values)
+
+
+@runtime_checkable
+class OfNetworks(Protocol):
+    """A system whose operators are whole networks, whatever layers are named."""
+
+    def network_costs(self, operator: Any) -> tuple[int, int]:
+        """FLOPs and parameters of the network for one example."""
+
+
+@runtime_checkable
+class ComputesLayers(Protocol):
+    """A system that has operators for what layers compute."""
+
+    def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
+        """An operator that computes what a network's layer computes for one example, and the sizes of its variables.
+
+        Raises:
+            SpecError: there is none; one line that begins with the layer's name.
+        """
+
+
+@runtime_checkable
+class Searched(Protocol):
+    """A system with a space that can be searched."""
+
+    def space(self, request: SpaceRequest) -> OperatorSpace:
+        """The space that is searched for these layers. Raises SpecError where there is none."""
+
+
+@runtime_checkable
+class Ruled(Searched, Protocol):
+    """A system whose searches take rules of the user's own."""
+
+    def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
+        """The space without the operators that have a step that a rule refuses."""
+
+
+@runtime_checkable
+class Optioned(Searched, Protocol):
+    """A system whose space has options that no other has."""
+
+    @property
+    def space_options(self) -> Mapping[str, Sequence[str]]:
+        """The options, each with its values, the default first."""
+
+
+@runtime_checkable
+class Mixing(Protocol):
+    """A system that tells of its operators what αNAS asks of an operation."""
+
+    def mixing(self, operator: Any, binding: Binding) -> Pairing:
+        """Which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
+
+        Raises:
+            SpecError: it cannot be told at these sizes.
+        """
+
+    def is_linear(self, operator: Any) -> bool:
+        """Whether the operator counts as linear in its input."""
+
+
+@runtime_checkable
+class OfPrimitives(Protocol):
+    """A system whose operators are made of primitives."""
+
+    def cards(self) -> Mapping[str, PrimitiveCard]:
+        """The cards of its primitives by their names."""
+
+
+@runtime_checkable
+class StandsFor(Protocol):
+    """A system with values that are no operators, and stand for one."""
+
+    def operator_of(self, value: Any) -> Operator | None:
+        """The operator that a value of this system stands for by itself; None for all else."""
+
+
+@runtime_checkable
+class FitsPlaces(Protocol):
+    """A system whose operators have numbers for places of a network."""
+
+    def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
+        """The places of a network that the operator has numbers for: their names for people, and the sizes there."""
+
+
+@runtime_checkable
+class Traced(Protocol):
+    """A system whose operators consist of steps."""
+
+    def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
+        """The steps of several operators, or of states that a session builds, so that equal ones can be told."""
 
 
 @runtime_checkable
 class Stepwise(Protocol):
     """A system whose operators are built by steps."""
-
-    @property
-    def title(self) -> str:
-        """See :class:`System`."""
 
     def construction(self) -> Construction[Any, Any, Any]:
         """How: all that sessions, steppers and the explorer need of it."""

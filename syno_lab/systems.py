@@ -18,12 +18,13 @@ import msgspec
 
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import is_file, likeness, nearest, quoted, shortened
-from syno_lab.protocol import Stepwise
+from syno_lab.protocol import ComputesLayers, OfLayers, OfPrimitives, Ruled, Searched, StandsFor, Stepwise
 from syno_lab.versioned import read_small, reason
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site
-    from syno_lab.protocol import Operator, PrimitiveCard, System
+    from syno_lab.protocol import Binding, Operator, OperatorSpace, PrimitiveCard, SpaceRequest, System
+    from syno_lab.sessions.own_rule import OwnRule
 
 #: Bytes of an operator's JSON that are read, and of a session's text.
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
@@ -49,12 +50,12 @@ class Row:
 
 SYSTEMS: dict[str, Row] = {
     "syno-lab-operator": Row("syno_lab.pgraphs.system:PGRAPHS", "syno_lab.codegen.tvm_target:lower_json"),
-    "syno-lab-canvas": Row("syno_lab.canvas.system:CANVAS", "syno_lab.canvas.system:lower_json"),
-    "syno-lab-alpha": Row("syno_lab.alpha.system:ALPHA", "syno_lab.alpha.system:lower_json"),
+    "syno-lab-canvas": Row("syno_lab.canvas.system:CANVAS", f"{__name__}:lower_json"),
+    "syno-lab-alpha": Row("syno_lab.alpha.system:ALPHA", f"{__name__}:lower_json"),
     "syno-lab-nas-pte": Row("syno_lab.nas_pte.system:NAS_PTE", "syno_lab.nas_pte.tvm:lower_json"),
 }
-
-
+#: The system that is meant unless the user says otherwise: its format, and as a user names it.
+DEFAULT, DEFAULT_NAME = "syno-lab-operator", "pgraphs"
 #: Formats by the name of the paper, where it is not the title of the system.
 PAPERS = {"syno": "syno-lab-operator", "alpha": "syno-lab-alpha", "alphanas": "syno-lab-alpha"}
 
@@ -139,11 +140,41 @@ def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
     """
     refusals = []
     for system in all_systems():
-        try:
-            return system.for_layer(site)
-        except SpecError as error:
-            refusals.append(error)
+        if isinstance(system, ComputesLayers):
+            try:
+                return system.for_layer(site)
+            except SpecError as error:
+                refusals.append(error)
     raise refusals[0] if refusals else SpecError(f"{site.name}: expected a system that has its operator, found none")
+
+
+def binding_for(operator: Operator, named: Binding, *sizes: Sequence[int]) -> dict[str, int]:
+    """The sizes of an operator's variables for a layer: see :meth:`.OfLayers.binding_for`.
+
+    Raises:
+        SpecError: the operator does not fit, or is none for layers.
+    """
+    system = system_of(operator)
+    if not isinstance(system, OfLayers):
+        raise SpecError(f"expected an operator for one layer, found a whole network of {system.title}: {operator}")
+    input_sizes, output_sizes = sizes
+    return system.binding_for(operator, named, input_sizes, output_sizes)
+
+
+def space_of(system: System, request: SpaceRequest, rules: Sequence[OwnRule] = ()) -> OperatorSpace:
+    """The space of a system for a request, without the operators that rules of the user's own refuse.
+
+    Raises:
+        SpecError: there is none.
+    """
+    if rules and isinstance(system, Ruled):
+        return system.ruled_space(request, rules)
+    if isinstance(system, Searched):
+        return system.space(request)
+    raise SpecError(
+        f"{system.title} has no space to search: expected another system; `syno-lab operators` lists its own, to "
+        "train or tune"
+    )
 
 
 def title_of(text: str | bytes) -> str:
@@ -182,7 +213,7 @@ def find_card(words: Sequence[str]) -> PrimitiveCard:
     searched = [find_system(format_named(" ".join(system)))] if system else list(all_systems())
     known = []
     for one in searched:
-        for card in one.cards().values():
+        for card in one.cards().values() if isinstance(one, OfPrimitives) else ():
             if card.name.lower() == name.lower():
                 return card
             known.append(card.name)
@@ -213,7 +244,8 @@ def operator_of(value: Any) -> Operator | None:
     """A value that is an operator, or the operator that it stands for in its system (a Canvas kernel); else None."""
     if is_operator(value):
         return value
-    return next((found for system in all_systems() if (found := system.operator_of(value)) is not None), None)
+    systems = (system for system in all_systems() if isinstance(system, StandsFor))
+    return next((found for system in systems if (found := system.operator_of(value)) is not None), None)
 
 
 def known_operators() -> dict[str, Callable[[], Operator]]:

@@ -102,6 +102,44 @@ def test_only_some_files_reach_for_the_insides_of_pgraphs() -> None:
     assert reaching == set(REACHES), "files that need no reason any more"
 
 
+#: Of each system the rooms and commands that are its own; everything else knows systems by `syno_lab.protocol`, and
+#: what only some can do by their type.
+OF_SYSTEMS = {
+    "pgraphs": (*PGRAPHS, "commands/pgraphs"),
+    "canvas": ("canvas", "commands/canvas"),
+    "alpha": ("alpha", "commands/alpha"),
+    "nas_pte": ("nas_pte",),
+}
+SYSTEM_NAME = re.compile(r"syno-lab-(operator|canvas|alpha|nas-pte)|pgraphs|canvas|alphanas|alpha|αnas|nas.pte", re.I)
+#: Who names a system all the same, and why.
+NAMES = {
+    "__init__.py": "gives the public names",
+    "systems.py": "is the registry",
+    "tasks.py": "has the default of the command as its own",
+    "commands/backbone.py": "shows the spec of pGraphs that a backbone gives",
+    "commands/options.py": "Canvas is the name of a rule for early termination here",
+    "commands/search.py": "Canvas is the name of a rule for early termination here",
+    "commands/search_options.py": "Canvas is the name of a rule for early termination here",
+    "trial/stopping.py": "Canvas is the name of a rule for early termination here",
+    "commands/pgraphs/specs.py": "the command `sample` draws operators of two systems",
+    "experiments/demo.py": "pgraphs is the name of a folder of its own here",
+}
+
+
+def test_nothing_knows_a_system_by_its_name_but_the_system() -> None:
+    """Neither by an import, for types alone too, nor by a text that is its name, its title or its format."""
+    naming = set()
+    for path in modules():
+        place = path.relative_to(ENGINE).as_posix()
+        own = {name for name, rooms in OF_SYSTEMS.items() if place.startswith(tuple(f"{room}/" for room in rooms))}
+        found = {module.split(".")[1] for module, _ in imports(path, types=True) if module.startswith("syno_lab.")}
+        every = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        texts = {node.value for node in every if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        if found & (OF_SYSTEMS.keys() - own) or (not own and any(map(SYSTEM_NAME.fullmatch, texts))):
+            naming.add(place)
+    assert naming == NAMES.keys(), f"not {sorted(naming ^ NAMES.keys())}"
+
+
 def _circles() -> list[set[str]]:
     """Modules that import each other in a circle (Tarjan's strongly connected components), the longest first."""
     order: dict[str, int] = {}

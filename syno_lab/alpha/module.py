@@ -308,11 +308,6 @@ class Edited:
     variant: Variant
 
     @property
-    def whole(self) -> tuple[int, int]:
-        """FLOPs and parameters of the edited network."""
-        return self.variant.flops(), self.variant.params()
-
-    @property
     def places(self) -> list[Place]:
         """The nodes of both networks with weights or FLOPs: those that stay, those that go, new ones.
 

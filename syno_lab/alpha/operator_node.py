@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.alpha.row import Applied, Attribute, Rel, Row, Shape, Value, size
 from syno_lab.errors import FormatError, SpecError
+from syno_lab.protocol import Mixing, OfNetworks
 
 if TYPE_CHECKING:
     from syno_lab.alpha.operations import Operation
@@ -31,10 +32,10 @@ def read(text: str) -> Operator:
     Raises:
         FormatError: one line; so for a whole network, which is no operation.
     """
-    from syno_lab.systems import read_operator, system_of
+    from syno_lab.systems import read_operator
 
     found = read_operator(text)
-    if system_of(found).is_whole:
+    if isinstance(system(found), OfNetworks):
         raise FormatError("operator: expected an operator for layers, found a whole network")
     return found
 
@@ -59,7 +60,9 @@ def system(operator: Operator) -> System:
 
 def is_linear(text: str) -> bool:
     """Whether an operator is linear. One that is not counts as one non-linear run, which it has at least."""
-    return system(read(text)).is_linear
+    operator = read(text)
+    its = system(operator)
+    return not isinstance(its, Mixing) or its.is_linear(operator)
 
 
 @lru_cache(maxsize=256)
@@ -79,11 +82,13 @@ def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
     if len(at.shape) != 4:
         raise SpecError("expected 4 axes: batch, rows, columns and channels")
     (batch, rows, columns, channels), features = at.shape, at["features"]
+    from syno_lab.systems import binding_for
+
     operator = read(at["file"])
     named = {"N": batch, "C_in": channels, "C_out": features, "H": rows, "W": columns, "s": 1}
     named |= {"window_h": 3, "window_w": 3}
     before, after = (batch, channels, rows, columns), (batch, features, rows, columns)
-    return operator, system(operator).binding_for(operator, named, before, after)
+    return operator, binding_for(operator, named, before, after)
 
 
 def _shape(at: Applied) -> Shape:
@@ -94,7 +99,10 @@ def _shape(at: Applied) -> Shape:
 
 def _pairing(at: Applied, number: int) -> Pairing:
     operator, bound = placed(at)
-    found = system(operator).mixing(operator, bound)
+    its = system(operator)
+    if not isinstance(its, Mixing):
+        raise SpecError(f"mixing: expected a system that can tell it of its operators, found {its.title}")
+    found = its.mixing(operator, bound)
     marks = tuple(tuple(found.marks[row][column] for column in _LAST) for row in _LAST)
     rows, columns = (tuple(axes[axis] for axis in _LAST) for axes in (found.rows, found.columns))
     return Pairing(rows, columns, marks)

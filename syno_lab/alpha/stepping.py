@@ -8,13 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from math import isinf
 from typing import Any, ClassVar
 
 from syno_lab.alpha import drawing, files, session_files
 from syno_lab.alpha import menu as listing
 from syno_lab.alpha.changes import Change, change_of, plain
-from syno_lab.alpha.edits import Variant
+from syno_lab.alpha.edits import Variant, words
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operations import Operation
@@ -25,6 +26,7 @@ from syno_lab.drawing.course import courses_svg
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.protocol import TracedStep
 from syno_lab.sessions.construction import Aiming, Beginning, Construction, Labels, Patience, Place, Reader, Records
 from syno_lab.sessions.own_rule import OwnRule, refusing
 from syno_lab.sessions.shown import Node, Picture
@@ -206,6 +208,37 @@ def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
     if state.is_complete:
         raise SynoError("nothing to append: all that is wanted is satisfied already")
     return answer.draft.chain[len(state.chain) :]
+
+
+def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
+    """The operations of each network or draft, in its order.
+
+    An edit in the middle changes all that is computed behind it, but not the operations there. So networks are compared
+    as sequences: equal are the operations, with the shapes that they give, that stand in the first network and in
+    another in one order.
+    """
+    graphs: list[Graph] = [value.graph() if isinstance(value, Draft) else value.graph for value in values]
+    texts = [[_text(graph, number) for number in range(len(graph.nodes))] for graph in graphs]
+    found, fresh = [], len(texts[0]) if texts else 0
+    for graph, mine in zip(graphs, texts, strict=True):
+        keys = list(range(fresh, fresh + len(mine)))
+        fresh += len(mine)
+        for at, to, length in SequenceMatcher(None, texts[0], mine, autojunk=False).get_matching_blocks():
+            keys[to : to + length] = range(at, at + length)
+        kinds = [node.operation.name for node in graph.nodes]
+        found.append(
+            [
+                TracedStep(kind, text, key, ids=(f"n{number}",))
+                for number, (kind, text, key) in enumerate(zip(kinds, mine, keys, strict=True))
+            ]
+        )
+    return found
+
+
+def _text(graph: Graph, number: int) -> str:
+    """An operation and the shape that it gives."""
+    said = words(graph.subgraph(graph.region([number])))
+    return f"{said} gives [{', '.join(map(str, graph.shapes[graph.tensor(number)]))}]"
 
 
 CONSTRUCTION = ChainConstruction()

@@ -13,9 +13,7 @@ from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
 from syno_lab.alpha.panes import PANES
 from syno_lab.alpha.search_space import OPTIONS, NetworkSpace
-from syno_lab.alpha.stepping import CONSTRUCTION, ChainConstruction
-from syno_lab.alpha.traces import traces
-from syno_lab.errors import SpecError
+from syno_lab.alpha.stepping import CONSTRUCTION, ChainConstruction, traces
 from syno_lab.inputs import count_of
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
 
@@ -28,14 +26,7 @@ class Alpha(System):
 
     format = FORMAT
     title = "αNAS"
-    mark = "square"
-    method = "pareto"
-    is_whole = True
-
-    @property
-    def space_options(self) -> Mapping[str, Sequence[str]]:
-        """How a search mutates networks, and how it chooses parents; the first of each is the default."""
-        return OPTIONS
+    space_options = OPTIONS
 
     read = staticmethod(from_json)
     traces = staticmethod(traces)
@@ -49,11 +40,9 @@ class Alpha(System):
         """See :mod:`syno_lab.alpha.known`."""
         return KNOWN
 
-    def binding_for(
-        self, operator: NetworkOperator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
-    ) -> dict[str, int]:
-        """No layer's place is one for a whole network. Raises SpecError."""
-        raise SpecError(f"expected an operator for one layer, found a whole network of αNAS: {operator}")
+    def network_costs(self, operator: NetworkOperator) -> tuple[int, int]:
+        """FLOPs and parameters of the edited network."""
+        return operator.variant.flops(), operator.variant.params()
 
     def placement(self, operator: NetworkOperator, sites: Sequence[Site], strides: Strides) -> Placement:
         """The edited network in the place of the one that it was traced from, whatever layers are named."""
@@ -97,11 +86,6 @@ class Alpha(System):
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.alpha.panes`."""
         return PANES
-
-
-def lower_json(operator_json: str, binding: Binding, dtype: str) -> Any:
-    """What the tuning process calls for one function; a network has none. Raises SpecError."""
-    return from_json(operator_json).to_tvm(binding, dtype)
 
 
 ALPHA = Alpha()

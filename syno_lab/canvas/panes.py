@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, TypedDict
 
-from syno_lab.canvas.drawing import words
+from syno_lab.canvas.drawing import lights, words
 from syno_lab.canvas.fitted import Fitted, place_in
 from syno_lab.canvas.primitives import FREE, Cost, flops_of, weight_of
 from syno_lab.canvas.shape import Shape
@@ -32,19 +32,18 @@ def graph_pane(asked: Asked[Any]) -> Picture:
 
 def _links(operator: Fitted) -> dict[str, Link]:
     said = words(operator)
-    found: dict[str, Link] = {"t0": _link(said["t0"], "tensor", ["t0"])}
-    for number, node in enumerate(operator.kernel.nodes, start=1):
-        name, result = f"p{number}", f"t{number}"
-        own = [name, *(one for one in (f"{name}-lhs", f"{name}-rhs", f"{name}-out") if one in said)]
-        inputs = [f"t{tensor}" for tensor in node.inputs]
-        below = dict.fromkeys(one for tensor in inputs for one in found[tensor]["light"])
-        found[name] = _link(said[name], "primitive", [*dict.fromkeys(inputs), *own, result])
-        found[result] = _link(said[result], "tensor", [*below, *own, result])
-    return found
-
-
-def _link(said: str, kind: str, light: list[str]) -> Link:
-    return {"words": said, "kind": kind, "light": light, "marks": [], "lines": []}
+    lit = lights(operator.kernel.draft, said)
+    return {
+        name: {
+            "words": text,
+            "kind": "tensor" if name.startswith("t") else "primitive",
+            "light": lit[name],
+            "marks": [],
+            "lines": [],
+        }
+        for name, text in said.items()
+        if "-" not in name  # the edges of a primitive
+    }
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

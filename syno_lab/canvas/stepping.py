@@ -17,6 +17,7 @@ from syno_lab.canvas.known import FITTED
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.effort import Effort, Stop
 from syno_lab.inputs import count_of
+from syno_lab.protocol import TracedStep
 from syno_lab.search.branches import Branch
 from syno_lab.sessions.construction import (
     Beginning,
@@ -223,6 +224,35 @@ def judged(state: AimedDraft, one: Candidate, rules: Sequence[OwnRule]) -> Candi
 @lru_cache(maxsize=1 << 8)
 def _key_of(make: Callable[[], Fitted], normalise: bool) -> str:
     return Kernel(make().kernel.nodes, normalise).key
+
+
+def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
+    """The primitives of each kernel (fitted or not) or draft, in its order.
+
+    Two are equal where they have one name and one parameter and are applied to equal tensors, down to the input.
+    """
+    keys: dict[Any, int] = {}
+    return [_trace(_draft(value), keys) for value in values]
+
+
+def _draft(value: Any) -> Draft:
+    if isinstance(value, Draft):
+        return value
+    if isinstance(value, Kernel | AimedDraft):
+        return value.draft
+    found: Draft = value.kernel.draft
+    return found
+
+
+def _trace(draft: Draft, keys: dict[Any, int]) -> list[TracedStep]:
+    tensors = [keys.setdefault("input", len(keys))]
+    found = []
+    for number, node in enumerate(draft.nodes, start=1):
+        inputs = tuple([tensors[tensor] for tensor in node.inputs])
+        tensors.append(keys.setdefault((str(node.primitive), inputs), len(keys)))
+        ids = (f"p{number}", f"t{number}", f"p{number}-lhs", f"p{number}-rhs", f"p{number}-out")
+        found.append(TracedStep(node.primitive.name, f"t{number} = {node}", tensors[-1], frozenset(inputs), ids))
+    return found
 
 
 CONSTRUCTION = KernelConstruction()

@@ -17,8 +17,7 @@ from syno_lab.canvas.panes import PANES
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
 from syno_lab.canvas.solutions import place_name
-from syno_lab.canvas.stepping import CONSTRUCTION, KernelConstruction
-from syno_lab.canvas.traces import traces
+from syno_lab.canvas.stepping import CONSTRUCTION, KernelConstruction, traces
 from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
 
@@ -46,8 +45,6 @@ class Canvas(System):
 
     format = FORMAT
     title = "Canvas"
-    mark = "diamond"
-    is_linear = False
 
     read = staticmethod(from_json)
     traces = staticmethod(traces)
@@ -83,6 +80,10 @@ class Canvas(System):
         if binding["C_in"] != binding["C_out"]:
             raise SpecError("mixing: expected as many channels out as in, as kernels run in parts otherwise")
         return pairing_of(operator.kernel, (binding["KH"], binding["KW"]))
+
+    def is_linear(self, operator: Fitted) -> bool:
+        """No kernel counts as linear."""
+        return False
 
     def binding_for(
         self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
@@ -169,11 +170,6 @@ def _card(name: str) -> PrimitiveCard:
 
     words = f"{kind.signature}: before {kind.before}, after {kind.after}; {kind.meaning}"
     return PrimitiveCard(name, kind.card, words, f"{name}: {kind.before} -> {kind.after}", draw)
-
-
-def lower_json(operator_json: str, binding: Binding, dtype: str) -> Any:
-    """A TVM module of a kernel file's text: what the tuning process calls (:func:`syno_lab.canvas.tvm.to_tvm`)."""
-    return from_json(operator_json).to_tvm(binding, dtype)
 
 
 CANVAS = Canvas()

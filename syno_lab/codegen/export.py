@@ -91,7 +91,7 @@ class Exported:
         format: what it is.
         bytes: its size.
         batch_axes: axes of the input that take any size; none for weights.
-        compared_with: the ``meaning`` of the operator's system (of pGraphs ``loop nest``), ``torch module`` where that
+        compared_with: what the operator's ``reference`` runs (``loop nest`` of pGraphs), ``torch module`` where that
             would take long, or ``itself`` (weights: bit by bit; Python: its own check, run in a fresh interpreter).
         difference: the largest absolute difference, of float outputs around ``largest``.
         largest: the largest absolute output.

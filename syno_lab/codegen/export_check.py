@@ -13,7 +13,6 @@ from syno_lab.errors import ExportError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator as PGraph
 from syno_lab.protocol import Binding, Operator
-from syno_lab.systems import system_of
 
 if TYPE_CHECKING:
     import torch
@@ -73,12 +72,17 @@ def runs_reference(operator: Operator, binding: Binding) -> bool:
     return points <= _MOST_POINTS and points * prod(operator.output_sizes(binding)) <= _MOST_TERMS
 
 
+def meaning_of(operator: Operator) -> str:
+    """The name for people of what an operator's ``reference`` runs."""
+    return "loop nest" if isinstance(operator, PGraph) else "NumPy reference"
+
+
 def expected(
     operator: Operator, binding: Binding, module: nn.Module, x: Array, weights: list[Array], scale: float
 ) -> tuple[Array, str]:
-    """The output for ``x`` in float64, and what gave it: the ``meaning`` of its system, or :data:`TORCH_MODULE`."""
+    """The output for ``x`` in float64, and what gave it: its :func:`meaning_of`, or :data:`TORCH_MODULE`."""
     if runs_reference(operator, binding):
-        return scale * operator.reference(x, *weights, binding=binding), system_of(operator).meaning
+        return scale * operator.reference(x, *weights, binding=binding), meaning_of(operator)
     import torch
 
     from syno_lab.copies import modes_kept

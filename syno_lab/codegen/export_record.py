@@ -18,7 +18,7 @@ import msgspec
 from syno_lab.codegen import library
 from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import QUOTED, check_regular, printable, quoted, read_bytes
-from syno_lab.ir.operator import FORMAT as PGRAPH
+from syno_lab.ir.operator import Operator as PGraph
 from syno_lab.protocol import Binding, Operator
 from syno_lab.systems import MAX_BYTES, is_operator
 from syno_lab.systems import read_operator as read_json
@@ -80,7 +80,7 @@ def identity(operator: Operator) -> str:
     Unlike the fingerprint it depends on the order of the steps, because the numbering of the weights does.
     """
     record = msgspec.json.decode(operator.to_json())
-    for kind in ("primary", "coefficient") if operator.format == PGRAPH else ():
+    for kind in ("primary", "coefficient") if isinstance(operator, PGraph) else ():
         record[kind] = [variable.partition("=")[0] for variable in record[kind]]
     return hashlib.sha256(msgspec.json.encode(record)).hexdigest()[:32]
 

@@ -24,7 +24,7 @@ from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import check_regular, is_file, quoted, read_bytes
 from syno_lab.processes.light import import_tvm
 from syno_lab.processes.worker import once
-from syno_lab.protocol import Binding, Operator
+from syno_lab.protocol import Binding, OfNetworks, Operator
 from syno_lab.scratch import scratch
 from syno_lab.systems import read_operator, system_of
 from syno_lab.version import __version__
@@ -100,7 +100,7 @@ def save_library(
     if not place.absolute().parent.is_dir():
         raise SynoError(f"expected a folder for the library, found none at {place.absolute().parent}")
     system = system_of(operator)
-    if system.is_whole:
+    if isinstance(system, OfNetworks):
         raise SynoError(
             f"expected an operator for layers, which is one function, found a whole network of {system.title}; "
             "compile it by `syno-lab network`"

@@ -75,6 +75,7 @@ def command(
     """
     label, value = load_operator(operator)
     from syno_lab.models.registry import backbone as find_backbone
+    from syno_lab.protocol import OfNetworks
     from syno_lab.systems import system_of
     from syno_lab.tuning.board import Board
     from syno_lab.tuning.options import find_preset
@@ -82,7 +83,7 @@ def command(
     from syno_lab.tuning.tracker import parse_address
     from syno_lab.tuning.versus import compare_layers, compare_networks
 
-    if system_of(value).is_whole:
+    if isinstance(system_of(value), OfNetworks):
         if part == "layers":
             raise SpecError(f"--part: expected whole for a whole network of {system_of(value).title}, found layers")
         part = "whole"

@@ -212,10 +212,12 @@ def _systems(names: str) -> str:
 
 def _kind_of(systems: str) -> tuple[bool, str]:
     """Whether operators of these systems are whole networks, and how they are searched by default."""
+    from syno_lab.protocol import OfNetworks
     from syno_lab.systems import find_system
 
     found = [find_system(name) for name in systems.split(",")]
-    return any(system.is_whole for system in found), found[0].method
+    is_whole = any(isinstance(system, OfNetworks) for system in found)
+    return is_whole, "pareto" if is_whole else "estimate"
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from syno_lab.commands.options import Built, DataOption, Rule, flag
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, quoted
 from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings
+from syno_lab.systems import DEFAULT_NAME
 
 #: The methods that choose the next operator.
 Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
@@ -94,7 +95,7 @@ class Choice:
             help="The system whose operators are searched, by its title or format: pgraphs (or syno), canvas, alpha. "
             "Several are searched together.",
         ),
-    ] = "pgraphs"
+    ] = DEFAULT_NAME
     system_option: Annotated[
         list[str] | None,
         typer.Option(

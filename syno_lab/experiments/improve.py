@@ -23,13 +23,13 @@ from syno_lab.experiments.space import Space
 from syno_lab.experiments.watching import RESULT_FILE, SETTINGS_FILE, read_json, search_folder
 from syno_lab.inputs import count_of
 from syno_lab.processes.process import cores
-from syno_lab.protocol import Operator
+from syno_lab.protocol import OfNetworks, Operator
 from syno_lab.reports import LabReader, front_of
 from syno_lab.reports.axes import RUNG
 from syno_lab.reports.case_study import write_case_study
 from syno_lab.reports.progress import plan_table, read_progress, title
 from syno_lab.reports.text_tables import table_text
-from syno_lab.systems import find_system, format_named, read_operator
+from syno_lab.systems import DEFAULT_NAME, find_system, format_named, read_operator
 from syno_lab.training import TrainingProgress, TrainingResult, train
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, places_of, survey_of
@@ -148,7 +148,7 @@ def improve(
     rules: Sequence[RuleFunction] = (),
     reward: RewardFunction | None = None,
     flops: float = FLOPS,
-    system: str = "pgraphs",
+    system: str = DEFAULT_NAME,
     workers: int | None = None,
     say: Say | None = None,
     **training: Unpack[Training],
@@ -192,10 +192,11 @@ def improve(
     say = say or print
     systems = [format_named(one.strip()) for one in system.split(",")]
     for searched in map(find_system, systems):
-        if searched.is_whole:
+        if isinstance(searched, OfNetworks):
             raise SpecError(
                 f"system: expected operators for layers, found {searched.title}, whose operators are whole networks; "
-                "search those by `syno-lab search --system alpha --model FILE.py:FUNCTION --dataset FILE.py:FUNCTION`"
+                f"search those by `syno-lab search --system {searched.format} --model FILE.py:FUNCTION "
+                "--dataset FILE.py:FUNCTION`"
             )
     lab = Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
     request = with_data(with_model(request_of(training), model), data)

@@ -11,6 +11,7 @@ from syno_lab.errors import SearchError
 from syno_lab.inputs import is_plain_name, quoted
 from syno_lab.settings import SearchChoice, TuningSettings, check_bounds, setting
 from syno_lab.store.latencies import network_on
+from syno_lab.systems import DEFAULT
 from syno_lab.trial import TrialRequest, parse_rule
 from syno_lab.tuning.options import find_preset
 from syno_lab.tuning.targets import check_target
@@ -33,7 +34,7 @@ TreeKind = Literal["uct", "rave"]
 CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning")
 
 #: The system that is searched unless the user says otherwise.
-DEFAULT_SYSTEM = "syno-lab-operator"
+DEFAULT_SYSTEM = DEFAULT
 #: The wish that the replaced layers give.
 DERIVED = "derived"
 
@@ -120,7 +121,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             them are searched together (:class:`.JointSpace`).
         lower_within: None: the limit stays (Canvas, section 8).
         objectives: of the method ``pareto``: some of :data:`OBJECTIVES`.
-        system_options: what the system's space alone has (:attr:`.System.space_options`), by name.
+        system_options: what the system's space alone has (:attr:`.Optioned.space_options`), by name.
         rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
             baseline and finals included.
         rules: functions of the user's own that refuse steps, as text (:func:`.own_choice.with_choice`).

@@ -16,7 +16,7 @@ from syno_lab.experiments.settings import DERIVED, SearchSettings
 from syno_lab.inputs import quoted
 from syno_lab.models.sites import Site, Strides
 from syno_lab.models.slot import Place
-from syno_lab.protocol import Operator, OperatorSpace, SpaceRequest, System
+from syno_lab.protocol import ComputesLayers, OfNetworks, Operator, OperatorSpace, Optioned, Ruled, SpaceRequest, System
 from syno_lab.search import (
     EliteSearch,
     EstimateSearch,
@@ -31,7 +31,7 @@ from syno_lab.search import (
 )
 from syno_lab.search.joint import JointSpace
 from syno_lab.search.protocol import State
-from syno_lab.systems import find_system, system_of
+from syno_lab.systems import all_systems, find_system, space_of, system_of
 from syno_lab.trial import TrialRequest, sites_of, survey_of
 from syno_lab.trial.backbone import example_of
 from syno_lab.versioned import JSON
@@ -83,14 +83,16 @@ class Space:
             own=request.own,
         )
         self.systems = tuple(map(find_system, settings.systems))
-        self.is_whole = any(system.is_whole for system in self.systems)
+        self.is_whole = any(isinstance(system, OfNetworks) for system in self.systems)
         if self.is_whole:
             _check_whole(settings, self.systems)
         _check_options(settings.system_options, self.systems)
         rules = own_rules(settings)
-        if rules and not all(system.takes_rules for system in self.systems):
-            titles = ", ".join(system.title for system in self.systems if not system.takes_rules)
-            raise SpecError(f"rules of your own: expected a search of pGraphs, found {titles}; leave them out")
+        if rules and (others := [system.title for system in self.systems if not isinstance(system, Ruled)]):
+            wanted = ", ".join(system.title for system in all_systems() if isinstance(system, Ruled))
+            raise SpecError(
+                f"rules of your own: expected a search of {wanted}, found {', '.join(others)}; leave them out"
+            )
         self._reward = own_reward(settings)
         self.sites: list[Site] = [] if self.is_whole else sites_of(request)
         self.strides: Strides = request.options.get("strides", "pool")
@@ -130,10 +132,11 @@ class Space:
             lambda key: self._wished_keys.add(hash(key)),
             settings.system_options,
             lambda: example_of(request),
-            rules,
         )
         self.operators: OperatorSpace = (
-            self.systems[0].space(asked) if len(self.systems) == 1 else JointSpace(self.systems, asked)
+            space_of(self.systems[0], asked, rules)
+            if len(self.systems) == 1
+            else JointSpace(self.systems, asked, rules)
         )
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
@@ -141,9 +144,9 @@ class Space:
         return self._costs(operator)
 
     def _computed_costs(self, operator: Operator) -> NetworkCosts | None:
-        if self.is_whole:
-            whole = system_of(operator).placement(operator, self.sites, self.strides).whole
-            return None if whole is None else NetworkCosts(*whole)
+        system = system_of(operator)
+        if isinstance(system, OfNetworks):
+            return NetworkCosts(*system.network_costs(operator))
         flops, params = self._rest.flops, self._rest.params
         for _, number, place in self._places(operator):
             if not place.replaced:
@@ -263,6 +266,8 @@ class Space:
         return all(map(self._has_probe, self.systems))
 
     def _has_probe(self, system: System) -> bool:
+        if not isinstance(system, ComputesLayers):
+            return False
         for site in self.sites:
             with suppress(SpecError):
                 operator, _ = system.for_layer(site)
@@ -347,7 +352,8 @@ def _check_whole(settings: SearchSettings, systems: Sequence[System]) -> None:
 
 
 def _check_options(options: Mapping[str, str], systems: Sequence[System]) -> None:
-    known = {name: values for system in systems for name, values in system.space_options.items()}
+    optioned = [system for system in systems if isinstance(system, Optioned)]
+    known = {name: values for system in optioned for name, values in system.space_options.items()}
     titles = ", ".join(system.title for system in systems)
     for name, value in options.items():
         if name not in known:

@@ -23,7 +23,7 @@ from syno_lab.models.registry import OWN
 from syno_lab.models.sites import Kind, Site
 from syno_lab.models.tried import try_network
 from syno_lab.patience import patient
-from syno_lab.systems import find_system
+from syno_lab.systems import opened
 from syno_lab.training.examples import ExampleTask, task_of
 from syno_lab.training.images import ImageTask, StreamTask
 from syno_lab.training.loop import cross_entropy, outputs_of
@@ -109,7 +109,7 @@ class TwoExamples:
         """
         asked = self.request
         if names:
-            operator = find_system("syno-lab-operator").known()[_KNOWN[kind]]()
+            operator = opened(_KNOWN[kind])
             options = {**asked.options, "match": [escape(name) for name in names]}
             asked = msgspec.structs.replace(asked, operator=operator.to_json(), options=options)
             if not any(place.replaced for place in places_of(asked)):

@@ -23,7 +23,7 @@ from syno_lab.models.sites import Site, Strides, check_strides
 from syno_lab.models.stand_in import InPlaceOf, keep_padding
 from syno_lab.models.tried import try_network
 from syno_lab.protocol import Operator
-from syno_lab.systems import is_operator, system_of
+from syno_lab.systems import binding_for, is_operator
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,6 @@ class InSlots:
     strides: Strides = "pool"
 
     @property
-    def whole(self) -> None:
-        """It is in slots."""
-
-    @property
     def places(self) -> list[Place]:
         """See :func:`costs`."""
         return costs(self.operator, self.sites, strides=self.strides)
@@ -277,4 +273,4 @@ def _named(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
     named = site.binding(strides)
     if site.kind == "conv2d":
         named |= dict(zip(("window_h", "window_w"), site.kernel_size, strict=True))
-    return system_of(operator).binding_for(operator, named, *_shapes(site, strides))
+    return binding_for(operator, named, *_shapes(site, strides))

@@ -11,7 +11,7 @@ from syno_lab.nas_pte.operator import FORMAT, VARIABLES, NasPteOperator, from_js
 from syno_lab.nas_pte.operator import NAS_PTE as KNOWN
 from syno_lab.nas_pte.panes import PANES
 from syno_lab.nas_pte.parts import WINDOW, Part
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+from syno_lab.protocol import Binding, Pane, Placement, System
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site, Strides
@@ -22,7 +22,6 @@ class NasPte(System):
 
     format = FORMAT
     title = "NAS-PTE"
-    mark = "triangle"
 
     read = staticmethod(from_json)
 
@@ -59,10 +58,6 @@ class NasPte(System):
 
         return InSlots(operator, sites, strides)
 
-    def space(self, request: SpaceRequest) -> OperatorSpace:
-        """There is none. Raises SpecError."""
-        raise SpecError(f"NAS-PTE has no space to search: expected another system; train or tune {_choice()}")
-
     def traits(self, operator: NasPteOperator, binding: Binding) -> Mapping[str, int]:
         """The words of :func:`syno_lab.pgraphs.traits.traits`, of the output element in the middle."""
         _, channels, *image = operator.input_sizes(binding)
@@ -88,10 +83,6 @@ class NasPte(System):
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.nas_pte.panes`."""
         return PANES
-
-
-def _choice() -> str:
-    return " or ".join(name for name, make in KNOWN.items() if not make().latency_only)
 
 
 def _middle(parts: Sequence[Part], channel: int) -> Part:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from syno_lab.protocol import TracedStep
+from syno_lab.protocol import Traced, TracedStep
 from syno_lab.systems import find_system
 
 Mark = Literal["same", "some", "differs", "only"]
@@ -46,7 +46,10 @@ def trace_all(formats: Sequence[str], values: Sequence[object]) -> list[list[Tra
     first = 0
     for name in dict.fromkeys(formats):
         numbers = [number for number, one in enumerate(formats) if one == name]
-        traces = find_system(name).traces([values[number] for number in numbers])
+        system = find_system(name)
+        if not isinstance(system, Traced):
+            continue
+        traces = system.traces([values[number] for number in numbers])
         keys = [key for trace in traces for step in trace for key in (step.key, *step.takes)]
         for number, trace in zip(numbers, traces, strict=True):
             found[number] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import gcd
@@ -22,6 +22,7 @@ from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.pgraphs.traits import traits
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search.protocol import State
+from syno_lab.sessions.own_rule import OwnRule
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
@@ -40,7 +41,7 @@ class NetworkSpace:
         SpecError: as :func:`.derive_spec`, and for a wish that no operator can meet.
     """
 
-    def __init__(self, request: SpaceRequest) -> None:
+    def __init__(self, request: SpaceRequest, rules: Sequence[OwnRule] = ()) -> None:
         limits = dict(request.limits)
         if request.weight_limits != "free":
             limits.setdefault("max_primitives", STEPS)
@@ -64,12 +65,9 @@ class NetworkSpace:
             most = min(most, spec.limits.max_flops)
         self.spec = replace(spec, limits=replace(spec.limits, max_flops=most))
         self._drawn = request.drawn
-        self._rules = RULES + tuple(
-            [
-                Rule(one.name, "the step", "none", one.reason, "the user's own", "space", one.match)
-                for one in request.rules
-            ]
-        )
+        said = ("the step", "none")
+        own = [Rule(one.name, *said, one.reason, "the user's own", "space", one.match) for one in rules]
+        self._rules = (*RULES, *own)
         self._heaviest = max(request.sites, key=lambda site: site.flops)
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ from syno_lab.synthesis.rebuilding import recognise
 if TYPE_CHECKING:
     from syno_lab.ir.primitives.base import Card
     from syno_lab.models.sites import Site, Strides
+    from syno_lab.sessions.own_rule import OwnRule
 
 _SIDES = ("input", "output")
 
@@ -33,8 +34,6 @@ class PGraphs(System):
 
     format = FORMAT
     title = "pGraphs"
-    meaning = "loop nest"
-    takes_rules = True
 
     read = staticmethod(from_json)
     traits = staticmethod(traits)
@@ -101,6 +100,16 @@ class PGraphs(System):
         from syno_lab.pgraphs.of_network import NetworkSpace
 
         return NetworkSpace(request)
+
+    def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
+        """The same, with rules of the user's own behind those of the system."""
+        from syno_lab.pgraphs.of_network import NetworkSpace
+
+        return NetworkSpace(request, rules)
+
+    def is_linear(self, operator: Operator) -> bool:
+        """Every pGraph is."""
+        return True
 
     def example_binding(self, operator: Operator) -> dict[str, int]:
         """The spec's first binding, else sizes of :func:`syno_lab.codegen.nest.generic_binding`."""

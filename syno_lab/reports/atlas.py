@@ -23,10 +23,10 @@ from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import printable
 from syno_lab.protocol import Operator
 from syno_lab.reports.axes import axis_value, find_axis
-from syno_lab.reports.marks import mark_of
+from syno_lab.reports.marks import mark_name, mark_of
 from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.shown import usual_measure
-from syno_lab.systems import all_systems, read_operator, system_of
+from syno_lab.systems import all_systems, binding_for, read_operator, system_of
 
 #: The layer at whose sizes operators are compared: a 3x3 convolution in the middle of a residual network.
 LAYER: Mapping[str, int] = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28, "s": 1, "window_h": 3, "window_w": 3}
@@ -170,7 +170,7 @@ def traits_of(operator: Operator) -> Mapping[str, int] | None:
     """The traits of an operator at :data:`LAYER`; None where it does not fit, or nothing is known of it."""
     system = system_of(operator)
     try:
-        bound = {**system.example_binding(operator), **system.binding_for(operator, LAYER, _SHAPE, _SHAPE)}
+        bound = {**system.example_binding(operator), **binding_for(operator, LAYER, _SHAPE, _SHAPE)}
         return system.traits(operator, operator.complete_binding(bound)) or None
     except SynoError:
         return None
@@ -236,7 +236,7 @@ def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> ShownAt
         result = f"{axis.title} {one.value:.4g}" if one.value is not None else "no result"
         text = f"{one.name} ({system.title}): {'known operator' if one.known else result}"
         x, y, page = round(one.x, 4), round(one.y, 4), (pages or {}).get(one.key, "")
-        about = (one.key, one.name, system.title, system.mark, x, y, one.known, one.value, text, page)
+        about = (one.key, one.name, system.title, mark_name(system.format), x, y, one.known, one.value, text, page)
         places.append(ShownPlace(*about))
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
     return ShownAtlas(found.words, axis.title, low, high, places)

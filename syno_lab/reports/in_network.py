@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.inputs import count_of
-from syno_lab.protocol import Operator
+from syno_lab.protocol import FitsPlaces, Operator
 from syno_lab.reports.rows import Source, TrialRow
 from syno_lab.systems import system_of
 
@@ -92,8 +92,9 @@ def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | N
     """What the operator view is told of a trial's layers: the places, and a sentence about the operator."""
     if isinstance(found, str):
         return None, f"The layers in which it was trained are not known here: {found}"
-    own = system_of(operator).places(operator)  # a Canvas kernel has its numbers, for the same layers
-    return None if own else found.places, f"In {found}"
+    system = system_of(operator)
+    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # its numbers, for the same layers
+    return None if has_own else found.places, f"In {found}"
 
 
 def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.protocol import Operator, OperatorSpace
 from syno_lab.search.protocol import Child, State, Step, Taken
+from syno_lab.systems import space_of
 
 if TYPE_CHECKING:
     from syno_lab.protocol import SpaceRequest, System
@@ -26,15 +27,17 @@ class JointSpace(OperatorSpace):
         SpecError: where one of the systems has no space for them.
     """
 
-    def __init__(self, systems: Sequence[System], request: SpaceRequest) -> None:
+    def __init__(self, systems: Sequence[System], request: SpaceRequest, rules: Sequence[Any] = ()) -> None:
         self._titles = {system.format: system.title for system in systems}
         self.spaces: dict[str, OperatorSpace] = {
-            system.format: system.space(
+            system.format: space_of(
+                system,
                 replace(
                     request,
                     drawn=_named(request.drawn, system.title),
                     wished=_named(request.wished, system.title),
-                )
+                ),
+                rules,
             )
             for system in systems
         }

@@ -41,7 +41,16 @@ from syno_lab.protocol import FLOAT32_BYTES, Binding, Operator, OperatorSpace, S
 from syno_lab.search import RandomSearch
 from syno_lab.search.protocol import State
 from syno_lab.sessions.session import session_of
-from syno_lab.systems import builder_of, builders, find_system, is_operator, read_operator, system_of
+from syno_lab.systems import (
+    binding_for,
+    builder_of,
+    builders,
+    find_system,
+    is_operator,
+    read_operator,
+    space_of,
+    system_of,
+)
 from syno_lab.testing.numbers import arrays_of, by_source, by_tvm, filled_module, slope
 
 #: Characters of a message of one line.
@@ -245,12 +254,12 @@ class SystemConformance:
         for site in _sites(network):
             shapes = (1, site.in_channels, site.height, site.width), (1, site.out_channels, site.height, site.width)
             try:
-                found = system.binding_for(case.operator, site.binding(), *shapes)
+                found = binding_for(case.operator, site.binding(), *shapes)
             except SpecError as error:
                 _is_one_line(error)
                 continue
             assert set(found) <= set(case.operator.variables)
-        _refused(SpecError, system.binding_for, case.operator, {"N": 1}, (1,), (1,))
+        _refused(SpecError, binding_for, case.operator, {"N": 1}, (1,), (1,))
 
     def test_it_takes_its_places_in_a_network(
         self, system: System, case: Case, network: tuple[nn.Module, tuple[int, ...]]
@@ -308,7 +317,7 @@ class SystemConformance:
         """A random search finds operators that all places take; or there is no space, in one line."""
         sites = [site for site in _sites(network) if site.in_channels % 8 == 0]
         try:
-            space = system.space(SpaceRequest(sites, "pool", 10**9, None, {}, {}, wants=""))
+            space = space_of(system, SpaceRequest(sites, "pool", 10**9, None, {}, {}, wants=""))
         except SpecError as error:
             _is_one_line(error)
             return

@@ -24,7 +24,7 @@ from syno_lab.models.registry import Backbone, OwnNetwork, backbone
 from syno_lab.models.sites import Selection, Site, Strides, check_strides
 from syno_lab.models.slot import Place
 from syno_lab.patience import patient
-from syno_lab.protocol import Placement
+from syno_lab.protocol import OfNetworks, Placement
 from syno_lab.systems import read_operator, system_of
 from syno_lab.trial.facts import Facts, facts_of
 from syno_lab.trial.own import whose
@@ -93,11 +93,12 @@ def full_costs_of(request: TrialRequest, facts: Facts | None = None) -> Costs:
     seen, sites = survey_of(request, facts), sites_of(request, facts)
     if request.operator is None:
         return Costs(seen.flops, seen.params, seen.flops, seen.params, 0, len(sites))
-    placement = _placement(request, request.operator, facts)
-    places = placement.places
+    operator = read_operator(request.operator)
+    system = system_of(operator)
+    places = system.placement(operator, sites, _strides(request.options)).places
     replaced = sum(place.replaced for place in places)
-    if placement.whole is not None:
-        return Costs(*placement.whole, seen.flops, seen.params, replaced, len(places))
+    if isinstance(system, OfNetworks):
+        return Costs(*system.network_costs(operator), seen.flops, seen.params, replaced, len(places))
     if not replaced:
         raise SpecError(
             f"expected an operator that fits some of {len(places)} layers of {request.backbone}, found one that fits "

@@ -24,6 +24,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.layers import survey
 from syno_lab.models.sites import Selection, Site
 from syno_lab.models.slot import Place, put_in, slots
+from syno_lab.protocol import OfNetworks
 from syno_lab.scratch import scratch
 from syno_lab.systems import builder_of, system_of
 from syno_lab.tuning.network import FunctionsTuning, Part, compiled, run_networks, tune_functions
@@ -152,7 +153,7 @@ def both_networks(
     """
     from syno_lab.systems import opened
 
-    if system_of(operator).is_whole:
+    if isinstance(system_of(operator), OfNetworks):
         placement = system_of(operator).placement(operator, [], "pool")
         return net, placement.apply(net), tuple(placement.places)
     sites = survey(net, example).select(selection)

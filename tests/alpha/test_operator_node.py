@@ -29,7 +29,7 @@ from syno_lab.canvas import Fitted, known
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.models.registry import BACKBONES
 from syno_lab.protocol import Operator
-from syno_lab.systems import system_of
+from syno_lab.systems import binding_for
 
 SHAPE = (2, 6, 5, 8)
 LENT: dict[str, Operator] = {
@@ -53,7 +53,7 @@ def test_an_operator_does_in_a_graph_what_it_does_alone(name: str) -> None:
     batch, rows, columns, channels = SHAPE
     named = {"N": batch, "C_in": channels, "C_out": channels, "H": rows, "W": columns, "s": 1}
     sizes = (batch, channels, rows, columns)
-    bound = system_of(operator).binding_for(operator, {**named, "window_h": 3, "window_w": 3}, sizes, sizes)
+    bound = binding_for(operator, {**named, "window_h": 3, "window_w": 3}, sizes, sizes)
     assert made.shape(SHAPE) == SHAPE
     assert (made.flops(SHAPE), made.params(SHAPE)) == (operator.flops(bound), operator.params(bound))
     network = NetworkOperator.of_graph(graph)

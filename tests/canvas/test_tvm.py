@@ -31,7 +31,7 @@ import numpy as np
 from syno_lab.processes.light import import_tvm, tame_intrinsics
 tvm = import_tvm()
 tame_intrinsics("x86")
-from syno_lab.canvas.system import lower_json
+from syno_lab.systems import lower_json
 CANDIDATES = 2
 
 def modules(task):

@@ -22,6 +22,7 @@ from syno_lab.experiments import Driver, Space
 from syno_lab.experiments import in_rungs as rungs
 from syno_lab.experiments.watching import Board
 from syno_lab.panes import Asked, read_pane
+from syno_lab.panes.aligned import trace_all
 from syno_lab.sessions.session import session_of as session_of
 from syno_lab.sessions.shown import plain as plain
 from syno_lab.store import Store
@@ -59,7 +60,7 @@ def drawn(system: str, seed: int, spec: dict[str, Any]) -> Iterator[Any]:
 
 def words(operator: Any) -> str:
     """The steps of an operator in words."""
-    (steps,) = systems.system_of(operator).traces([operator])
+    (steps,) = trace_all([operator.format], [operator])
     return "; ".join(step.words for step in steps)
 
 

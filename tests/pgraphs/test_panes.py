@@ -37,8 +37,8 @@ from syno_lab.operators import (
     sum_pool,
     unfold,
 )
-from syno_lab.panes import NAMES
-from syno_lab.pgraphs.panes import PANES, Asked, export, exports, read_pane
+from syno_lab.panes import NAMES, Asked, export, exports, read_pane
+from syno_lab.pgraphs.panes import PANES
 from syno_lab.pgraphs.panes.image import as_input, picture_binding
 from syno_lab.pgraphs.probe import probe
 

@@ -16,7 +16,7 @@ from syno_lab.canvas.fitted import Fitted
 from syno_lab.nas_pte.operator import nas_pte_1
 from syno_lab.operators import conv2d
 from syno_lab.reports import LabReader, front_of, front_picture, front_sketch, trials_frame
-from syno_lab.reports.marks import BASELINE, MARKS, mark_of, system_and_mark
+from syno_lab.reports.marks import BASELINE, MARKS, mark_name, mark_of, system_and_mark
 from syno_lab.reports.pictures import describe_front, shape_of
 from syno_lab.reports.shown import shown_front, shown_trials
 from syno_lab.systems import all_systems
@@ -42,7 +42,7 @@ def corners(path: str) -> list[tuple[float, float]]:
 
 
 def test_every_system_has_a_mark_of_its_own() -> None:
-    marks = [system.mark for system in all_systems()]
+    marks = [mark_name(system.format) for system in all_systems()]
     assert set(marks) <= set(MARKS)
     assert len(set(marks)) == len(marks)
     assert mark_of("no such mark") == MARKS["circle"]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.protocol import Binding, Operator, PrimitiveCard
-from syno_lab.systems import find_card, find_system, format_named, is_operator, operator_of, system_of
+from syno_lab.protocol import Binding, OfPrimitives, Operator, PrimitiveCard
+from syno_lab.systems import DEFAULT_NAME, find_card, find_system, format_named, is_operator, operator_of, system_of
 from syno_widgets.scripts import joined
 
 Array = np.ndarray[Any, Any]
@@ -145,8 +145,9 @@ class Cards:
         SpecError: for an unknown system or primitive.
     """
 
-    def __init__(self, *names: str, system: str = "pgraphs") -> None:
-        wanted = names or tuple(find_system(format_named(system)).cards())
+    def __init__(self, *names: str, system: str = DEFAULT_NAME) -> None:
+        found = find_system(format_named(system))
+        wanted = names or tuple(found.cards() if isinstance(found, OfPrimitives) else ())
         self.cards = tuple([find_card((system, name)) for name in wanted])
 
     def _repr_html_(self) -> str:

@@ -46,7 +46,7 @@ from IPython.utils.text import DollarFormatter
 from syno_lab.commands.detach import working_in
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
-from syno_lab.systems import find_card, find_system, format_named
+from syno_lab.systems import DEFAULT, find_card, find_system
 from syno_widgets.attached import AttachedLab
 from syno_widgets.stepper import Stepper
 
@@ -64,7 +64,7 @@ _LONGEST = 1 << 15
 
 def _known() -> Mapping[str, Callable[[], Any]]:
     """The known pGraphs by name."""
-    return find_system(format_named("pgraphs")).known()
+    return find_system(DEFAULT).known()
 
 
 def _one_line(magic: Callable[..., Any]) -> Callable[..., Any]:

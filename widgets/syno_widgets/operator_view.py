@@ -33,7 +33,7 @@ from syno_lab.panes import (
     read_image,
     read_pane,
 )
-from syno_lab.protocol import Operator, Pane
+from syno_lab.protocol import FitsPlaces, Operator, Pane
 from syno_lab.systems import all_systems, operator_named, operator_of, system_of
 from syno_widgets.scripts import joined, module
 from syno_widgets.static import Bundle, static_bundle
@@ -337,7 +337,9 @@ class OperatorView(View):
         """Set the panes of the operator's system; if the open one is not among them, open another."""
         photos = PHOTOS if self._image is not None else PHOTOS[:-1]
         titles = [[name, pane.title or name] for name, pane in self._panes.items()]
-        found = system_of(self._operator).places(self._operator).items() if self._given is None else self._given
+        system, found = system_of(self._operator), self._given
+        if found is None:
+            found = [*system.places(self._operator).items()] if isinstance(system, FitsPlaces) else []
         places = [[name, dict(bound)] for name, bound in found]
         given = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
         self.set_trait("choices", given)

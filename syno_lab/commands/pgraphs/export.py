@@ -14,7 +14,7 @@ from syno_lab.commands.output import say, write_json, write_text
 from syno_lab.errors import SynoError
 from syno_lab.protocol import Operator
 from syno_lab.scratch import folder_of
-from syno_lab.systems import read_operator, system_of
+from syno_lab.systems import read_operator
 from syno_lab.versioned import JSON
 
 #: The formats that ``export`` can write.
@@ -116,7 +116,7 @@ def _file(operator: Operator, out: Path) -> dict[str, JSON]:
 
 @private.usual()
 def _library(operator: Operator, out: Path, bound: dict[str, int], target: str | None) -> dict[str, JSON]:
-    from syno_lab.codegen.export_check import runs_reference
+    from syno_lab.codegen.export_check import meaning_of, runs_reference
     from syno_lab.codegen.library import check_library, save_library
 
     with folder_of(out):
@@ -125,7 +125,7 @@ def _library(operator: Operator, out: Path, bound: dict[str, int], target: str |
     facts |= {"target": record.kind, "machine": record.machine}
     # What is for another machine can only be compared there.
     if record.kind == "llvm" and record.machine == platform.machine() and runs_reference(operator, bound):
-        facts |= {"compared_with": system_of(operator).meaning, "relative_difference": check_library(out)}
+        facts |= {"compared_with": meaning_of(operator), "relative_difference": check_library(out)}
     return facts
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from syno_lab.commands.canvas.sample import Kernels, sample_kernels
 from syno_lab.commands.operator_lines import OutOption, operator_lines
 from syno_lab.commands.output import STANDARD_OUTPUT, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.pgraphs.specs import (
@@ -25,7 +26,6 @@ from syno_lab.commands.pgraphs.specs import (
     load_spec,
     wants_option,
 )
-from syno_lab.commands.sample_kernels import Kernels, sample_kernels
 from syno_lab.common.wants import wants_text
 from syno_lab.effort import peak_bytes, resident_bytes
 from syno_lab.errors import StoppedError, SynoError

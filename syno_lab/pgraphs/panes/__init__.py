@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from syno_lab.panes import PHOTOS, WEIGHTS, export, exports, read_pane
+from syno_lab.ir.operator import Operator
+from syno_lab.panes import Asked
 from syno_lab.panes.data import Form, Record
 from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, on_paper, picture_forms, whole
 from syno_lab.panes.generic import SOURCE, TIR
 from syno_lab.panes.reach import reach_forms
-from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.panes.costs import cost_pane
 from syno_lab.pgraphs.panes.graph import graph_pane
 from syno_lab.pgraphs.panes.image import Image, image_pane
@@ -17,7 +17,7 @@ from syno_lab.pgraphs.panes.reach import Mixed, Neighbours, mixing_pane, near_pa
 from syno_lab.protocol import Pane
 
 
-def _loops_forms(asked: Asked, data: Nests) -> list[Form]:
+def _loops_forms(asked: Asked[Operator], data: Nests) -> list[Form]:
     """Both loop nests."""
     return [
         form(asked, "Python", "loops.py", path=["nests", 0, "text"]),
@@ -27,7 +27,7 @@ def _loops_forms(asked: Asked, data: Nests) -> list[Form]:
     ]
 
 
-def _equation_forms(asked: Asked, data: Equations) -> list[Form]:
+def _equation_forms(asked: Asked[Operator], data: Equations) -> list[Form]:
     """Both equations as LaTeX, text and picture."""
     found = []
     for number, (what, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
@@ -40,7 +40,7 @@ def _equation_forms(asked: Asked, data: Equations) -> list[Form]:
     return found
 
 
-def _mixing_forms(asked: Asked, data: Mixed) -> list[Form]:
+def _mixing_forms(asked: Asked[Operator], data: Mixed) -> list[Form]:
     """The matrix as text, as a table and as records."""
     rows: list[Record] = [
         {"out": name, **dict(zip(data["columns"], marks, strict=True))}
@@ -53,12 +53,12 @@ def _mixing_forms(asked: Asked, data: Mixed) -> list[Form]:
     ]
 
 
-def _image_forms(asked: Asked, data: Image) -> list[Form]:
+def _image_forms(asked: Asked[Operator], data: Image) -> list[Form]:
     """The pictures side by side, and all data."""
     return [form(asked, "PNG", "image.png", pictures=True), whole(asked, "image")]
 
 
-def _near_forms(asked: Asked, data: Neighbours) -> list[Form]:
+def _near_forms(asked: Asked[Operator], data: Neighbours) -> list[Form]:
     """The table, and all data."""
     return [form(asked, "CSV", "neighbours.csv", text=csv_text(data["rows"])), whole(asked, "neighbours")]
 
@@ -79,5 +79,3 @@ PANES: dict[str, Pane] = {
     "image": Pane(image_pane, (*_SIZED, "photo", "weights", "image"), _image_forms, title="On an image"),
     "near": Pane(near_pane, ("name",), _near_forms, title="Similar operators"),
 }
-
-__all__ = ["PANES", "PHOTOS", "WEIGHTS", "Asked", "export", "exports", "read_pane"]

@@ -7,13 +7,14 @@ from math import prod
 from syno_lab.codegen.drawing import coordinate_ids, describe_step
 from syno_lab.codegen.text import expressions
 from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import plan
+from syno_lab.panes import Asked
 from syno_lab.panes.data import Costs
 from syno_lab.panes.generic import CostRow, costs
-from syno_lab.pgraphs.panes.asked import Asked
 
 
-def cost_pane(asked: Asked) -> Costs:
+def cost_pane(asked: Asked[Operator]) -> Costs:
     """The sum and the cost of each stage.
 
     The totals have ``naive_flops`` too, of one stage with every loop. ``ids`` are what a stage undoes.

@@ -22,9 +22,8 @@ from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 from syno_lab.ir.operator import Operator
-from syno_lab.panes import PHOTOS, WEIGHTS, read_image
+from syno_lab.panes import PHOTOS, WEIGHTS, Asked, read_image
 from syno_lab.panes.data import Bitmap
-from syno_lab.pgraphs.panes.asked import Asked
 
 Array = np.ndarray[Any, Any]
 CREDITS = {
@@ -64,7 +63,7 @@ class Image(TypedDict):
     outputs: list[Applied]
 
 
-def image_pane(asked: Asked) -> Image:
+def image_pane(asked: Asked[Operator]) -> Image:
     """The photograph, and the outputs of the operator and of conv2d for it.
 
     The sizes are chosen for the picture: about 96 rows and columns, few channels; coefficients as asked.
@@ -129,7 +128,7 @@ def _fits(operator: Operator, bound: dict[str, int]) -> bool:
     return all(size.is_integral(bound) for size in all_sizes(operator))
 
 
-def _photo(asked: Asked) -> Array:
+def _photo(asked: Asked[Operator]) -> Array:
     """The square photograph, [rows, columns, 3] in 0..1."""
     if asked.photo not in PHOTOS:
         raise SpecError(f"photo: expected {', '.join(PHOTOS)}, found {quoted(asked.photo)}")
@@ -172,7 +171,7 @@ def _convolution(
     return operator, operator.complete_binding(sizes), window
 
 
-def _apply(operator: Operator, bound: dict[str, int], x: Array, asked: Asked) -> Array:
+def _apply(operator: Operator, bound: dict[str, int], x: Array, asked: Asked[Operator]) -> Array:
     """The loop nest itself, in NumPy: pictures are small, and torch need not be there."""
     shapes = operator.weight_sizes(bound)
     if asked.weights == "random":

@@ -9,9 +9,10 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from syno_lab.common.probe import Probe, beside_convolution
+from syno_lab.ir.operator import Operator
+from syno_lab.panes import Asked
 from syno_lab.panes.data import Form
 from syno_lab.panes.forms import csv_text, drawn, form, whole
-from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.pgraphs.probe import probe, probe_binding
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +50,7 @@ class Kernel(TypedDict):
     svg: str
 
 
-def kernel_pane(asked: Asked) -> Kernel:
+def kernel_pane(asked: Asked[Operator]) -> Kernel:
     """The kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and that of a convolution at the same sizes.
 
     Raises:
@@ -70,7 +71,7 @@ def kernel_pane(asked: Asked) -> Kernel:
     }
 
 
-def kernel_forms(asked: Asked, data: Kernel) -> list[Form]:
+def kernel_forms(asked: Asked[Operator], data: Kernel) -> list[Form]:
     """The picture, the numbers as text and as a table, and all data."""
     return [
         *drawn(asked, "kernel", ["svg"]),

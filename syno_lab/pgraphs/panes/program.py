@@ -20,9 +20,9 @@ from syno_lab.drawing.formula import formula_svg
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
+from syno_lab.panes import Asked
 from syno_lab.panes.colours import coloured
 from syno_lab.panes.data import Piece
-from syno_lab.pgraphs.panes.asked import Asked
 from syno_lab.synthesis.expressions import Expression, name, size
 
 Pieces = list[Piece]
@@ -65,7 +65,7 @@ class _Mark:
     ids: tuple[str, ...]
 
 
-def equation_pane(asked: Asked) -> Equations:
+def equation_pane(asked: Asked[Operator]) -> Equations:
     """The equation, whole and by stages."""
     found: list[Written] = []
     for title, staged in (("One equation", False), ("By stages", True)):
@@ -76,7 +76,7 @@ def equation_pane(asked: Asked) -> Equations:
     return {"forms": found}
 
 
-def loop_pane(asked: Asked) -> Nests:
+def loop_pane(asked: Asked[Operator]) -> Nests:
     """The loop nests, whole and by stages."""
     bound = asked.bound()
     whole = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
@@ -85,7 +85,7 @@ def loop_pane(asked: Asked) -> Nests:
     return {"nests": [whole, staged]}
 
 
-def nest_texts(asked: Asked, data: Nests) -> list[str]:
+def nest_texts(asked: Asked[Operator], data: Nests) -> list[str]:
     """The equation and the one loop nest, for a page without a kernel."""
     return [str(equation(asked.operator)), data["nests"][0]["text"]]
 

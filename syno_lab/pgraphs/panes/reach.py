@@ -11,10 +11,9 @@ from syno_lab.common.wants import Letter
 from syno_lab.inputs import plural
 from syno_lab.ir.operator import Operator
 from syno_lab.operators.neighbours import nearest
-from syno_lab.panes import read_element
+from syno_lab.panes import Asked, read_element
 from syno_lab.panes.data import Reach, Record
 from syno_lab.panes.reach import axis_records, field_svg
-from syno_lab.pgraphs.panes.asked import Asked
 
 _NEAREST = 6
 
@@ -41,7 +40,7 @@ class Neighbours(TypedDict):
     rows: list[Record]
 
 
-def reach_pane(asked: Asked) -> Reach:
+def reach_pane(asked: Asked[Operator]) -> Reach:
     """Which input elements the asked output element reads; the map is darker where more terms read.
 
     An axis longer than 64 is shown around what is read.
@@ -59,7 +58,7 @@ def _terms(number: int) -> str:
     return f"read by {number:,} {plural(number, 'term')}"
 
 
-def mixing_pane(asked: Asked) -> Mixed:
+def mixing_pane(asked: Asked[Operator]) -> Mixed:
     """See :func:`mixing_data`."""
     return mixing_data(asked.operator)
 
@@ -83,7 +82,7 @@ def mixing_data(operator: Operator) -> Mixed:
     }
 
 
-def near_pane(asked: Asked) -> Neighbours:
+def near_pane(asked: Asked[Operator]) -> Neighbours:
     """The nearest known operators."""
     rows: list[Record] = [
         {
