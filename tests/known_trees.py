@@ -10,6 +10,7 @@ from pathlib import Path
 from syno_lab.experiments.watching import Board, search_folder
 from syno_lab.ir.spec import Spec
 from syno_lab.pgraphs.space import synthesis_space
+from syno_lab.reports.searched import Searched
 from syno_lab.search import MonteCarloTreeSearch
 from syno_lab.store import Store
 
@@ -41,7 +42,7 @@ class KnownSearch:
             reward = self._rewards.random()
             self._log.record(number, {"state": "finished", "accuracy": reward, "wall_s": 1.0})
             self.search.tell(candidate, reward)
-        self._board.show({"phase": "search"}, self.search, now=True)
+        self._board.show(Searched(phase="search"), ("phase",), self.search, now=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from reproduction.scale import SLOWER, Options, Scale
 from syno_lab.errors import SearchError, SpecError, TrainingError
 from syno_lab.experiments.job import run_here
 from syno_lab.experiments.settings import DEFAULT_SYSTEM, DERIVED, SearchSettings
+from syno_lab.reports.searched import searched
 from syno_lab.systems import find_system
 from syno_lab.trial import TrialOutcome, TrialRequest, full_costs_of, run_trial
 from syno_lab.trial.request import ENDLESS
@@ -109,18 +110,18 @@ def _searched(name: str, request: TrialRequest, seconds: float, options: Options
         wants=DERIVED,
     )
     try:
-        result = run_here(settings, work.folder, report=work.report, should_stop=work.should_stop)
+        result = searched(run_here(settings, work.folder, report=work.report, should_stop=work.should_stop))
     except SearchError as error:
         return {"trials": 0, "found": [], "reason": str(error)}
-    best = {one["number"]: one for one in result["best"].values() if one is not None}
+    best = {one.number: one for one in result.best.values() if one is not None}
     found = [
-        {"label": f"found, trial {number}", "operator": one["operator"], "flops_ratio": one["flops_ratio"]}
-        | {"accuracy": one["accuracy"], "params_ratio": one.get("params_ratio")}
+        {"label": f"found, trial {number}", "operator": one.operator, "flops_ratio": one.flops_ratio}
+        | {"accuracy": one.accuracy, "params_ratio": None}
         for number, one in best.items()
     ]
     return {
-        "trials": result["trials"],
-        "states": result["states"],
+        "trials": result.trials,
+        "states": result.states,
         "minutes": settings.minutes,
         "training": {key: value for key, value in request.to_dict().items() if key not in ("data", "rivals")},
         "found": found,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -23,9 +23,11 @@ from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
 from syno_lab.processes.process import cores
 from syno_lab.settings import TuningSettings
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings, TuningChoice
+    from syno_lab.reports.searched import Point, Tuned
     from syno_lab.trial import TrialRequest
 
 KIND = "search"
@@ -364,89 +366,73 @@ def _advised(again: str, place: Path) -> Iterator[None]:
 # -- what came out ---------------------------------------------------------------------------------------------------
 
 
-def _say(result: dict[str, Any]) -> None:
+def _say(plain: Mapping[str, JSON]) -> None:
+    from syno_lab.reports.searched import searched
+
+    if plain.get("untrained"):
+        say_untrained(plain)
+        return
+    if "plan" in plain:
+        say_rungs(plain)
+        return
+    result = searched(plain)
+    baseline = result.baseline
+    say(
+        f"{result.trials} trials, {result.trials_per_hour:.0f} an hour, {result.pruned_share:.0%} pruned; "
+        f"overhead of search and store {result.overhead_share:.2%} of the trainings' time; {result.end}"
+    )
+    if baseline.accuracy is not None:
+        say(
+            f"baseline: {baseline.accuracy:.4f} ({len(baseline.accuracies or ())} seeds), {baseline.flops:,} FLOPs, "
+            f"{baseline.params:,} parameters"
+        )
+    is_joint = "," in result.settings.system
+    best = {share: one for share, one in result.best.items() if one is not None}
+    say_table([_row("best within", _within(share), one, is_joint=is_joint) for share, one in best.items()])
+    if isinstance(result.known, list):
+        say_table([_row("known", str(one.known), one) for one in result.known])
+    for share, compared in result.comparisons.items():
+        which = "best known" if share == "known" else f"best within {_within(share)}"
+        say(
+            f"{which} - baseline: {compared.measure} {compared.by} ({len(compared.seeds)} seeds), "
+            f"{compared.flops_ratio:.3f} of the FLOPs, {compared.params_ratio:.3f} of the parameters: "
+            f"{compared.verdict}"
+        )
+    for lowered in result.lowered:
+        say(f"limit lowered to {lowered['replaced_ratio']:.3f} of the replaced FLOPs after trial {lowered['number']}")
+    if result.tuning is not None:
+        _say_tuned(result.tuning)
+    if result.last_failure:
+        failed = sum(number for state, number in result.states.items() if state not in ("finished", "pruned"))
+        say(f"{failed} trials ended without an accuracy, the last: {result.last_failure}")
+
+
+def _within(share: str) -> str:
     from syno_lab.experiments import share_text
 
-    if result.get("untrained"):
-        say_untrained(result)
-        return
-    if "plan" in result:
-        say_rungs(result)
-        return
-    baseline = result["baseline"]
-    say(
-        f"{result['trials']} trials, {result['trials_per_hour']:.0f} an hour, {result['pruned_share']:.0%} pruned; "
-        f"overhead of search and store {result['overhead_share']:.2%} of the trainings' time; {result['end']}"
-    )
-    if baseline["accuracy"] is not None:
-        say(
-            f"baseline: {baseline['accuracy']:.4f} ({len(baseline['accuracies'])} seeds), {baseline['flops']:,} FLOPs, "
-            f"{baseline['params']:,} parameters"
-        )
-    is_joint = "," in result["settings"]["system"]
-    say_table(
-        [
-            {
-                "best within": share_text(share),
-                "trial": best["number"],
-                **({"system": best["system"]} if is_joint else {}),
-                "accuracy": best["accuracy"],
-                **_shares(best),
-                "parameters": best["params"],
-            }
-            for share, best in result["best"].items()
-            if best is not None
-        ]
-    )
-    say_table(
-        [
-            {
-                "known": one["known"],
-                "trial": one["number"],
-                "accuracy": one["accuracy"],
-                **_shares(one),
-                "parameters": one["params"],
-            }
-            for one in result["known"]
-        ]
-    )
-    for share, one in result["comparisons"].items():
-        interval = one["over_seeds"] or one["interval"]
-        which = "best known" if share == "known" else f"best within {share_text(share)}"
-        say(
-            f"{which} - baseline: {one['measure']} {interval['difference']:+.4f}, "
-            f"{interval['confidence']:.0%} interval {interval['low']:+.4f} to {interval['high']:+.4f} "
-            f"({len(one['seeds'])} seeds), {one['flops_ratio']:.3f} of the FLOPs, {one['params_ratio']:.3f} of the "
-            f"parameters: {one['verdict']}"
-        )
-    for one in result.get("lowered", ()):
-        say(f"limit lowered to {one['replaced_ratio']:.3f} of the replaced FLOPs after trial {one['number']}")
-    if "tuning" in result:
-        _say_tuned(result["tuning"])
-    if result["last_failure"]:
-        failed = sum(number for state, number in result["states"].items() if state not in ("finished", "pruned"))
-        say(f"{failed} trials ended without an accuracy, the last: {result['last_failure']}")
+    return share_text(share)
 
 
-def _shares(best: dict[str, Any]) -> dict[str, str]:
-    """The shares of FLOPs of a trial in a result: of the network, and of the replaced layers where they are limited."""
-    replaced = best.get("replaced_ratio")
-    of_replaced = {} if replaced is None else {"of replaced": f"{replaced:.3f}"}
-    return {"FLOPs": f"{best['flops_ratio']:.3f}", **of_replaced}
+def _row(head: str, name: str, one: Point, *, is_joint: bool = False) -> dict[str, JSON]:
+    """A trial in a table of a result; its share of the replaced layers' FLOPs only where these are limited."""
+    system = {"system": one.system} if is_joint else {}
+    replaced = {} if one.replaced_ratio is None else {"of replaced": f"{one.replaced_ratio:.3f}"}
+    costs = {"accuracy": one.accuracy, "FLOPs": f"{one.flops_ratio:.3f}"}
+    return {head: name, "trial": one.number, **system, **costs, **replaced, "parameters": one.params}
 
 
-def _say_tuned(tuning: dict[str, Any]) -> None:
-    baseline = tuning["baseline_ms"]
-    told = tuning["baseline_reason"] if baseline is None else f"baseline {baseline:.4g} ms"
-    is_whole = tuning["of"] == "whole network"
+def _say_tuned(tuning: Tuned) -> None:
+    baseline = tuning.baseline_ms
+    told = tuning.baseline_reason if baseline is None else f"baseline {baseline:.4g} ms"
+    is_whole = tuning.of == "whole network"
     if is_whole:
-        facts = tuning["baseline_facts"]
-        each = f", {tuning['trials']} candidates for each function on average, by the scheduler {tuning['scheduler']}"
+        facts = tuning.baseline_facts
+        each = f", {tuning.trials} candidates for each function on average, by the scheduler {tuning.scheduler}"
         what = f"those of the whole network through Relax{' on ' + facts['where'] if facts else ''}"
     else:
-        each = f", {tuning['trials']} candidates for each size of layer" if "trials" in tuning else ""
-        what = f"the sum over the {tuning['of']}, not the whole network"
-    say(f"{tuning['tuned']} tuned for {tuning['target']}{each}; milliseconds are {what}; {told}")
+        each = f", {tuning.trials} candidates for each size of layer"
+        what = f"the sum over the {tuning.of}, not the whole network"
+    say(f"{tuning.tuned} tuned for {tuning.target}{each}; milliseconds are {what}; {told}")
     say_table(
         [
             {
@@ -455,8 +441,8 @@ def _say_tuned(tuning: dict[str, Any]) -> None:
                 f"{'whole network' if is_whole else 'sum of layers'} [ms]": point["latency_ms"],
                 "speedup": None if baseline is None else f"{baseline / point['latency_ms']:.2f}",
             }
-            for point in tuning["front"]
+            for point in tuning.front
         ]
     )
-    for number, reason in tuning["failed"].items():
+    for number, reason in tuning.failed.items():
         say(f"trial {number} was not tuned: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,6 +13,7 @@ from syno_lab.commands.output import say, tell
 from syno_lab.commands.search_options import Choice, Network
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.inputs import quoted
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings
@@ -135,7 +136,7 @@ def advice(settings: SearchSettings) -> list[str]:
     return _choice_options(settings) + named
 
 
-def say_files(result: dict[str, Any]) -> None:
+def say_files(result: Mapping[str, JSON]) -> None:
     """Write the operators of the finals of a network of the user's own as files, and say where they are."""
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.improve import improvement
@@ -143,5 +144,5 @@ def say_files(result: dict[str, Any]) -> None:
     settings = SearchSettings.from_dict(result["settings"])
     if settings.training.own is None or "finalists" not in result:
         return
-    lab = Path(result["folder"]).parent.parent
+    lab = Path(str(result["folder"])).parent.parent
     improvement(settings, result, lab, lambda line: say(line))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.commands.output import Reporter, say, say_table, table
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.reports.text_tables import Table
@@ -37,53 +39,57 @@ class PlanTeller:
         self._report.show(plan.title, table(plan.records()))
 
 
-def say_rungs(result: dict[str, Any]) -> None:
+def say_rungs(plain: Mapping[str, JSON]) -> None:
     """Print the funnel, where the time went, and the front."""
     from syno_lab.reports.progress import finals_table, funnel_table, progress_of
-    from syno_lab.reports.searched import finalists
+    from syno_lab.reports.searched import searched
 
-    progress = progress_of(result, result["settings"]["name"])
+    result = searched(plain)
+    progress = progress_of(plain, result.settings.name)
     assert progress is not None
     _say(funnel_table(progress))
-    shares = dict(result["time"]["shares"])
+    shares = dict(result.time.shares)
     rest = shares.pop("rest")
     names = {part.name: None for part in progress.plan} | dict.fromkeys(shares)
     parts = [f"{'finals' if name == 'final' else name} {shares[name]:.1%}" for name in names if name in shares]
     parts.append(f"the rest (store, jobs, estimate, idle workers) {rest:.1%}")
     say(f"time of the workers: {', '.join(parts)}")
-    _say(finals_table(result))
-    say(f"{result['trials']} trials; {result['end']}; {result['verdict']}")
-    chosen = ", ".join(f"why-{number}.html" for number in dict.fromkeys(finalists(result).values()))
+    _say(finals_table(plain))
+    say(f"{result.trials} trials; {result.end}; {result.verdict}")
+    chosen = ", ".join(f"why-{number}.html" for number in dict.fromkeys(result.numbers.values()))
     if chosen:
-        say(f"why each finalist was chosen: {chosen} in {result['folder']}")
+        say(f"why each finalist was chosen: {chosen} in {result.folder}")
 
 
-def say_untrained(result: dict[str, Any]) -> None:
+def say_untrained(plain: Mapping[str, JSON]) -> None:
     """Print what was examined, the funnel, the front and the known operators."""
     from syno_lab.reports.progress import funnel_table, progress_of
+    from syno_lab.reports.searched import searched
 
-    progress = progress_of(result, result["settings"]["name"])
+    result = searched(plain)
+    progress = progress_of(plain, result.settings.name)
     say(
-        f"{result['examined']} operators examined, {result['examined_per_cpu_s']:.1f} a CPU-second, none trained; "
-        f"{result['elites']} are in the lab; {result['end']}"
+        f"{result.examined} operators examined, {result.examined_per_cpu_s:.1f} a CPU-second, none trained; "
+        f"{result.elites} are in the lab; {result.end}"
     )
     if progress is not None:
         _say(funnel_table(progress))
-    for title, points in (("front", result["front"]), ("known", result["known"])):
+    for title, points in (("front", result.front), ("known", result.known)):
         say_table(
             [
                 {
-                    title: point["known"] or f"trial {point['number']}",
-                    **({"system": point["system"]} if "," in result["settings"].get("system", "") else {}),
-                    "score": f"{point['score']:.3f}",
-                    "FLOPs": f"{point['flops_ratio']:.3f}",
-                    "of the replaced": f"{point['replaced_ratio']:.3f}",
-                    "parameters": point["params"],
+                    title: point.known or f"trial {point.number}",
+                    **({"system": point.system} if "," in result.settings.system else {}),
+                    "score": f"{point.score:.3f}",
+                    "FLOPs": f"{point.flops_ratio:.3f}",
+                    "of the replaced": f"{point.replaced_ratio:.3f}",
+                    "parameters": point.params,
                 }
                 for point in points
+                if not isinstance(point, str)
             ]
         )
-    say(f"the front as a picture: {result['picture']}")
+    say(f"the front as a picture: {result.picture}")
 
 
 def _say(found: Table) -> None:

@@ -205,9 +205,7 @@ def _say(request: TrialRequest, stage: Stage) -> None:
         ]
     )
     for label, found in stage.comparisons.items():
-        interval = found.interval
         say(
-            f"{label} - baseline: {found.measure} {interval.difference:+.4f}, {interval.confidence:.0%} interval "
-            f"{interval.low:+.4f} to {interval.high:+.4f} (over the test examples, {len(found.seeds)} seeds), "
+            f"{label} - baseline: {found.measure} {found.interval} (over the test examples, {len(found.seeds)} seeds), "
             f"{found.flops_ratio:.3f} of the FLOPs"
         )

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -27,6 +26,7 @@ from syno_lab.experiments.standing import Ended, Standing, Times
 from syno_lab.experiments.tunings import Tunings
 from syno_lab.experiments.watching import Board
 from syno_lab.protocol import Operator
+from syno_lab.reports.searched import TRAINED_STATUS, Searched
 from syno_lab.search import Candidate
 from syno_lab.store import SearchTrial
 from syno_lab.store.latencies import TORCH
@@ -313,19 +313,23 @@ class Driver(Loop):
 
     def _shown(self, now: bool) -> None:
         line = self.standing.line(self.times)
-        status: dict[str, Any] = {
-            "phase": "search",
-            "under_way": [one.number for one in self._pending],
-            "end": self.end_reason,
-        }
         if self.lowered:
-            status["lowered"] = self.lowered
             line += f"; limit lowered to {self.space.replaced_share(self.space.most_flops):.3f}"
         if self.tunings is not None:
             line += f"; {self.tunings.line()}"
-            status["tuning"] = self.tunings.to_dict()
         self.report(self.fraction(self.standing.total, self.times.search_s), line)
-        self.board.show({**status, **self.standing.to_dict(self.times)}, self.search, now=now)
+        self.board.show(self.status("search"), TRAINED_STATUS, self.search, now=now)
+
+    def status(self, phase: str) -> Searched:
+        """What the search says of itself in this part of it."""
+        return msgspec.structs.replace(
+            self.standing.said(self.times),
+            phase=phase,
+            under_way=tuple([one.number for one in self._pending]),
+            end=self.end_reason,
+            lowered=tuple(self.lowered),
+            tuning=None if self.tunings is None else self.tunings.said(),
+        )
 
 
 def _measures(ended: Ended) -> dict[str, float]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import msgspec
 from torch import nn
@@ -28,6 +28,7 @@ from syno_lab.reports import LabReader, front_of
 from syno_lab.reports.axes import RUNG
 from syno_lab.reports.case_study import write_case_study
 from syno_lab.reports.progress import plan_table, read_progress, title
+from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import table_text
 from syno_lab.systems import DEFAULT_NAME, find_system, format_named, read_operator
 from syno_lab.training import TrainingProgress, TrainingResult, train
@@ -38,6 +39,7 @@ from syno_lab.trial.examples import examples_of, plan_of_images
 from syno_lab.trial.own import needs_this_process
 from syno_lab.trial.request import Training, request_of
 from syno_lab.trial.run import IMAGE_LEARNING_RATE, TEXT_LEARNING_RATE
+from syno_lab.versioned import JSON
 
 #: The most layers that the plan lists by name.
 _MOST_LISTED = 8
@@ -57,7 +59,7 @@ class Improvement:
     Attributes:
         settings: of the search.
         folder: of the search, with the files that it wrote.
-        result: as the search wrote it: ``baseline``, ``best``, ``comparisons``, ``front``, ``verdict``, …
+        result: as the search wrote it: ``baseline``, ``best``, ``comparisons``, ``verdict``, … as plain data.
         operators: the operators of the finals, by the numbers of their trials; the best one first.
         files: for each of them a Python file that needs torch alone and puts it into the network.
         notebook: the case study of the search, with its figures.
@@ -65,7 +67,7 @@ class Improvement:
 
     settings: SearchSettings
     folder: Path
-    result: Mapping[str, Any]
+    result: Mapping[str, JSON]
     operators: Mapping[int, Operator]
     files: Mapping[int, Path]
     notebook: Path
@@ -191,11 +193,11 @@ def improve(
     """
     say = say or print
     systems = [format_named(one.strip()) for one in system.split(",")]
-    for searched in map(find_system, systems):
-        if isinstance(searched, OfNetworks):
+    for one in map(find_system, systems):
+        if isinstance(one, OfNetworks):
             raise SpecError(
-                f"system: expected operators for layers, found {searched.title}, whose operators are whole networks; "
-                f"search those by `syno-lab search --system {searched.format} --model FILE.py:FUNCTION "
+                f"system: expected operators for layers, found {one.title}, whose operators are whole networks; "
+                f"search those by `syno-lab search --system {one.format} --model FILE.py:FUNCTION "
                 "--dataset FILE.py:FUNCTION`"
             )
     lab = Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
@@ -251,7 +253,7 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
     ]
 
 
-def finished(settings: SearchSettings, lab: Path) -> dict[str, Any] | None:
+def finished(settings: SearchSettings, lab: Path) -> dict[str, JSON] | None:
     """The result of this very search, if it has come to its end."""
     place = search_folder(lab, settings.name)
     known, result = read_json(place / SETTINGS_FILE), read_json(place / RESULT_FILE)
@@ -262,7 +264,7 @@ def finished(settings: SearchSettings, lab: Path) -> dict[str, Any] | None:
     return result if is_same else None
 
 
-def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> dict[str, Any]:
+def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> dict[str, JSON]:
     streamer = _Streamer(lab, settings, say)
     try:
         if is_here:
@@ -322,11 +324,11 @@ class _Streamer:
         return f"front on {title(rung)} (accuracy): {'; '.join(told)}"
 
 
-def improvement(settings: SearchSettings, result: Mapping[str, Any], lab: Path, say: Say) -> Improvement:
+def improvement(settings: SearchSettings, result: Mapping[str, JSON], lab: Path, say: Say) -> Improvement:
     """What a search found, with its files written."""
     place = search_folder(lab, settings.name)
-    best = [one for one in result["best"].values() if one is not None]
-    texts = {int(one["number"]): str(one["operator"]) for one in best}
+    best = searched(result).best.values()
+    texts = {one.number: one.operator for one in best if one is not None and one.number is not None}
     operators = {number: read_operator(text) for number, text in texts.items()}
     files = {}
     for number, operator in operators.items():

@@ -6,25 +6,25 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from syno_lab.errors import TrainingError
 from syno_lab.experiments.finals import against
-from syno_lab.experiments.loop import Begun, Earlier, recorded
+from syno_lab.experiments.loop import Begun
 from syno_lab.experiments.plan import FINALISTS, Funnel, as_begun
 from syno_lab.experiments.rung_driver import RungDriver, Score
 from syno_lab.experiments.rung_worker import Workers
 from syno_lab.experiments.runner import Report
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.validate_proxy import usable_probe, usable_rungs, validations_in
-from syno_lab.experiments.watching import STATUS_FILE, read_json
 from syno_lab.models.rungs import Rung
+from syno_lab.reports.searched import IN_RUNGS, NOT_SAID, RUNGS_STATUS, Point, Recorded, Searched, Taken
 from syno_lab.reports.why import write_pages
 from syno_lab.store import SearchLog, SearchTrial, Store
+from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
-from syno_lab.systems import title_of
 from syno_lab.trial import TrialOutcome
-from syno_lab.trial.compare import Comparison
 from syno_lab.trial.rungs import rungs_of
 from syno_lab.trial.verdicts import Verdict
 from syno_lab.versioned import JSON
@@ -44,7 +44,7 @@ def run_in_rungs(
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Do the search of ``settings``, whose minutes bound all of it, or continue it from the store.
 
     ``workers`` makes the workers for the search's records. ``folder`` gets the files that views read
@@ -76,18 +76,19 @@ def run_in_rungs(
             sleep=sleep,
             uses_probe=uses_probe,
             elapsed_s=earlier.search_s,
-            funnel=Funnel(earlier.funnel.draws),
+            funnel=Funnel.after(earlier.funnel),
         )
         driver.run()
-    result = begun.end(_result(begun, driver, time.process_time() - begun_cpu))
+    result = _result(begun, driver, time.process_time() - begun_cpu)
+    plain = begun.end(result, IN_RUNGS)
     write_pages(store.path.parent, [f"{settings.name}#{number}" for number in driver.finalists()], folder)
-    status = read_json(folder / STATUS_FILE) or {}
-    begun.board.show({**status, "phase": "done", "end": result["end"], "verdict": result["verdict"]})
-    return result
+    status = msgspec.structs.replace(driver.status(), phase="done", end=result.end, verdict=result.verdict)
+    begun.board.show(status, RUNGS_STATUS)
+    return plain
 
 
 def _evidence(
-    settings: SearchSettings, folder: Path, earlier: Earlier, report: Report
+    settings: SearchSettings, folder: Path, earlier: Searched, report: Report
 ) -> tuple[tuple[Rung, ...], bool]:
     """The rungs that may be used, by the lab's validations, and whether the probe may.
 
@@ -103,7 +104,7 @@ def _evidence(
     return rungs, uses_probe
 
 
-def _result(begun: Begun, driver: RungDriver, process_s: float) -> dict[str, Any]:
+def _result(begun: Begun, driver: RungDriver, process_s: float) -> Searched:
     settings, space, log = begun.settings, begun.space, begun.log
     trials = {trial.number: trial for trial in log.trials()}
     trainings = log.rungs.trainings()
@@ -122,46 +123,43 @@ def _result(begun: Begun, driver: RungDriver, process_s: float) -> dict[str, Any
             except TrainingError as error:
                 not_compared[name] = str(error)
 
-    def point(one: Score) -> dict[str, JSON]:
+    def point(one: Score) -> Point:
         trial = trials[one.number]
         return begun.point(trial, whole[one.number], one.ratio, driver.known.get(trial.operator))
 
-    def finalist(one: Score) -> dict[str, JSON]:
-        mine = {key: value for key, value in point(one).items() if key not in ("known", "system")}
-        return mine | {"operator": trials[one.number].operator}
+    def finalist(one: Score | None) -> Point | None:
+        if one is None:
+            return None
+        operator = trials[one.number].operator
+        return msgspec.structs.replace(point(one), known=NOT_SAID, system=NOT_SAID, operator=operator)
 
-    def passed(trial: SearchTrial) -> dict[str, JSON]:
-        """With its measure on each rung that it passed."""
-        return {
-            "replaced_ratio": space.replaced_share(trial.flops),
-            "known": driver.known.get(trial.operator),
-            "system": title_of(trial.operator),
-            "rungs": {name: values[trial.number] for name, values in measures.items() if trial.number in values},
-        }
+    def passed(one: Recorded, trial: SearchTrial) -> Recorded:
+        measured = {name: values[trial.number] for name, values in measures.items() if trial.number in values}
+        return msgspec.structs.replace(one, replaced_ratio=space.replaced_share(trial.flops), rungs=measured)
 
-    best = {name: None if one is None else finalist(one) for name, one in found.items()}
-    return {
-        "settings": settings,
-        "trials": len(trials),
-        "states": dict(Counter(trial.state for trial in trials.values())),
-        "trials_per_hour": 3600 * len(trials) / driver.search_s,
-        "end": driver.end_reason or "its minutes are used",
-        "plan": driver.plan,
-        "uses_probe": driver.uses_probe,
-        "funnel": driver.funnel,
-        "time": times(settings, driver, trainings, process_s),
-        "baseline": begun.baseline(baselines),
-        "best": best,
-        "finalists": finalists,
-        "comparisons": comparisons,
-        "not_compared": not_compared,
-        "verdict": str(verdict(best, comparisons)),
-        "front": list(map(point, driver.scores(driver.rungs[-1]))),
-        "recorded": recorded(log, passed),
-    }
+    best = {name: finalist(one) for name, one in found.items()}
+    return Searched(
+        settings=begun.said_settings,
+        trials=len(trials),
+        states=dict(Counter(trial.state for trial in trials.values())),
+        trials_per_hour=3600 * len(trials) / driver.search_s,
+        end=driver.end_reason or "its minutes are used",
+        plan=driver.plan,
+        uses_probe=driver.uses_probe,
+        funnel=driver.funnel,
+        time=times(settings, driver, trainings, process_s),
+        baseline=begun.baseline(baselines),
+        best=best,
+        finalists=finalists,
+        comparisons=comparisons,
+        not_compared=not_compared,
+        verdict=str(verdict(best, comparisons)),
+        front=tuple(map(point, driver.scores(driver.rungs[-1]))),
+        recorded=begun.recorded(driver.known, passed),
+    )
 
 
-def verdict(best: Mapping[str, dict[str, JSON] | None], comparisons: Mapping[str, Comparison]) -> Verdict:
+def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparison]) -> Verdict:
     """What the search may claim of the best operator that it discovered within the largest share that has one."""
     if not any(best.values()):
         return Verdict.none_found
@@ -169,28 +167,22 @@ def verdict(best: Mapping[str, dict[str, JSON] | None], comparisons: Mapping[str
     return Verdict.untrained if found is None else Verdict(found)
 
 
-def times(
-    settings: SearchSettings, driver: RungDriver, trainings: Sequence[RungTraining], process_s: float
-) -> dict[str, Any]:
-    """Where the time of all workers went, as shares of ``workers`` x wall time.
-
-    ``rest`` is what is left for the store, the jobs, the estimate and idle workers. ``idle`` is the share of wall time
-    in which workers trained nothing, whatever else the machine did.
-    """
+def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[RungTraining], process_s: float) -> Taken:
+    """Where the time of all workers went."""
     total = settings.workers * driver.search_s
     spent: defaultdict[str, float] = defaultdict(float)
     for one in trainings:
         name = "baseline" if one.number == BASELINE else one.rung
         spent["timing" if one.rung == TIMING else name] += float(one.outcome.get("cpu_s") or 0.0)
-    spent["draws"] = driver.funnel.draws.seconds
+    spent["draws"] = driver.funnel.draws["seconds"]
     shares = {name: seconds / total for name, seconds in spent.items()}
-    return {
-        "wall_s": driver.search_s,
-        "cpu_s": dict(spent),
-        "search_process_s": process_s,
-        "idle": 1 - sum(float(one.outcome.get("wall_s") or 0.0) for one in trainings) / total,
-        "shares": shares | {"rest": 1 - sum(shares.values())},
-    }
+    return Taken(
+        wall_s=driver.search_s,
+        cpu_s=dict(spent),
+        search_process_s=process_s,
+        idle=1 - sum(float(one.outcome.get("wall_s") or 0.0) for one in trainings) / total,
+        shares=shares | {"rest": 1 - sum(shares.values())},
+    )
 
 
 def _finals(trainings: Sequence[RungTraining], number: int) -> list[TrialOutcome]:

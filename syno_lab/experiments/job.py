@@ -9,12 +9,14 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from syno_lab import private
 from syno_lab.errors import SearchError, SynoError
 from syno_lab.experiments.driver import Driver
 from syno_lab.experiments.finals import against, baselines_beside, train_on_seeds
 from syno_lab.experiments.in_rungs import run_in_rungs
-from syno_lab.experiments.loop import Begun, recorded
+from syno_lab.experiments.loop import Begun
 from syno_lab.experiments.own_choice import bring_choice
 from syno_lab.experiments.rung_worker import JobWorkers, LocalWorkers
 from syno_lab.experiments.runner import LOOK_S, JobRunner, LocalRunner, Report, Runner, Stopped
@@ -22,8 +24,9 @@ from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.standing import Times
 from syno_lab.experiments.tunings import Tunings
 from syno_lab.experiments.untrained import run_untrained
-from syno_lab.experiments.watching import LOCK_FILE, STATUS_FILE, read_json, search_folder
+from syno_lab.experiments.watching import LOCK_FILE, search_folder
 from syno_lab.processes.alone import alone
+from syno_lab.reports.searched import TRAINED, TRAINED_STATUS, Point, Recorded, Searched
 from syno_lab.store import SearchTrial, Store
 from syno_lab.systems import title_of
 from syno_lab.trial import TrialOutcome, TrialRequest, run_trial
@@ -101,7 +104,7 @@ def run_here(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """:func:`run_search` with trainings and tunings in threads of this process, in the lab of a folder.
 
     With one worker they run one after another. ``clock`` is that of a search in rungs. Raises as :func:`run_search`
@@ -141,7 +144,7 @@ def run_search(
     folder: Path,
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Syno's Algorithm 1: extract, derive, search, evaluate, decide, keep; continued from the store if it has begun.
 
     The baseline is trained on the settings' seeds first, alike in everything; then the clock of the search runs; then
@@ -161,15 +164,14 @@ def run_search(
     begun = Begun.of(settings, store, folder)
     space, log, before = begun.space, begun.log, begun.earlier
     times = Times(before.search_s, before.asking_s, before.store_s, before.held_s)
-    earlier = read_json(folder / STATUS_FILE) or {}
 
     def part(low: float, high: float) -> Report:
         return lambda fraction, message: report(low + (high - low) * fraction, message)
 
-    def show(phase: str) -> None:
-        begun.board.show({**earlier, "phase": phase, **vars(times)})
+    def show(status: Searched) -> None:
+        begun.board.show(status, TRAINED_STATUS)
 
-    show("baseline")
+    show(msgspec.structs.replace(before, phase="baseline"))
     without: dict[str, str | None] = {"baseline": None} if settings.seeds else {}
     trained = train_on_seeds(settings, "the baseline", without, runner, part(0, _BEFORE), should_stop)
     baselines = trained.get("baseline", [])
@@ -184,67 +186,59 @@ def run_search(
         should_stop=should_stop,
         times=times,
         baseline_s=statistics.median(one.wall_s for one in baselines) if baselines else None,
-        baseline_accuracy=baseline["accuracy"],
+        baseline_accuracy=baseline.accuracy,
     )
     margin = None if settings.tuning is None else settings.tuning.within
     for what, is_asked in (("tuning", margin), ("lower within", settings.lower_within)):
-        if is_asked is not None and baseline["accuracy"] is None:
+        if is_asked is not None and baseline.accuracy is None:
             raise SearchError(f"{what}: expected a baseline with an accuracy, found one without")
     if settings.tuning is not None:
-        driver.tunings = Tunings(settings.tuning, settings.name, baseline["accuracy"], space, log, runner)
+        driver.tunings = Tunings(settings.tuning, settings.name, baseline.accuracy, space, log, runner)
     driver.run()
     standing, tunings = driver.standing, driver.tunings
     found = {name: best for name, share in standing.shares.items() if (best := standing.best(share)) is not None}
-    earlier = standing.to_dict(times) | {"end": driver.end_reason} | _tuned(tunings)
-    show("comparison")
+    show(driver.status("comparison"))
     compared = found if standing.best_known is None else found | {"known": standing.best_known}
     finalists = {f"trial {best.number}": log.trial(best.number).operator for best in compared.values()}
     chosen = finalists if settings.seeds else {}
     finals = train_on_seeds(settings, "the best", chosen, runner, part(_BEFORE + _SEARCH, _AFTER), should_stop)
     baselines = baselines_beside(settings, baselines, finals, runner, part(_AFTER, _AFTER), should_stop)
     if tunings is not None:
-        earlier |= _tuned(tunings)
-        show("tuning")
+        show(driver.status("tuning"))
         if not tunings.finish(part(_AFTER, 1), should_stop):
             raise Stopped("stopped while trials were tuned; the finished tunings are in the store")
 
-    def trial_row(trial: SearchTrial) -> dict[str, JSON]:
-        return {
-            "accuracy": trial.accuracy,
-            "known": driver.known.get(trial.operator),
-            "system": title_of(trial.operator),
-            "wall_s": trial.wall_s,
-            **({} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}),
-        }
+    def ended(one: Recorded, trial: SearchTrial) -> Recorded:
+        latency = {} if tunings is None else {"latency_ms": tunings.latency_ms(trial.number)}
+        return msgspec.structs.replace(one, accuracy=trial.accuracy, wall_s=trial.wall_s, **latency)
 
-    def point(trial: SearchTrial) -> dict[str, JSON]:
+    def point(trial: SearchTrial) -> Point:
         ratio, known = standing.replaced_ratio(trial.flops), driver.known.get(trial.operator)
         return begun.point(trial, trial.accuracy, ratio, known)
 
-    result = standing.to_dict(times) | {
-        "settings": settings,
-        "end": driver.end_reason or f"{standing.total} trials are done",
-        "baseline": baseline,
-        "comparisons": {
+    def finalist(best: Point, number: int) -> Point:
+        operator = log.trial(number).operator
+        return msgspec.structs.replace(best, operator=operator, system=title_of(operator))
+
+    status = driver.status("done")
+    end = driver.end_reason or f"{standing.total} trials are done"
+    result = msgspec.structs.replace(
+        status,
+        settings=begun.said_settings,
+        end=end,
+        baseline=baseline,
+        best=status.best | {name: finalist(best, best.number) for name, best in found.items()},
+        comparisons={
             name: against(settings, baselines, finals[f"trial {best.number}"])
             for name, best in compared.items()
             if settings.seeds
         },
-        "front": [point(trial) for trial in log.front(("accuracy", "flops"))],
-        "recorded": recorded(log, trial_row),
-    }
-    result |= _tuned(tunings) | ({} if settings.lower_within is None else {"lowered": driver.lowered})
-    for name, best in found.items():
-        operator = log.trial(best.number).operator
-        result["best"][name] |= {"operator": operator, "system": title_of(operator)}
-    result = begun.end(result)
-    earlier = standing.to_dict(times) | {"end": result["end"]} | _tuned(tunings)
-    show("done")
-    return result
-
-
-def _tuned(tunings: Tunings | None) -> dict[str, Any]:
-    return {} if tunings is None else {"tuning": tunings.to_dict()}
+        front=tuple([point(trial) for trial in log.front(("accuracy", "flops"))]),
+        recorded=begun.recorded(driver.known, ended),
+    )
+    plain = begun.end(result, TRAINED)
+    show(msgspec.structs.replace(status, end=end))
+    return plain
 
 
 # -- as a job that the caller watches ---------------------------------------------------------------------------------
@@ -256,7 +250,7 @@ def run_as_job(
     *,
     address: str | None = None,
     report: Report = lambda fraction, message: None,
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Do the search as a job of the lab in ``folder``, and return its result.
 
     KeyboardInterrupt pauses the job and its trainings, and is raised again: the same call goes on. Raises SynoError

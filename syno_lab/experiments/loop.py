@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import msgspec
 
-from syno_lab.experiments.plan import Funnel, Plan
 from syno_lab.experiments.runner import Report
 from syno_lab.experiments.settings import SearchSettings
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.watching import PERIOD_S, RESULT_FILE, SETTINGS_FILE, STATUS_FILE, Board, read_json
+from syno_lab.experiments.watching import PERIOD_S, RESULT_FILE, SETTINGS_FILE, Board, read_status
 from syno_lab.protocol import Operator, SearchStep
+from syno_lab.reports.searched import Baseline, Point, Recorded, Searched, Settings
 from syno_lab.search import Candidate, Search
 from syno_lab.search.descent import Stop, never
 from syno_lab.store import SearchLog, SearchTrial, Store
@@ -28,40 +28,18 @@ from syno_lab.versioned import JSON
 PATIENCE_S = 120.0
 
 
-class Earlier(msgspec.Struct, frozen=True):
-    """What a search goes on with of the status that an earlier process of it wrote; as it is here where there is none.
-
-    The fields are those of :class:`.RungDriver`, :class:`.Untrained` and :class:`.Times`.
-    """
-
-    plan: Plan | None = None
-    uses_probe: bool = True
-    funnel: Funnel = msgspec.field(default_factory=Funnel)
-    examined: int = 0
-    search_s: float = 0.0
-    cpu_s: float = 0.0
-    asking_s: float = 0.0
-    store_s: float = 0.0
-    held_s: float = 0.0
-
-    @classmethod
-    def of(cls, folder: Path) -> Earlier:
-        """That of the search with its files in ``folder``; what cannot be read counts as none."""
-        try:
-            return msgspec.convert(read_json(folder / STATUS_FILE) or {}, cls)
-        except msgspec.ValidationError:
-            return cls()
-
-
 @dataclass
 class Begun:
-    """A search that is begun, or gone on with: its operators, its records in the store, its files, what was before."""
+    """A search that is begun, or gone on with.
+
+    Its operators, its records in the store, its files, and the status that an earlier process of it wrote.
+    """
 
     settings: SearchSettings
     space: Space
     log: SearchLog
     board: Board
-    earlier: Earlier
+    earlier: Searched
 
     @classmethod
     def of(cls, settings: SearchSettings, store: Store, folder: Path) -> Begun:
@@ -74,38 +52,61 @@ class Begun:
         space = Space(settings)
         log, board = store.search(settings.name, settings.identity), Board(folder)
         board.write(SETTINGS_FILE, msgspec.json.encode(settings))
-        return cls(settings, space, log, board, Earlier.of(folder))
+        return cls(settings, space, log, board, read_status(folder))
 
-    def end(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Write the result, with the folder in it, and return it as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(result | {"folder": str(self.board.folder)})
+    @property
+    def said_settings(self) -> Settings:
+        """All settings, of which readers of a result know a few."""
+        return cast(Settings, self.settings)
+
+    def end(self, result: Searched, fields: Sequence[str]) -> dict[str, JSON]:
+        """Write these fields of the result, with the folder in it, and return them as plain data."""
+        plain = msgspec.structs.replace(result, folder=str(self.board.folder)).said(fields)
         self.board.write(RESULT_FILE, msgspec.json.encode(plain))
         return plain
 
-    def baseline(self, trained: Sequence[TrialOutcome]) -> dict[str, Any]:
+    def baseline(self, trained: Sequence[TrialOutcome]) -> Baseline:
         """The network without an operator: its costs, and the accuracies of its trainings."""
-        accuracies = [one.accuracy for one in trained if one.accuracy is not None]
-        return {
-            "flops": self.space.baseline.flops,
-            "params": self.space.baseline.params,
-            "accuracy": sum(accuracies) / len(accuracies) if accuracies else None,
-            "accuracies": accuracies,
-            "wall_s": [one.wall_s for one in trained],
-        }
+        found = tuple([one.accuracy for one in trained if one.accuracy is not None])
+        mean, costs = sum(found) / len(found) if found else None, self.space.baseline
+        return Baseline(costs.flops, costs.params, mean, found, tuple([one.wall_s for one in trained]))
 
-    def point(
-        self, trial: SearchTrial, accuracy: float | None, ratio: float | None, known: str | None
-    ) -> dict[str, JSON]:
+    def point(self, trial: SearchTrial, accuracy: float | None, ratio: float | None, known: str | None) -> Point:
         """A trial on a front of accuracy and FLOPs; ``ratio`` is its share of the replaced layers' FLOPs."""
-        return {
-            "number": trial.number,
-            "accuracy": accuracy,
-            "flops_ratio": trial.flops / self.space.baseline.flops,
-            "replaced_ratio": ratio,
-            "params": trial.params,
-            "known": known,
-            "system": title_of(trial.operator),
-        }
+        return Point(
+            number=trial.number,
+            accuracy=accuracy,
+            flops_ratio=trial.flops / self.space.baseline.flops,
+            replaced_ratio=ratio,
+            params=trial.params,
+            known=known,
+            system=title_of(trial.operator),
+        )
+
+    def recorded(
+        self, known: Mapping[str, str], more: Callable[[Recorded, SearchTrial], Recorded]
+    ) -> tuple[Recorded, ...]:
+        """Every trial that was told in short, in the order of asking; ``more`` adds what a kind of search has.
+
+        ``known`` has the names of known operators by their JSON.
+        """
+        taken = self.log.taken()
+        found = []
+        for trial in self.log.trials():
+            if trial.reward is not None:
+                one = Recorded(
+                    number=trial.number,
+                    steps=trial.steps,
+                    taken=taken[trial.number],
+                    state=trial.state,
+                    reward=trial.reward,
+                    flops=trial.flops,
+                    params=trial.params,
+                    known=known.get(trial.operator),
+                    system=title_of(trial.operator),
+                )
+                found.append(more(one, trial))
+        return tuple(found)
 
 
 @dataclass
@@ -179,25 +180,3 @@ class Loop:
             return False
         self._next_report = self.clock() + PERIOD_S
         return True
-
-
-def recorded(log: SearchLog, more: Callable[[SearchTrial], dict[str, JSON]]) -> list[dict[str, JSON]]:
-    """Every trial that was told in short, in the order of asking, for simulations and comparisons of searches.
-
-    ``taken`` are the complete steps, ``steps`` their names; ``more`` is what a kind of search adds.
-    """
-    taken = log.taken()
-    return [
-        {
-            "number": trial.number,
-            "steps": list(trial.steps),
-            "taken": msgspec.to_builtins(taken[trial.number]),
-            "state": trial.state,
-            "reward": trial.reward,
-            "flops": trial.flops,
-            "params": trial.params,
-            **more(trial),
-        }
-        for trial in log.trials()
-        if trial.reward is not None
-    ]

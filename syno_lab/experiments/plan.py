@@ -13,7 +13,9 @@ import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
-from syno_lab.models.rungs import Measure, Rung
+from syno_lab.models.rungs import Rung
+from syno_lab.reports.searched import Amount, Counts, Plan, PlanPart
+from syno_lab.reports.searched import Funnel as SaidFunnel
 from syno_lab.store.rungs import BASELINE, CONFIRM, RungTraining
 
 #: The shares of the time without finals: drawing and probing, each rung, and the best of the last one on more seeds.
@@ -33,40 +35,7 @@ FEWEST = 2
 #: Operators train slower than the layers that they replace: planned seconds over the baseline's. The median of the
 #: operators of the first half-hour searches was 1.4.
 SLOWER = 1.4
-
-
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of the plan: its name, its trainings (0 for drawing), and worker seconds for each and in all.
-
-    ``measure`` is what a rung ranks by; other parts have none.
-    """
-
-    name: str
-    trainings: int
-    each_s: float
-    seconds: float
-    measure: Measure | None = None
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """The parts of a search in order, its workers, and its minutes in all, with all workers busy."""
-
-    minutes: float
-    workers: int
-    parts: tuple[Part, ...]
-
-    def part(self, name: str) -> Part:
-        """The part of this name."""
-        return next(part for part in self.parts if part.name == name)
-
-    def __str__(self) -> str:
-        words = [
-            f"{part.name}: {part.trainings} x {part.each_s:.1f} s"
-            if part.trainings
-            else f"{part.name}: {part.seconds:.0f} s"
-            for part in self.parts
-        ]
-        return f"{self.minutes:.0f} minutes, {self.workers} workers: {'; '.join(words)}"
+_DRAWS = ("drawn", "wished", "affordable", "probed")
 
 
 def as_begun(rungs: Iterable[Rung], plan: Plan | None) -> tuple[Rung, ...]:
@@ -110,8 +79,8 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
     """
     total = 60 * minutes * workers
     full_s = each_s[rungs[-1].name]
-    finals = Part("finals", seeds * FINALISTS, SLOWER * full_s, seeds * FINALISTS * SLOWER * full_s)
-    baseline = Part("baseline", seeds, full_s, seeds * full_s)
+    finals = PlanPart("finals", seeds * FINALISTS, SLOWER * full_s, seeds * FINALISTS * SLOWER * full_s)
+    baseline = PlanPart("baseline", seeds, full_s, seeds * full_s)
     last = finals.seconds + baseline.seconds
     if last > MOST_FINALS * total:
         raise SearchError(
@@ -122,7 +91,7 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
     rest = total - last
     shares = [*RUNG_SHARES[: len(rungs) - 1], RUNG_SHARES[-1]] if len(rungs) > 1 else [sum(RUNG_SHARES)]
     whole = DRAWS_SHARE + sum(shares) + CONFIRM_SHARE
-    parts = [baseline, Part("draws", 0, 0.0, rest * DRAWS_SHARE / whole)]
+    parts = [baseline, PlanPart("draws", 0, 0.0, rest * DRAWS_SHARE / whole)]
     for rung, share in zip(rungs, shares, strict=True):
         one_s = rung.seeds * SLOWER * each_s[rung.name]
         seconds = rest * share / whole
@@ -133,43 +102,37 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
                 f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
                 f"it would train {trainings} operators"
             )
-        parts.append(Part(rung.name, trainings, one_s, seconds, rung.measure))
+        parts.append(PlanPart(rung.name, trainings, one_s, seconds, rung.measure))
     seconds = rest * CONFIRM_SHARE / whole
-    parts.append(Part(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
+    parts.append(PlanPart(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
     return Plan(sum(part.seconds for part in (*parts, finals)) / workers / 60, workers, (*parts, finals))
 
 
-class Draws(msgspec.Struct):
-    """Counts of different operators (:attr:`.Space.counts`), and CPU seconds of drawing and probing.
-
-    Of a search that was continued they are at least so many: what an earlier process drew and did not store may be
-    drawn again.
-    """
-
-    drawn: int = 0
-    wished: int = 0
-    affordable: int = 0
-    probed: int = 0
-    seconds: float = 0.0
-
-    def see(self, drawn: int, wished: int, affordable: int, probed: int) -> None:
-        """Take over the counts of a space; an earlier process of the search may have seen more."""
-        self.drawn = max(self.drawn, drawn)
-        self.wished = max(self.wished, wished)
-        self.affordable = max(self.affordable, affordable)
-        self.probed = max(self.probed, probed)
-
-
-class Funnel(msgspec.Struct):
+class Funnel(SaidFunnel):
     """Counts and seconds of a search, from the operators drawn to the finals.
 
-    Attributes:
-        draws: before any training.
-        rungs: for each rung the operators that began, that have all their seeds, and worker seconds.
+    ``draws`` are counts of different operators (:attr:`.Space.counts`) and CPU seconds of drawing and probing. Of a
+    search that was continued they are at least so many: what an earlier process drew and did not store may be drawn
+    again.
     """
 
-    draws: Draws = msgspec.field(default_factory=Draws)
-    rungs: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    draws: dict[str, Amount] = msgspec.field(default_factory=lambda: {**dict.fromkeys(_DRAWS, 0), "seconds": 0.0})
+
+    @classmethod
+    def after(cls, earlier: SaidFunnel | None) -> Funnel:
+        """That of a search which an earlier process has begun."""
+        found = cls()
+        if earlier is not None:
+            found.see({name: count for name, count in earlier.draws.items() if name in found.draws})
+        return found
+
+    def see(self, counts: Mapping[str, float]) -> None:
+        """Take over the counts of a space; an earlier process of the search may have seen more."""
+        self.draws |= {name: max(self.draws[name], count) for name, count in counts.items()}
+
+    def spend(self, seconds: float) -> None:
+        """Count CPU seconds of drawing and probing."""
+        self.draws["seconds"] += seconds
 
     def count(self, rungs: Sequence[Rung], trainings: Sequence[RungTraining], finals: str) -> None:
         """Count the trainings of the queue anew."""
@@ -180,28 +143,22 @@ class Funnel(msgspec.Struct):
             rung.name: _counted(one for one in found if one.rung == rung.name and one.seed < rung.seeds)
             for rung in rungs
         }
-        if again["begun"]:
+        if again.begun:
             self.rungs[CONFIRM] = again
         self.rungs[finals] = _counted(one for one in found if one.rung == finals)
 
     def line(self) -> str:
         """The funnel in one line: ``2,031 drawn > 1,204 wished > 640 affordable > 640 probed > 212 on 40 steps``."""
-        draws = self.draws
-        parts = [f"{draws.drawn:,} drawn", f"{draws.wished:,} wished", f"{draws.affordable:,} affordable"]
-        parts += [f"{draws.probed:,} probed"] if draws.probed else []
-        parts += [f"{int(found['trained']):,} on {name}" for name, found in self.rungs.items() if found["begun"]]
+        parts = [f"{self.draws[name]:,} {name}" for name in _DRAWS if self.draws[name] or name != "probed"]
+        parts += [f"{found.trained:,} on {name}" for name, found in self.rungs.items() if found.begun]
         return " > ".join(parts)
 
 
-def _counted(trainings: Iterable[RungTraining]) -> dict[str, float]:
+def _counted(trainings: Iterable[RungTraining]) -> Counts:
     """Operators that began, that have all their trainings, and that failed; worker seconds."""
     mine = list(trainings)
     begun = {one.number for one in mine}
     waiting = {one.number for one in mine if not one.is_ended}
     failed = {one.number for one in mine if one.is_ended and one.state != "finished"}
-    return {
-        "begun": len(begun),
-        "trained": len(begun - waiting - failed),
-        "failed": len(failed),
-        "seconds": sum(float(one.outcome.get("wall_s") or 0.0) for one in mine if one.is_ended),
-    }
+    seconds = sum(float(one.outcome.get("wall_s") or 0.0) for one in mine if one.is_ended)
+    return Counts(len(begun), len(begun - waiting - failed), len(failed), seconds)

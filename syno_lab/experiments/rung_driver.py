@@ -23,12 +23,13 @@ import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.experiments.loop import Loop
-from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Funnel, Plan, plan_for, worthwhile
+from syno_lab.experiments.plan import FEWEST, MORE_SEEDS, Funnel, plan_for, worthwhile
 from syno_lab.experiments.rung_worker import TIMING_STEPS, Workers
 from syno_lab.experiments.runner import Stopped
 from syno_lab.experiments.watching import Board
 from syno_lab.inputs import quoted
 from syno_lab.models.rungs import Rung
+from syno_lab.reports.searched import RUNGS_STATUS, Plan, Searched
 from syno_lab.search import Candidate, Elite, EliteSearch, Search
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TAKEN, TIMING, WAITING, RungTraining
 from syno_lab.systems import read_operator
@@ -237,7 +238,7 @@ class RungDriver(Loop):
     def _draw(self) -> bool:
         """Go on with the search without training, by one operator at most; False where its part of the plan is over."""
         search, most_s = self._untrained, self.plan.part("draws").seconds / self.settings.workers
-        if search is None or self.funnel.draws.seconds >= most_s:
+        if search is None or self.funnel.draws["seconds"] >= most_s:
             return False
         begun = self.cpu_clock()
         candidate = search.ask(lambda: self.should_stop() or self.cpu_clock() > begun + DRAW_S)
@@ -245,7 +246,7 @@ class RungDriver(Loop):
             search.tell(candidate, self.space.score(candidate.operator))
             search.told.clear()  # its elites are all that is needed
         taken = self.cpu_clock() - begun
-        self.funnel.draws.seconds += taken
+        self.funnel.spend(taken)
         # One that was not found in time may be found in the next part of it; else there is none.
         return candidate is not None or taken > DRAW_S
 
@@ -450,7 +451,7 @@ class RungDriver(Loop):
         try:
             return self.search.ask(lambda: self.should_stop() or gives_up())
         finally:
-            self.funnel.draws.seconds += self.cpu_clock() - begun
+            self.funnel.spend(self.cpu_clock() - begun)
 
     def _next_elite(self) -> Elite | None:
         """The best one so far that was not asked for, of each range of FLOPs in turn."""
@@ -535,19 +536,22 @@ class RungDriver(Loop):
         self._count()
         minutes = self.settings.minutes or 1.0
         self.report(min(1.0, self.search_s / (60 * minutes)), f"{self.phase}: {self.funnel.line()}")
-        status = {
-            "phase": self.phase,
-            "plan": self._plan,
-            "uses_probe": self.uses_probe,
-            "funnel": self.funnel,
-            "known": self._known_trials,
-            "search_s": self.search_s,
-            "end": self.end_reason,
-        }
-        self.board.show(status, self._shown, now=now)
+        self.board.show(self.status(), RUNGS_STATUS, self._shown, now=now)
+
+    def status(self) -> Searched:
+        """What the search says of itself while it runs."""
+        return Searched(
+            phase=self.phase,
+            plan=self._plan,
+            uses_probe=self.uses_probe,
+            funnel=self.funnel,
+            known={str(number): name for number, name in self._known_trials.items()},
+            search_s=self.search_s,
+            end=self.end_reason,
+        )
 
     def _count(self) -> None:
-        self.funnel.draws.see(**self.space.counts)
+        self.funnel.see(self.space.counts)
         self.funnel.count(self.rungs, self.queue.current(), FINAL)
 
     @property

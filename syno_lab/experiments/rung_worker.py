@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from syno_lab.errors import SynoError
-from syno_lab.experiments.loop import Earlier
 from syno_lab.experiments.plan import as_begun
 from syno_lab.experiments.settings import SearchSettings
-from syno_lab.experiments.watching import search_folder
+from syno_lab.experiments.watching import read_status, search_folder
 from syno_lab.jobs.records import ENDED
 from syno_lab.store import SearchLog, Store
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungLog, RungTraining
@@ -89,7 +88,7 @@ def work(
     queue.release(holder)
     # No training takes longer than the whole search; one that does hangs.
     deadline_s = max(DEADLINE_S, 60 * (settings.minutes or 0))
-    rungs = as_begun(rungs_of(settings.training), Earlier.of(folder.parent).plan)
+    rungs = as_begun(rungs_of(settings.training), read_status(folder.parent).plan)
     measures = {rung.name: rung.measure for rung in rungs}
     baselines: dict[str, float] = {}
     done, empty_since = 0, time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from syno_lab.tuning.options import find_preset
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode
+from syno_lab.versioned import JSON
 
 Method = Literal["estimate", "mcts", "random", "evolution", "elites", "pareto"]
 #: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is that of the whole
@@ -252,7 +253,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         return [str(UserCode.from_dict(one)) for one in self.rules]
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, JSON]:
         """The settings that must be the same when a search is continued."""
         plain = self.to_dict()
         for key in CHANGEABLE:

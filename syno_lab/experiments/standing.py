@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
+from syno_lab.reports.searched import NOT_SAID, Point, Searched
 from syno_lab.trial.request import Plain
 
 #: Shares of the replaced layers' FLOPs within which the best operator is named.
@@ -33,26 +34,11 @@ class Times:
     held_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Best:
-    """A finished trial by its number in the search.
-
-    ``flops_ratio``: the FLOPs of the whole network over the baseline's. ``replaced_ratio``: those of the operator in
-    all its slots over those of the layers that it replaces; None in a search of whole networks.
-    ``known``: the operator's name, if the search began with it.
-    """
+class Best(Point, frozen=True, kw_only=True):
+    """A finished trial; ``known``: the operator's name, if the search began with it."""
 
     number: int
     accuracy: float
-    flops_ratio: float
-    params: int
-    known: str | None = None
-    replaced_ratio: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        """The share of FLOPs that the search's limit is about."""
-        return self.flops_ratio if self.replaced_ratio is None else self.replaced_ratio
 
 
 class Ended(Plain, frozen=True, kw_only=True):
@@ -120,7 +106,15 @@ class Standing:
         if accuracy is not None:
             self._rewards[number] = accuracy if reward is None else reward
             self._finished.append(
-                Best(number, accuracy, flops / self._baseline_flops, params, known, self.replaced_ratio(flops))
+                Best(
+                    number=number,
+                    accuracy=accuracy,
+                    flops_ratio=flops / self._baseline_flops,
+                    replaced_ratio=self.replaced_ratio(flops),
+                    params=params,
+                    known=known,
+                    system=NOT_SAID,
+                )
             )
         elif outcome.state not in ("finished", "pruned"):
             self.last_reason = f"trial {number}: {outcome.state}: {outcome.reason or 'no reason given'}"
@@ -151,35 +145,27 @@ class Standing:
     def _best(self, found: Iterable[Best]) -> Best | None:
         return max(found, key=lambda best: self._rewards[best.number], default=None)
 
-    def to_dict(self, times: Times) -> dict[str, Any]:
-        """Return plain data for JSON.
-
-        ``overhead_share`` is ``held_s`` over the time of all trainings. ``asking_s`` and ``store_s`` are wall times,
-        mostly spent while trainings run. ``idle_share`` is the share of the workers' time without a training: choosing,
-        starting processes and loading data.
-        """
+    def said(self, times: Times) -> Searched:
+        """What the files of the search say of it; see :class:`Times` for what is summed up."""
         total = self.total
         hands_s = self._workers * times.search_s
-        return {
-            "trials": total,
-            "states": dict(self.states),
-            "trials_per_hour": 3600 * total / times.search_s if times.search_s else 0.0,
-            "pruned_share": self.states["pruned"] / total if total else 0.0,
-            "best": {
-                name: None if (found := self.best(share)) is None else asdict(found)
-                for name, share in self.shares.items()
-            },
-            "known": list(map(asdict, self.known)),
-            "search_s": times.search_s,
-            "training_s": self.training_s,
-            "asking_s": times.asking_s,
-            "store_s": times.store_s,
-            "held_s": times.held_s,
-            "overhead_s_per_trial": times.held_s / total if total else 0.0,
-            "overhead_share": times.held_s / self.training_s if self.training_s else 0.0,
-            "idle_share": max(0.0, 1 - self.training_s / hands_s) if hands_s else 0.0,
-            "last_failure": self.last_reason,
-        }
+        return Searched(
+            trials=total,
+            states=dict(self.states),
+            trials_per_hour=3600 * total / times.search_s if times.search_s else 0.0,
+            pruned_share=self.states["pruned"] / total if total else 0.0,
+            best={name: self.best(share) for name, share in self.shares.items()},
+            known=list(self.known),
+            search_s=times.search_s,
+            training_s=self.training_s,
+            asking_s=times.asking_s,
+            store_s=times.store_s,
+            held_s=times.held_s,
+            overhead_s_per_trial=times.held_s / total if total else 0.0,
+            overhead_share=times.held_s / self.training_s if self.training_s else 0.0,
+            idle_share=max(0.0, 1 - self.training_s / hands_s) if hands_s else 0.0,
+            last_failure=self.last_reason,
+        )
 
     def line(self, times: Times) -> str:
         """The summary in one line of text."""

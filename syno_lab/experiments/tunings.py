@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 
@@ -25,8 +24,10 @@ from syno_lab.experiments.space import Space
 from syno_lab.experiments.standing import Ended
 from syno_lab.models.sites import Site, Strides
 from syno_lab.protocol import Operator
+from syno_lab.reports.searched import Measured, Tuned
 from syno_lab.store import SearchLog
 from syno_lab.store.pareto import pareto_front
+from syno_lab.store.records import finite
 from syno_lab.systems import builder_of, operator_for, read_operator, system_of
 from syno_lab.tuning.job import WHOLE
 from syno_lab.tuning.options import enough_s, find_preset
@@ -46,7 +47,7 @@ class Layer:
     calls: int
 
     @property
-    def task(self) -> dict[str, Any]:
+    def task(self) -> dict[str, JSON]:
         """The task of a job of kind ``tune``."""
         builder = builder_of(self.operator)
         return {"label": self.name, "operator": self.operator, "binding": self.binding, "builder": builder}
@@ -69,26 +70,42 @@ def baseline_layers(sites: Iterable[Site]) -> list[Layer]:
     return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in found)
 
 
-def summed(layers: Sequence[Layer], answer: Mapping[str, Any]) -> dict[str, Any]:
+class _Result(msgspec.Struct):
+    label: str
+    latency_ms: float
+    trials: int
+    preset: str
+    conditions: str
+    tvm_version: str
+
+
+class _Answer(msgspec.Struct):
+    """What is read of the result of a job of kind ``tune``."""
+
+    results: tuple[_Result, ...]
+    failed: dict[str, str]
+
+
+def summed(layers: Sequence[Layer], answer: Mapping[str, JSON]) -> dict[str, JSON]:
     """Sum the latencies of ``layers`` from the result of a job of kind ``tune``, for the store.
 
     Raises:
         TuningError: a layer has no latency; the message has the reason.
     """
-    for name, reason in answer["failed"].items():
+    found = msgspec.convert(answer, _Answer)
+    for name, reason in found.failed.items():
         raise TuningError(f"{name}: {reason}")
-    results = {result["label"]: result for result in answer["results"]}
-    parts = [
-        {"name": one.name, "calls": one.calls, "binding": one.binding, "latency_ms": results[one.name]["latency_ms"]}
-        for one in layers
-    ]
+    results = {result.label: result for result in found.results}
+    parts = [Measured(one.name, one.calls, one.binding, results[one.name].latency_ms) for one in layers]
     first = results[layers[0].name]
     return {
-        "latency_ms": sum(part["calls"] * part["latency_ms"] for part in parts),
+        "latency_ms": sum(part.calls * part.latency_ms for part in parts),
         "of": OF,
-        "layers": parts,
-        "trials": sum(result["trials"] for result in results.values()),
-        **{name: first[name] for name in ("preset", "conditions", "tvm_version")},
+        "layers": msgspec.to_builtins(parts),
+        "trials": sum(result.trials for result in results.values()),
+        "preset": first.preset,
+        "conditions": first.conditions,
+        "tvm_version": first.tvm_version,
     }
 
 
@@ -135,8 +152,8 @@ class Tunings:
             self.least = baseline_accuracy - choice.within / 100
         self.failed: dict[int, str] = {}
         self.baseline_ms: float | None = None
-        self.baseline_layers: list[dict[str, Any]] = []
-        self.baseline_facts: dict[str, Any] = {}
+        self.baseline_layers: tuple[Measured, ...] = ()
+        self.baseline_facts: Mapping[str, JSON] = {}
         self.baseline_reason = ""
         self._name, self._space, self._log, self._runner = name, space, log, runner
         self._latencies = {n: found["latency_ms"] for n, found in log.latencies(choice.stored_as).items()}
@@ -198,30 +215,25 @@ class Tunings:
         points = [{"number": n, "accuracy": self._accuracies[n], "latency_ms": self._latencies[n]} for n in numbers]
         return [points[place] for place in pareto_front(points, maximise=["accuracy"], minimise=["latency_ms"])]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return data for JSON; ``baseline_ms`` is the baseline's latency, None (with a reason) if unknown.
-
-        ``of`` says what a latency is of, and ``stored_as`` under which target the store has them. ``baseline_layers``
-        are the replaced layers one by one, as :func:`summed` has them; ``baseline_facts`` are those of the
-        baseline's whole network (:func:`syno_lab.tuning.network.facts_of`).
-        """
-        return {
-            "target": self.choice.target,
-            "stored_as": self.choice.stored_as,
-            "of": WHOLE if self.choice.is_whole else OF,
-            "trials": self._trials,
-            "scheduler": self.choice.scheduler if self.choice.is_whole else "equal",
-            "within": self.choice.within,
-            "least_accuracy": self.least,
-            "tuned": len(self._latencies),
-            "under_way": [one.number for one in self._pending if one.number is not None],
-            "failed": {str(number): reason for number, reason in self.failed.items()},
-            "baseline_ms": self.baseline_ms,
-            "baseline_layers": self.baseline_layers,
-            "baseline_facts": self.baseline_facts,
-            "baseline_reason": self.baseline_reason,
-            "front": self.front(),
-        }
+    def said(self) -> Tuned:
+        """What the files of the search say of its tunings."""
+        return Tuned(
+            target=self.choice.target,
+            stored_as=self.choice.stored_as,
+            of=WHOLE if self.choice.is_whole else OF,
+            trials=self._trials,
+            scheduler=self.choice.scheduler if self.choice.is_whole else "equal",
+            within=self.choice.within,
+            least_accuracy=self.least,
+            tuned=len(self._latencies),
+            under_way=tuple([one.number for one in self._pending if one.number is not None]),
+            failed={str(number): reason for number, reason in self.failed.items()},
+            baseline_ms=self.baseline_ms,
+            baseline_layers=self.baseline_layers,
+            baseline_facts=self.baseline_facts,
+            baseline_reason=self.baseline_reason,
+            front=tuple(self.front()),
+        )
 
     def line(self) -> str:
         """The state of the tunings in one line of text."""
@@ -275,21 +287,21 @@ class Tunings:
         assert one.running is not None
         try:
             answer = one.running.future.result()
-            found: dict[str, Any] = answer if one.layers is None else summed(one.layers, answer)
+            found = answer if one.layers is None else summed(one.layers, answer)
         except CancelledError:
             self._failed(one.number, "its job was cancelled")
         except SynoError as error:  # of a layer, or of the job
             self._failed(one.number, str(error))
         else:
             if one.number is None:
-                self.baseline_ms = found["latency_ms"]
+                self.baseline_ms = finite(found["latency_ms"])
                 if one.layers is None:
-                    self.baseline_facts = dict(found)
+                    self.baseline_facts = found
                 else:
-                    self.baseline_layers = found["layers"]
+                    self.baseline_layers = msgspec.convert(found["layers"], tuple[Measured, ...])
             else:
                 self._log.record_latency(one.number, self.choice.stored_as, {**found, "job": one.running.job})
-                self._latencies[one.number] = found["latency_ms"]
+                self._latencies[one.number] = msgspec.convert(found["latency_ms"], float)
 
     def _failed(self, number: int | None, reason: str) -> None:
         if number is None:

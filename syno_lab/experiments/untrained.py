@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from syno_lab.experiments.loop import Begun, Loop
 from syno_lab.experiments.plan import Funnel
@@ -21,6 +22,7 @@ from syno_lab.experiments.validate_proxy import usable_probe, validations_in
 from syno_lab.protocol import Operator
 from syno_lab.reports import front_of, front_picture
 from syno_lab.reports.rows import read_search
+from syno_lab.reports.searched import NOT_SAID, UNTRAINED, UNTRAINED_STATUS, Baseline, Point, Searched
 from syno_lab.search import Elite, Elites, Search, examine
 from syno_lab.search.descent import Stop, never
 from syno_lab.search.protocol import Trail
@@ -54,7 +56,7 @@ class Untrained(Loop):
     funnel: Funnel = field(default_factory=Funnel)
     _numbers: dict[Operator, int] = field(default_factory=dict)  # of the trials in the store
 
-    def run(self, show: Callable[[dict[str, Any]], None] = lambda status: None) -> None:
+    def run(self, show: Callable[[Searched], None] = lambda status: None) -> None:
         """Examine operators until the time, the number or the space is used up; ``show`` is told how far it is.
 
         Raises:
@@ -79,11 +81,11 @@ class Untrained(Loop):
                 self._keep()
             if self.is_due():
                 self.report(self.fraction(self.examined, self.search_s), self.line())
-                show(self.to_dict())
+                show(self.said())
         self._keep()
         if not is_over():
             self.end_reason = "every operator of the space is examined"
-        show(self.to_dict())
+        show(self.said())
         if not self.end_reason:
             raise Stopped(f"stopped after {self.examined} operators; the best are in the store")
 
@@ -129,33 +131,34 @@ class Untrained(Loop):
         best = f"; best score {front[-1].score:.3f} at {front[-1].cost:.2f} of the limit" if front else ""
         return f"{self.examined} operators examined, {rate:.1f} a CPU-second; {len(front)} on the front{best}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the front has the cheapest first."""
-        self.funnel.draws.see(**self.space.counts)
-        self.funnel.draws.seconds = self.cpu_s
-        return {
-            "examined": self.examined,
-            "funnel": self.funnel,
-            "search_s": self.search_s,
-            "cpu_s": self.cpu_s,
-            "examined_per_cpu_s": self.examined / self.cpu_s if self.cpu_s else 0.0,
-            "elites": len(self.elites),
-            "end": self.end_reason,
-            "front": [self._point(elite) for elite in self.elites.front()],
-            "known": [self._point(elite) for elite in self.elites if elite.operator.to_json() in self.known],
-        }
+    def said(self) -> Searched:
+        """What the search says of itself; the front has the cheapest first."""
+        self.funnel.see(self.space.counts)
+        self.funnel.draws["seconds"] = self.cpu_s
+        return Searched(
+            examined=self.examined,
+            funnel=self.funnel,
+            search_s=self.search_s,
+            cpu_s=self.cpu_s,
+            examined_per_cpu_s=self.examined / self.cpu_s if self.cpu_s else 0.0,
+            elites=len(self.elites),
+            end=self.end_reason,
+            front=tuple(map(self._point, self.elites.front())),
+            known=[self._point(elite) for elite in self.elites if elite.operator.to_json() in self.known],
+        )
 
-    def _point(self, elite: Elite) -> dict[str, JSON]:
+    def _point(self, elite: Elite) -> Point:
         costs = self.space.fitting_costs(elite.operator)
-        return {
-            "number": self._numbers.get(elite.operator),
-            "score": elite.score,
-            "flops_ratio": costs.flops / self.space.baseline.flops,
-            "replaced_ratio": self.space.replaced_share(costs.flops),
-            "params": costs.params,
-            "known": self.known.get(elite.operator.to_json()),
-            "system": system_of(elite.operator).title,
-        }
+        return Point(
+            number=self._numbers.get(elite.operator),
+            score=elite.score,
+            accuracy=NOT_SAID,
+            flops_ratio=costs.flops / self.space.baseline.flops,
+            replaced_ratio=self.space.replaced_share(costs.flops),
+            params=costs.params,
+            known=self.known.get(elite.operator.to_json()),
+            system=system_of(elite.operator).title,
+        )
 
 
 def run_untrained(
@@ -165,7 +168,7 @@ def run_untrained(
     folder: Path,
     report: Report = lambda fraction, message: None,
     should_stop: Stop = never,
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Search without training, continued from the store if it has begun, and return the result.
 
     ``folder`` gets the files that views read (:mod:`.watching`) and, at the end, the result and the picture of the
@@ -188,20 +191,18 @@ def run_untrained(
         examined=earlier.examined,
         search_s=earlier.search_s,
         cpu_s=earlier.cpu_s,
-        funnel=Funnel(earlier.funnel.draws),
+        funnel=Funnel.after(earlier.funnel),
     )
-    driver.run(lambda status: board.show({"phase": "search", **status}))
+    driver.run(lambda status: board.show(msgspec.structs.replace(status, phase="search"), UNTRAINED_STATUS))
     _, rows = read_search(begun.log, store, ())
     picture = front_picture(front_of(rows, ("flops", "probe")), title=f"{settings.name}: probed, not trained")
     board.write(FRONT_FILE, picture)
-    result = begun.end(
-        driver.to_dict()
-        | {
-            "untrained": True,
-            "settings": settings,
-            "baseline": {"flops": space.baseline.flops, "params": space.baseline.params, "accuracy": None},
-            "picture": str(folder / FRONT_FILE),
-        }
+    result = msgspec.structs.replace(
+        driver.said(),
+        untrained=True,
+        settings=begun.said_settings,
+        baseline=Baseline(space.baseline.flops, space.baseline.params, accuracies=NOT_SAID),
+        picture=str(folder / FRONT_FILE),
     )
-    board.show({"phase": "done", **driver.to_dict()}, now=True)
-    return result
+    board.show(msgspec.structs.replace(result, phase="done"), UNTRAINED_STATUS, now=True)
+    return begun.end(result, UNTRAINED)

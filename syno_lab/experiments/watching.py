@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from syno_lab import inputs, private
 from syno_lab.errors import TrainingError
+from syno_lab.reports.searched import RESULT, STATUS, Searched, searched
 from syno_lab.search import MonteCarloTreeSearch, Search
 from syno_lab.training.files import write_whole
+from syno_lab.versioned import JSON
 
 PERIOD_S = 1.0
 MOST_BYTES = 1 << 28  # of one file
-STATUS_FILE, TREE_FILE, RESULT_FILE, SETTINGS_FILE = "status.json", "tree.json", "result.json", "settings.json"
+STATUS_FILE, TREE_FILE, RESULT_FILE, SETTINGS_FILE = STATUS, "tree.json", RESULT, "settings.json"
 #: The lock that the process doing the search holds.
 LOCK_FILE = "search.lock"
 
@@ -26,13 +28,18 @@ def search_folder(lab: Path, name: str) -> Path:
     return lab / "searches" / name
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, JSON] | None:
     """Read one of the files; None where it does not exist. Files are written whole, so no half-written one is read."""
     try:
         found = inputs.read_json(path, MOST_BYTES)
     except (OSError, msgspec.DecodeError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def read_status(folder: Path) -> Searched:
+    """What the status of the search with its files in ``folder`` says; nothing where there is none."""
+    return searched(read_json(folder / STATUS_FILE))
 
 
 class Board:
@@ -48,14 +55,16 @@ class Board:
         """Write one of the files whole. Raises TrainingError where that fails, DiskFullError on a full disk."""
         write_whole(self.folder / name, content)
 
-    def show(self, status: dict[str, Any], search: Search | None = None, *, now: bool = False) -> None:
-        """Write the files, the tree at most once a second unless ``now``. A full disk does not end the search.
+    def show(self, status: Searched, fields: Sequence[str], search: Search | None = None, *, now: bool = False) -> None:
+        """Write these fields of the status, and the tree at most once a second unless ``now``.
+
+        A full disk does not end the search.
 
         The tree (of a Monte Carlo tree search) is that of :meth:`syno_lab.search.tree.Tree.to_json`; it is written only
         if it has changed.
         """
         with suppress(TrainingError):
-            write_whole(self.folder / STATUS_FILE, msgspec.json.encode(status))
+            write_whole(self.folder / STATUS_FILE, msgspec.json.encode(status.said(fields)))
             if isinstance(search, MonteCarloTreeSearch) and (now or time.monotonic() - self._tree_at >= PERIOD_S):
                 seen = len(search.tree), len(search.told), len(search.outstanding)
                 if seen == self._tree_seen and not now:

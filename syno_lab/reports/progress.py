@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite, log10
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from syno_lab.drawing.svg import picture, safe, text
 from syno_lab.inputs import count_of, printable
 from syno_lab.reports.pictures import LOOKS
-from syno_lab.reports.searched import RESULT, STATUS, Final, Funnel, Plan, PlanPart, read_said, searched
+from syno_lab.reports.searched import RESULT, STATUS, Funnel, Plan, PlanPart, read_said, searched
 from syno_lab.reports.text_tables import Cell, Table
+from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import CONFIRM, FINAL
+from syno_lab.versioned import JSON
 
 FINALS, MORE_SEEDS = "finals", "more seeds"
 #: What comes before any training, with its meaning for people.
@@ -89,12 +91,12 @@ def read_progress(lab: Path, search: str) -> Progress | None:
     return None if found is None else progress_of(found, search)
 
 
-def read_result(lab: Path, search: str) -> dict[str, Any] | None:
+def read_result(lab: Path, search: str) -> dict[str, JSON] | None:
     """The result of a search in the lab's folder; None before its end."""
     return read_said(lab, search, RESULT)
 
 
-def progress_of(found: Mapping[str, Any], name: str) -> Progress | None:
+def progress_of(found: Mapping[str, JSON], name: str) -> Progress | None:
     """The progress that a status or a result tells; None without a funnel."""
     said = searched(found)
     plan = said.plan or Plan()
@@ -194,7 +196,7 @@ def headline(progress: Progress) -> str:
     return f"{progress.name}: {title(progress.phase)}, {progress.search_s / 60:.1f}{planned} minutes."
 
 
-def finals_table(result: Mapping[str, Any]) -> Table:
+def finals_table(result: Mapping[str, JSON]) -> Table:
     """The front of a result: the baseline, and every operator that was trained on the last rung, the cheapest first.
 
     Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is that of
@@ -225,7 +227,7 @@ def finals_table(result: Mapping[str, Any]) -> Table:
     return Table(f"The front; the finals decide, on the test images{untold}", heads, rows)
 
 
-def _final_cells(one: Final | None) -> list[Cell]:
+def _final_cells(one: Comparison | None) -> list[Cell]:
     """Accuracy, difference from the baseline, interval, seeds and verdict of a comparison; empty without one."""
     return [None] * 5 if one is None else [_three(one.operator), *one.texts, len(one.seeds), _name(one.verdict)]
 

@@ -1,4 +1,4 @@
-"""What a search says of itself in its files ``status.json`` and ``result.json``, as one value.
+"""What a search says of itself in its files ``status.json`` and ``result.json``, as one value: written and read here.
 
 The files may be of somebody else's lab and hold anything: a field that is not of the kind that it has here counts as
 not said.
@@ -6,7 +6,7 @@ not said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
@@ -15,63 +15,89 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 
 from syno_lab.inputs import is_plain_name
+from syno_lab.models.rungs import Measure
+from syno_lab.protocol import SearchStep
 from syno_lab.store.courses import read_course
+from syno_lab.store.outcomes import Comparison
+from syno_lab.versioned import JSON
 
 STATUS, RESULT = "status.json", "result.json"
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Amount = Annotated[float, msgspec.Meta(ge=0)]
+Amount = Count | Annotated[float, msgspec.Meta(ge=0)]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
+#: The value of a field that a kind of search has not: it is left out of the files.
+NOT_SAID: Any = msgspec.UNSET
+#: What the files say, in this order: results in rungs, of searches that train each operator in the network itself, and
+#: of searches without training, and what each of them says of itself while it runs.
+IN_RUNGS = (
+    *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "funnel", "time", "baseline"),
+    *("best", "finalists", "comparisons", "not_compared", "verdict", "front", "recorded", "folder"),
+)
+STANDING = (
+    *("trials", "states", "trials_per_hour", "pruned_share", "best", "known", "search_s", "training_s", "asking_s"),
+    *("store_s", "held_s", "overhead_s_per_trial", "overhead_share", "idle_share", "last_failure"),
+)
+TRAINED = (*STANDING, "settings", "end", "baseline", "comparisons", "front", "recorded", "tuning", "lowered", "folder")
+EXAMINED = ("examined", "funnel", "search_s", "cpu_s", "examined_per_cpu_s", "elites", "end", "front", "known")
+UNTRAINED = (*EXAMINED, "untrained", "settings", "baseline", "picture", "folder")
+RUNGS_STATUS = ("phase", "plan", "uses_probe", "funnel", "known", "search_s", "end", "verdict")
+TRAINED_STATUS = ("phase", "under_way", "end", "lowered", "tuning", *STANDING)
+UNTRAINED_STATUS = ("phase", *EXAMINED)
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """The operator's measure minus the baseline's, with the ends of its interval."""
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial among several of a result.
 
-    difference: float
-    low: float
-    high: float
-    confidence: float = 0.95
-
-
-class Final(msgspec.Struct, frozen=True):
-    """An operator of the finals against the baseline, as :class:`syno_lab.trial.compare.Comparison` wrote it."""
-
-    measure: str = "accuracy"
-    baseline: float | None = None
-    operator: float | None = None
-    interval: Difference | None = None
-    over_seeds: Difference | None = None
-    seeds: tuple[int, ...] = ()
-    verdict: str = ""
-
-    @property
-    def by(self) -> Difference | None:
-        """The difference, over seeds and images where there are several seeds."""
-        return self.over_seeds or self.interval
-
-    @property
-    def is_accuracy(self) -> bool:
-        """Whether it is measured by the accuracy, else by the loss, in nats: less is better."""
-        return self.measure == "accuracy"
-
-    @property
-    def texts(self) -> tuple[str | None, str | None]:
-        """The difference in percentage points or nats, and its interval; None where they are not known."""
-        if self.by is None:
-            return None, None
-        scale, digits, unit = (100, 1, "points") if self.is_accuracy else (1, 3, "nats")
-        by, low, high = (f"{scale * end:+.{digits}f}" for end in (self.by.difference, self.by.low, self.by.high))
-        return f"{by} {unit}", f"{low} to {high}"
-
-
-class Point(msgspec.Struct, frozen=True):
-    """A trial among several of a result; ``known`` is the name of the known operator that it is."""
+    Attributes:
+        number: of the trial; None for one that is not stored yet.
+        score: of a probe, in a search without training.
+        accuracy: from 0 to 1; None where there is none.
+        flops_ratio: FLOPs of the whole network over the baseline's.
+        replaced_ratio: those of the operator in all its slots over those of the layers that it replaces; None in a
+            search of whole networks.
+        params: parameters of the network.
+        known: the name of the known operator that it is.
+        system: the title of the operator's system.
+        operator: its JSON.
+    """
 
     number: int | None = None
-    known: str | None = None
-    system: str = ""
+    score: float = NOT_SAID
     accuracy: float | None = None
+    flops_ratio: float = 0.0
     replaced_ratio: float | None = None
     params: Count = 0
+    known: str | None = None
+    system: str = ""
+    operator: str = NOT_SAID
+
+    @property
+    def ratio(self) -> float:
+        """The share of FLOPs that the search's limit is about."""
+        return self.flops_ratio if self.replaced_ratio is None else self.replaced_ratio
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial in short, for simulations and comparisons of searches.
+
+    ``taken`` are the steps by which it was built, ``steps`` their names; ``rungs`` has its measure on each rung that it
+    passed.
+    """
+
+    number: int | None = None
+    steps: tuple[str, ...] = ()
+    taken: tuple[SearchStep, ...] = ()
+    state: str = ""
+    reward: float | None = None
+    flops: Count = 0
+    params: Count = 0
+    accuracy: float | None = NOT_SAID
+    replaced_ratio: float | None = NOT_SAID
+    known: str | None = None
+    system: str = ""
+    wall_s: float = NOT_SAID
+    latency_ms: float | None = NOT_SAID
+    rungs: dict[str, float] = NOT_SAID
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -111,16 +137,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """The network without an operator; ``accuracies`` by seed."""
+    """The network without an operator; ``accuracies`` and ``wall_s`` of its trainings by seed."""
 
     flops: int | None = None
     params: int | None = None
     accuracy: float | None = None
     accuracies: tuple[float, ...] | None = None
+    wall_s: tuple[float, ...] = NOT_SAID
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Operators on a rung, and worker seconds."""
+    """Operators on a rung: that began, that have all their trainings, and that failed; and worker seconds."""
 
     begun: Count = 0
     trained: Count = 0
@@ -128,78 +155,175 @@ class Counts(msgspec.Struct, frozen=True):
     seconds: Amount = 0.0
 
 
-class Funnel(msgspec.Struct, frozen=True):
-    """What was drawn, by the names of :data:`.progress.DRAWS`, and each rung."""
+class Funnel(msgspec.Struct):
+    """What was drawn, by the names of :data:`.progress.DRAWS`, with CPU seconds, and each rung."""
 
-    draws: dict[str, Amount] = {}
-    rungs: dict[str, Counts] = {}
+    draws: dict[str, Amount] = msgspec.field(default_factory=dict)
+    rungs: dict[str, Counts] = msgspec.field(default_factory=dict)
 
 
 class PlanPart(msgspec.Struct, frozen=True):
-    """A part of the plan: ``trainings`` of ``each_s`` worker seconds each (0 for drawing), ``seconds`` in all."""
+    """A part of the plan: ``trainings`` of ``each_s`` worker seconds each (0 for drawing), ``seconds`` in all.
+
+    ``measure`` is what a rung ranks by; other parts have none.
+    """
 
     name: str
     trainings: Count = 0
     each_s: Amount = 0.0
     seconds: Amount = 0.0
+    measure: Measure | None = NOT_SAID
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The plan of a search in rungs."""
+    """The plan of a search in rungs: its minutes in all with all workers busy, its workers, and its parts in order."""
 
-    parts: tuple[PlanPart, ...] = ()
     minutes: Amount | None = None
     workers: Count = 1
+    parts: tuple[PlanPart, ...] = ()
+
+    def part(self, name: str) -> PlanPart:
+        """The part of this name."""
+        return next(part for part in self.parts if part.name == name)
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Seconds of the whole search."""
+    """Seconds of the whole search.
+
+    Attributes:
+        wall_s: wall time.
+        cpu_s: CPU seconds by purpose; ``search_process_s``: those of the search's own process.
+        idle: the share of the workers' wall time in which they trained nothing, whatever else the machine did.
+        shares: of ``workers`` x wall time by purpose; ``rest`` is what is left for the store, the jobs, the estimate
+            and idle workers.
+    """
 
     wall_s: Amount = 0.0
+    cpu_s: dict[str, Amount] = {}
+    search_process_s: float = 0.0
+    idle: float = 0.0
+    shares: dict[str, float] = {}
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What is read of the settings: the systems, with commas between them."""
+    """What is read of the settings: the name, the systems with commas between them, and the kind of search."""
 
+    name: str = ""
     system: str = ""
+    rungs: bool = False
+    untrained: bool = False
 
 
-class Tuned(msgspec.Struct, frozen=True):
-    """The latency of the baseline, and the target that it is stored as."""
+class Measured(msgspec.Struct, frozen=True):
+    """Layers of one size that were tuned: the name of the first, how many they are, their sizes, and milliseconds."""
 
+    name: str
+    calls: int
+    binding: dict[str, int]
+    latency_ms: float
+
+
+class Tuned(msgspec.Struct, frozen=True, kw_only=True):
+    """The tunings of a search.
+
+    Attributes:
+        target: that was tuned for; ``stored_as``: the target under which the store has the latencies.
+        of: what a latency is of.
+        trials: candidates of a tuning; ``scheduler``: how functions share them.
+        within, least_accuracy: which trials are tuned.
+        tuned: how many are; ``under_way``: the numbers of those whose tuning has not ended; ``failed``: reasons by the
+            others' numbers.
+        baseline_ms: the baseline's latency, None (with a reason) if unknown; ``baseline_layers``: the replaced layers
+            one by one; ``baseline_facts``: :class:`syno_lab.tuning.network.NetworkFacts` of the whole network, as data.
+        front: ``number``, ``accuracy`` and ``latency_ms`` of the trials on the front of accuracy and latency.
+    """
+
+    target: str = ""
     stored_as: str
+    of: str = ""
+    trials: int = 0
+    scheduler: str = ""
+    within: float | None = None
+    least_accuracy: float = 0.0
+    tuned: int = 0
+    under_way: tuple[int, ...] = ()
+    failed: dict[str, str] = {}
     baseline_ms: float | None = None
+    baseline_layers: tuple[Measured, ...] = ()
+    baseline_facts: Any = {}
+    baseline_reason: str = ""
+    front: tuple[dict[str, Amount], ...] = ()
 
 
-class Searched(msgspec.Struct, frozen=True):
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """A status or a result; a search of another kind has not all of it.
 
     Attributes:
         phase: the part that it is doing; of a result empty.
-        search_s: wall seconds so far; a result in rungs has ``time`` instead.
+        settings: all of them in a file; see :class:`Settings`.
+        trials: how many were told, ``states`` by their states.
+        end: why it ended.
+        pruned_share: of the trials.
+        search_s: wall seconds so far; a result in rungs has ``time`` instead. ``cpu_s``: CPU seconds.
+        training_s, asking_s, store_s, held_s: see :class:`syno_lab.experiments.standing.Times`; ``overhead_share`` is
+            ``held_s`` over the time of all trainings.
+        idle_share: the share of the workers' time without a training: choosing, starting processes, loading data.
+        last_failure: the last trial that ended without an accuracy, and why.
+        uses_probe: whether the score of the probe chooses what is asked.
         funnel: None for a search that has none.
-        finalists: the numbers of the operators in the finals, by what they are the best of; ``best`` likewise.
+        best: by shares of FLOPs the best discovered operator within each.
+        finalists: the numbers of the operators in the finals, by what they are the best of.
         comparisons: the finals by the same names, ``not_compared``: why there is none.
         known: the known operators with which it began: names by numbers, or points.
-        recorded: all trials in short.
+        recorded: all trials in short, in the order of asking.
+        lowered: the trials for which the limit was lowered (``number``), and the limit since then (``replaced_ratio``).
+        examined: operators with a score; ``elites``: those that are kept; ``picture``: the file of the front.
     """
 
-    phase: str | None = None
-    search_s: Amount | None = None
+    phase: str = ""
+    settings: Settings = Settings()
+    trials: Count = 0
+    states: dict[str, Count] = {}
+    trials_per_hour: Amount = 0.0
+    under_way: tuple[int, ...] = ()
+    end: str = ""
+    pruned_share: Amount = 0.0
+    search_s: Amount = 0.0
+    cpu_s: Amount = 0.0
+    training_s: Amount = 0.0
+    asking_s: Amount = 0.0
+    store_s: Amount = 0.0
+    held_s: Amount = 0.0
+    overhead_s_per_trial: Amount = 0.0
+    overhead_share: Amount = 0.0
+    idle_share: Amount = 0.0
+    last_failure: str = ""
     time: Taken = Taken()
     plan: Plan | None = None
+    uses_probe: bool = True
     funnel: Funnel | None = None
     verdict: str = ""
     baseline: Baseline = Baseline()
     front: tuple[Point, ...] = ()
     best: dict[str, Point | None] = {}
     finalists: dict[str, int] = {}
-    comparisons: dict[str, Final] = {}
+    comparisons: dict[str, Comparison] = {}
     not_compared: dict[str, str] = {}
     known: dict[str, str | None] | list[Point] = []
-    recorded: tuple[Point, ...] = ()
+    recorded: tuple[Recorded, ...] = ()
     tuning: Tuned | None = None
-    settings: Settings = Settings()
+    lowered: tuple[dict[str, Amount], ...] = ()
+    examined: Count = 0
+    examined_per_cpu_s: Amount = 0.0
+    elites: Count = 0
+    untrained: bool = False
+    picture: str = ""
+    folder: str = ""
+
+    def said(self, names: Sequence[str]) -> dict[str, JSON]:
+        """These fields as plain data, as a file has them; what is not known yet of its end and tunings is left out."""
+        plain: dict[str, JSON] = msgspec.to_builtins(self, str_keys=True)
+        return {name: plain[name] for name in names if plain[name] or name not in ("verdict", "lowered", "tuning")}
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -208,7 +332,7 @@ class Searched(msgspec.Struct, frozen=True):
         return self.finalists | {name: number for name, number in best.items() if name not in self.finalists}
 
     @property
-    def finals(self) -> dict[int, Final]:
+    def finals(self) -> dict[int, Comparison]:
         """The comparisons by the numbers of the finalists."""
         return {number: self.comparisons[name] for name, number in self.numbers.items() if name in self.comparisons}
 
@@ -221,7 +345,7 @@ class Searched(msgspec.Struct, frozen=True):
         return {int(number): name for number, name in found.items() if number.isdecimal() and name}
 
 
-def told(kind: type[Kind], said: Mapping[str, Any] | None) -> Kind:
+def told(kind: type[Kind], said: Mapping[str, JSON] | None) -> Kind:
     """A value from plain data; a field that is missing, or of another kind, has its default.
 
     Of a list or a mapping the items of their kind are taken. Raises TypeError where a field without default is missing.
@@ -246,17 +370,17 @@ def _as(kind: Any, value: Any) -> Any:
     return msgspec.UNSET
 
 
-def searched(said: Mapping[str, Any] | None) -> Searched:
+def searched(said: Mapping[str, JSON] | None) -> Searched:
     """The content of a status or a result as a value."""
     return told(Searched, said)
 
 
-def finalists(result: Mapping[str, Any]) -> dict[str, int]:
+def finalists(result: Mapping[str, JSON]) -> dict[str, int]:
     """The numbers of the operators in the finals of a result, by what they are the best of."""
     return searched(result).numbers
 
 
-def read_said(lab: Path, search: str, file: str) -> dict[str, Any] | None:
+def read_said(lab: Path, search: str, file: str) -> dict[str, JSON] | None:
     """A status or a result in the lab's folder; None where there is none, or none that can be read."""
     found = read_course(lab / "searches" / search / file) if is_plain_name(search) else None
     return found if isinstance(found, dict) else None

@@ -14,9 +14,10 @@ from syno_lab.panes import Asked, panes_of, read_pane
 from syno_lab.protocol import Operator
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.rows import OnRung, TrialRow
-from syno_lab.reports.searched import RESULT, Final, read_said, searched
+from syno_lab.reports.searched import RESULT, read_said, searched
 from syno_lab.reports.text_tables import Table, cell_text, shown_table, table_text
 from syno_lab.store.latencies import latency_title
+from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import FINAL
 from syno_lab.systems import read_operator, system_of
 
@@ -38,7 +39,7 @@ class Why:
     row: TrialRow
     baseline: TrialRow | None
     operator: Operator
-    comparisons: Mapping[str, Final]
+    comparisons: Mapping[str, Comparison]
     panes: Mapping[str, Mapping[str, Any]]
     known: str | None
 
@@ -235,6 +236,6 @@ def _passed(one: OnRung, baseline: TrialRow | None) -> list[str]:
     return ["finals" if one.rung == FINAL else one.rung, str(one.seeds), *numbers, one.state]
 
 
-def _final(name: str, one: Final) -> list[str]:
+def _final(name: str, one: Comparison) -> list[str]:
     by, interval = (text or "" for text in one.texts)
     return [name, _measure(one.baseline), _measure(one.operator), by, interval, str(len(one.seeds)), one.verdict]

@@ -14,62 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
+from syno_lab.store.outcomes import Comparison, Interval
 from syno_lab.trial.examples import examples_of
 from syno_lab.trial.facts import facts_of
 from syno_lab.trial.machine import one_machine
-from syno_lab.trial.request import MeasuredOn, Plain, TrialOutcome, TrialRequest
+from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.trial.verdicts import Verdict, is_at_chance, seed_spread, verdict_of
 
 RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 24
-
-
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference and its confidence interval, for the level ``confidence``."""
-
-    difference: float
-    low: float
-    high: float
-    confidence: float
-
-
-class Comparison(Plain, frozen=True, kw_only=True):
-    """An operator against its baseline.
-
-    Attributes:
-        measure: ``accuracy`` (of images; higher is better) or ``loss`` (of text, in nats; lower is better).
-        baseline, operator: the means over the seeds.
-        interval: operator - baseline with a paired bootstrap interval over the test images (or windows). The interval
-            shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
-        by_seed: operator - baseline for each seed.
-        over_seeds: operator - baseline with an interval over seeds *and* images (:func:`two_way_bootstrap`), which says
-            what to expect of another training; None with one seed.
-        verdict: what the comparison decides (:class:`.verdicts.Verdict`), by ``over_seeds`` where there is it, else by
-            ``interval``.
-        measured_on: the images (or the part of a text) that it is measured on.
-        machine: where all of it was trained; empty where that is not known.
-        seed_spread: the standard deviation of the baseline's accuracy over the seeds: what to expect of another seed on
-            this machine; None with one seed.
-        flops_ratio, params_ratio: operator over baseline, for the whole network.
-        seeds: the seeds.
-        baselines, operators: the trials, in the order of the seeds; without their predictions.
-    """
-
-    measure: Literal["accuracy", "loss"]
-    baseline: float
-    operator: float
-    interval: Interval
-    by_seed: list[float]
-    flops_ratio: float
-    params_ratio: float
-    seeds: list[int]
-    baselines: list[TrialOutcome]
-    operators: list[TrialOutcome]
-    over_seeds: Interval | None
-    verdict: str
-    measured_on: MeasuredOn
-    machine: str
-    seed_spread: float | None
 
 
 def paired_bootstrap(
@@ -192,12 +145,12 @@ def compared(
         baseline=float(first.mean()),
         operator=float(second.mean()),
         interval=interval,
-        by_seed=(second - first).mean(axis=1).tolist(),
+        by_seed=tuple((second - first).mean(axis=1).tolist()),
         flops_ratio=operators[0].flops / baselines[0].flops,
         params_ratio=operators[0].params / baselines[0].params,
-        seeds=seeds,
-        baselines=[msgspec.structs.replace(trial, predictions=None, losses=None) for trial in baselines],
-        operators=[msgspec.structs.replace(trial, predictions=None, losses=None) for trial in operators],
+        seeds=tuple(seeds),
+        baselines=tuple([msgspec.structs.replace(trial, predictions=None, losses=None) for trial in baselines]),
+        operators=tuple([msgspec.structs.replace(trial, predictions=None, losses=None) for trial in operators]),
         over_seeds=over_seeds,
         verdict=str(_verdict(over_seeds or interval, second, labels, facts.outputs)),
         measured_on=trials[0].measured_on,

@@ -1,4 +1,4 @@
-"""The request and the outcome of a trial: plain data, the same in JSON."""
+"""The request of a trial: plain data, the same in JSON; its outcome is in :mod:`syno_lab.store.outcomes`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import msgspec
 
 from syno_lab.settings import Optimizer, TrialSettings
 from syno_lab.settings import Plain as Plain
+from syno_lab.store.outcomes import MeasuredOn as MeasuredOn
+from syno_lab.store.outcomes import State as State
+from syno_lab.store.outcomes import TrialOutcome as TrialOutcome
 
 #: Epochs of a training that only its budget of seconds ends.
 ENDLESS = 1_000_000
 
-State = Literal["finished", "pruned", "diverged", "oom", "timeout", "interrupted", "failed"]
 Precision = Literal["float32", "bfloat16", "float16"]
-MeasuredOn = Literal["test", "held out"]
 
 
 class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,81 +75,6 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     def ends_by_clock(self) -> bool:
         """Whether only ``budget_s`` ends the training."""
         return self.budget_s is not None and self.epochs >= ENDLESS
-
-
-class TrialOutcome(Plain, frozen=True, kw_only=True):
-    """The outcome of a trial: how it ended, its accuracy and its costs.
-
-    Attributes:
-        state: ``finished``; ``pruned`` (by the rule for early termination, or its patience); ``diverged`` (a loss or
-            gradient that is no number, or no gradient at all); ``oom`` (out of memory); ``timeout``; ``interrupted``
-            (on request: the next attempt continues from the checkpoint); ``failed`` (anything wrong with the request,
-            the data or the files).
-        reason: one line; of a ``finished`` trial empty, or how the training differed from the request.
-        accuracy: the measure to maximise, after the last epoch: for images the share of images classified correctly;
-            for text exp(-loss), the geometric mean of the probabilities given to the right tokens, which is
-            1 / perplexity. None where no epoch was completed.
-        measured_on: the images (or the part of a text) of accuracy, losses and predictions: ``test``, or ``held out``
-            from the training images.
-        train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
-            the weights still changed; None where no epoch was completed.
-        best_accuracy: the highest accuracy of any epoch, for comparison with papers that report it.
-        perplexity: for a text, after the last epoch, for each token; ``perplexity_per_byte``: for each byte of UTF-8,
-            which compares texts in different tokens.
-        curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure), ``seconds``, and of
-            a text ``perplexity``.
-        flops, params: of the network for one example, as trained; ``baseline_flops``, ``baseline_params`` without the
-            operator.
-        replaced, places: the number of layers that the operator replaced, and of those that it was offered.
-        wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
-        work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
-            reading data and building the network.
-        latency_ms: if requested, the time of the trained network for one example (:func:`.meter.latency_ms`).
-        peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
-        resumed: epochs that earlier attempts had completed.
-        batch_size: the batch size of the training; after a retry half of the requested one.
-        machine: where it was trained (:func:`.machine.machine_name`): equal requests give equal numbers on one machine,
-            not on two.
-        predictions: if requested, the predicted class of each image that it is measured on. ``losses``: the loss of
-            each of them, or of each window of a text, in nats.
-    """
-
-    called: ClassVar[str] = "a trial's outcome"
-
-    state: State
-    reason: str = ""
-    accuracy: float | None = None
-    best_accuracy: float | None = None
-    perplexity: float | None = None
-    curve: list[dict[str, float]] = msgspec.field(default_factory=list)
-    flops: int = 0
-    params: int = 0
-    baseline_flops: int = 0
-    baseline_params: int = 0
-    replaced: int = 0
-    places: int = 0
-    wall_s: float = 0.0
-    cpu_s: float = 0.0
-    peak_mib: float = 0.0
-    resumed: int = 0
-    seed: int = 0
-    batch_size: int = 0
-    device: str = "cpu"
-    threads: int = 1
-    versions: dict[str, str] = msgspec.field(default_factory=dict)
-    predictions: list[int] | None = None
-    losses: list[float] | None = None
-    measured_on: MeasuredOn = "test"
-    train_loss: float | None = None
-    machine: str = ""
-    work_s: float = 0.0
-    latency_ms: float | None = None
-    perplexity_per_byte: float | None = None
-
-    @property
-    def loss(self) -> float | None:
-        """The mean loss in nats on what it is measured on, after the last epoch; None where there is none."""
-        return self.curve[-1].get("test_loss") if self.curve else None
 
 
 class Training(TypedDict, total=False):

@@ -24,7 +24,6 @@ from syno_lab.errors import SearchError, SpecError
 from syno_lab.experiments import SearchSettings, Stopped, TuningChoice, plan
 from syno_lab.experiments.agreement import Ceiling
 from syno_lab.experiments.in_rungs import SHARES, _evidence, run_in_rungs
-from syno_lab.experiments.loop import Earlier
 from syno_lab.experiments.plan import FINALISTS, plan_for
 from syno_lab.experiments.rung_driver import Score, survivors
 from syno_lab.experiments.rung_worker import LocalWorkers
@@ -32,6 +31,7 @@ from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.experiments.watching import STATUS_FILE
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.progress import finals_table
+from syno_lab.reports.searched import Searched
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
 from syno_lab.trial import TrialOutcome, TrialRequest
@@ -237,12 +237,12 @@ def test_rungs_that_nothing_proves_are_not_used(tmp_path: Path) -> None:
     text = TrialRequest(backbone="gpt_tiny", data="digits")
     asked, said = chosen(training=text), []
     place = tmp_path / "searches" / "s"
-    rungs, uses_probe = _evidence(asked, place, Earlier(), lambda fraction, line: said.append(line))
+    rungs, uses_probe = _evidence(asked, place, Searched(), lambda fraction, line: said.append(line))
     assert ([rung.name for rung in rungs], uses_probe) == (["network"], True)
     assert all("no validation shows that it ranks operators of gpt_tiny" in line for line in said)
     # A continued search keeps what it began with.
-    parts = plan.Part(FIRST, 2, 1.0, 2.0, "loss"), plan.Part(NETWORK, 2, 1.0, 2.0)
-    earlier = Earlier(plan=plan.Plan(1.0, 1, parts), uses_probe=False)
+    parts = plan.PlanPart(FIRST, 2, 1.0, 2.0, "loss"), plan.PlanPart(NETWORK, 2, 1.0, 2.0)
+    earlier = Searched(plan=plan.Plan(1.0, 1, parts), uses_probe=False)
     rungs, uses_probe = _evidence(chosen(), place, earlier, lambda fraction, line: None)
     assert ([rung.name for rung in rungs], uses_probe) == ([FIRST, NETWORK], False)
 

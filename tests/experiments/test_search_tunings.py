@@ -231,9 +231,9 @@ def test_whole_networks_are_tuned_one_after_another(tmp_path: Path, at_once: boo
     assert {number: one["latency_ms"] for number, one in found.items()} == {
         number: network_ms(text) for number, text in enumerate(texts) if number != 3
     }
-    told = tunings.to_dict()
-    assert (told["of"], told["stored_as"], told["scheduler"]) == ("whole network", "network@" + TARGET, "gradient")
-    assert told["baseline_facts"]["where"] == "this machine"
+    told = tunings.said()
+    assert (told.of, told.stored_as, told.scheduler) == ("whole network", "network@" + TARGET, "gradient")
+    assert told.baseline_facts["where"] == "this machine"
     assert "least whole network" in tunings.line()
 
 
@@ -331,7 +331,7 @@ def test_a_search_does_not_wait_for_its_tunings_and_finish_does(tmp_path: Path) 
     tuners = KnownTunings(at_once=False)
     driver, tunings = drive(tmp_path, Known(), tuners)
     assert driver.standing.total == 12
-    assert len(tunings.to_dict()["under_way"]) == len(tuners.begun) - 1 > 2
+    assert len(tunings.said().under_way) == len(tuners.begun) - 1 > 2
     assert not tunings.finish(lambda fraction, line: None, lambda: True)
     for name in tuners.begun:
         tuners.end(name)
@@ -353,7 +353,7 @@ def test_a_killed_search_tunes_nothing_twice_and_loses_nothing(tmp_path: Path) -
     tuners.at_once = True
     _, tunings = drive(tmp_path / "killed", known, tuners)
     assert tunings.front() == whole.front()
-    assert tunings.to_dict() == whole.to_dict()
+    assert tunings.said() == whole.said()
     before = len(tuners.begun)
     again, again_tunings = drive(tmp_path / "killed", known, tuners)  # all is known: nothing is asked for
     assert (len(tuners.begun), again_tunings.front()) == (before, whole.front())
@@ -364,10 +364,10 @@ def test_a_search_that_is_gone_on_with_may_be_tuned_anew(tmp_path: Path) -> None
     known, tuners = Known(), KnownTunings()
     _, few = drive(tmp_path, known, tuners, within=5.0)
     _, more = drive(tmp_path, known, tuners, within=100.0)
-    assert few.to_dict()["tuned"] < more.to_dict()["tuned"] == 12
+    assert few.said().tuned < more.said().tuned == 12
     other = TuningChoice(within=100.0, target="jetson-orin-nano-cpu", tracker="127.0.0.1:9190", trials=5, of="layers")
     _, there = drive(tmp_path, known, tuners, choice=other)
-    assert there.to_dict()["tuned"] == 12
+    assert there.said().tuned == 12
     params = tuners.begun["search: trial 0 on jetson-orin-nano-cpu"][0]
     assert (params["tracker"], params["key"], params["trials"]) == ("127.0.0.1:9190", "jetson-orin-nano-cpu", 5)
 
@@ -395,10 +395,11 @@ def test_the_result_of_a_search_that_tunes(tmp_path: Path) -> None:
     assert [(point["number"], point["latency_ms"]) for point in result["tuning"]["front"]] == [(0, latency)]
     assert list(result["tuning"]["failed"]) == ["1"]
     assert result["tuning"]["baseline_ms"] > 0
-    assert read_json(tmp_path / "board" / RESULT_FILE) == msgspec.json.decode(msgspec.json.encode(result))
+    stored = msgspec.json.decode(msgspec.json.encode(result))
+    assert read_json(tmp_path / "board" / RESULT_FILE) == stored
     shown = read_json(tmp_path / "board" / STATUS_FILE)
     assert shown is not None
-    assert (shown["phase"], shown["tuning"]) == ("done", result["tuning"])
+    assert (shown["phase"], shown["tuning"]) == ("done", stored["tuning"])
 
 
 # -- for real --------------------------------------------------------------------------------------------------------

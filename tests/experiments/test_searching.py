@@ -91,15 +91,15 @@ def test_a_limit_of_the_replaced_layers_is_one_of_these_alone(tmp_path: Path) ->
     assert max(shares) <= 0.3
     assert space.limits == "within 30% of the replaced layers' FLOPs"
     # The best is named within shares of the same FLOPs, under names of their own.
-    told = driver.standing.to_dict(Times())["best"]
+    told = driver.standing.said(Times()).best
     assert list(told) == ["replaced_0.4", "replaced_0.25"]
     for name, share in SHARES.items():
         within = [trial for trial, found in zip(trials, shares, strict=True) if found <= share]
         best = max(within, key=lambda trial: trial.accuracy)
-        assert told[name]["number"] == best.number
-        assert told[name]["replaced_ratio"] == pytest.approx(shares[trials.index(best)])
-        assert told[name]["flops_ratio"] == best.flops / space.baseline.flops
-    assert list(Standing(100, 1).to_dict(Times())["best"]) == ["half", "quarter"]
+        assert told[name].number == best.number
+        assert told[name].replaced_ratio == pytest.approx(shares[trials.index(best)])
+        assert told[name].flops_ratio == best.flops / space.baseline.flops
+    assert list(Standing(100, 1).said(Times()).best) == ["half", "quarter"]
 
 
 def stored_by_torch(operator: Operator, binding: dict[str, int]) -> int:
@@ -246,9 +246,9 @@ def test_failures_are_told_as_nothing_and_the_search_goes_on(tmp_path: Path) -> 
     assert [trial.state for trial in trials] == ["finished", "diverged", "oom", "pruned", "timeout", "finished"]
     assert [trial.reward for trial in trials][1:5] == [0.0, 0.0, 0.1, 0.0]
     assert trials[1].reason == "the loss is nan"
-    shown = driver.standing.to_dict(driver.times)
-    assert shown["pruned_share"] == pytest.approx(1 / 6)
-    assert shown["last_failure"] == "trial 4: timeout: more than 60 s"
+    shown = driver.standing.said(driver.times)
+    assert shown.pruned_share == pytest.approx(1 / 6)
+    assert shown.last_failure == "trial 4: timeout: more than 60 s"
     # One that was pruned is never the best.
     assert {best.number for share in (0.5, 1.0) if (best := driver.standing.best(share))} <= {0, 5}
 
@@ -323,8 +323,8 @@ def test_overhead_is_what_free_hands_wait(tmp_path: Path, workers: int) -> None:
     assert times.asking_s > 0
     assert times.store_s > 0
     assert times.held_s == workers * (times.asking_s + times.store_s)
-    shown = driver.standing.to_dict(times)
-    assert shown["overhead_s_per_trial"] == times.held_s
+    shown = driver.standing.said(times)
+    assert shown.overhead_s_per_trial == times.held_s
 
 
 @pytest.mark.parametrize("is_known", [False, True])

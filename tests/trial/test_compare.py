@@ -7,6 +7,7 @@ import pytest
 
 from syno_lab import operators
 from syno_lab.errors import TrainingError
+from syno_lab.store.outcomes import Comparison
 from syno_lab.trial import (
     TrialOutcome,
     TrialRequest,
@@ -16,7 +17,7 @@ from syno_lab.trial import (
     run_trial,
     two_way_bootstrap,
 )
-from syno_lab.trial.compare import Comparison, compared
+from syno_lab.trial.compare import compared
 from syno_lab.trial.machine import machine_name, one_machine
 from syno_lab.trial.verdicts import is_at_chance, seed_spread, verdict_of
 
