@@ -6,14 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from syno_lab.canvas.filling import Solution, solve
 from syno_lab.canvas.fitted import Fitted, fill
 from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates
-from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Step, Substitution
-from syno_lab.canvas.matching import matches
-from syno_lab.canvas.places import Budget, Place, group_choices_of
+from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Taken
+from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import OverTimeError, PrimitiveError, SpecError, SynoError, TooLargeError
@@ -23,7 +22,6 @@ from syno_lab.sessions.construction import PATIENCE_S
 FREE_HAND = Room(MOST_NODES, width=MOST_NODES, fcs=(0, MOST_NODES), must_mix=False)
 #: A layer in the middle of a residual network: what costs are said of where no network is given.
 EXAMPLE = Place(64, 64, 28, 28)
-NO_BUDGET = Budget()
 
 
 def candidates_of(draft: Draft, room: Room = FREE_HAND) -> list[Candidate]:
@@ -45,18 +43,6 @@ def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
         of_them = f", {merges} of them among {', '.join(BROADCASTS)}" if merges else ""
         return f"expected at most {max(growing.left, 0)} more primitives, found at least {needed} needed{of_them}"
     return None
-
-
-class Taken(NamedTuple):
-    """A step as a session keeps it: a primitive on tensors, and what is substituted in the whole draft before it."""
-
-    primitive: Primitive
-    inputs: tuple[int, ...]
-    substitution: Substitution | None = None
-
-    def __str__(self) -> str:
-        said = f"{self.primitive}({', '.join(f't{number}' for number in self.inputs)})"
-        return said if self.substitution is None else f"{said} with {self.substitution}"
 
 
 @dataclass(frozen=True)
@@ -113,14 +99,6 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class _Unfinished(Kernel):
-    """A draft whose costs are counted as a kernel's, finished or not."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "draft", Draft(self.nodes))
-
-
-@dataclass(frozen=True)
 class AimedDraft:
     """A draft with its aim; each change gives a new one.
 
@@ -132,17 +110,18 @@ class AimedDraft:
     draft: Draft
     aim: Aim
 
-    def step(self, step: Step | Primitive | str) -> Taken:
+    def step(self, step: Taken | Candidate | Primitive | str) -> Taken:
         """A step as it is kept: of a candidate, or of a primitive on the last tensor, also as text: ``"fc x0"``.
 
         Raises:
             PrimitiveError: where it does not apply.
         """
-        after = self.draft.apply(step)
-        node = after.nodes[-1]
-        return Taken(node.primitive, node.inputs, getattr(step, "substitution", None))
+        if isinstance(step, Candidate):
+            step = step.taken
+        node = self.draft.apply(step).nodes[-1]
+        return Taken(*node, step.substitution if isinstance(step, Taken) else None)
 
-    def apply(self, step: Step | Primitive | str) -> AimedDraft:
+    def apply(self, step: Taken | Primitive | str) -> AimedDraft:
         """The draft with one primitive more; ``step`` as for :meth:`.Draft.apply`.
 
         Raises:
@@ -221,9 +200,9 @@ class AimedDraft:
     @cached_property
     def base(self) -> Solution | str:
         """The base solution at all places, and what it costs, finished or not; or why there is none."""
-        # A variable of the output is solved.
-        nodes = self.draft.kernel().nodes if self.draft.is_complete else self.draft.nodes
-        kernel = _Unfinished(nodes, self.aim.normalise)
+        # A variable of the output is solved; the costs of a draft are counted as a kernel's.
+        draft = self.draft.kernel().draft if self.draft.is_complete else self.draft
+        kernel = Kernel._of(draft, self.aim.normalise)
         groups = self.aim.groups if "G" in kernel.variables else (1,)
         if not groups:
             return "the channels of the places have no common divisor"
@@ -321,15 +300,14 @@ def _nearest(state: AimedDraft, last: int, effort: Effort, refuses: Refuses) -> 
         if not one.may_be_taken:
             continue
         effort.look(_WHAT)
-        step = Taken(*one[:3])
-        if refuses(state, step):
+        if refuses(state, one.taken):
             continue
-        after = state.apply(one)
+        after = state.apply(one.taken)
         rest: tuple[Taken, ...] | None = () if after.is_complete else None
         if len(after.draft.nodes) < last:
             rest = _nearest(after, last, effort, refuses)
         if rest is not None:
-            return (step, *rest)
+            return (one.taken, *rest)
     return None
 
 
@@ -368,7 +346,7 @@ def _walk(
             grown = Growing(room, drafts[-1].nodes, drafts[-1].shapes)
         else:
             after = grown.draft()
-            step = step_between(drafts[-1], after)
+            step = grown.last
             if refuses(AimedDraft(drafts[-1], state.aim), step):
                 refusals += 1
                 if refusals > _REFUSALS:
@@ -379,21 +357,6 @@ def _walk(
             steps.append(step)
         growing = grown
     return tuple(steps) if AimedDraft(drafts[-1], state.aim).is_complete else None
-
-
-def step_between(before: Draft, after: Draft) -> Taken:
-    """The step that leads from a draft to one with a primitive more."""
-    primitive, inputs = after.nodes[-1]
-    if primitive.name not in BROADCASTS or before.nodes == after.nodes[:-1]:
-        return Taken(primitive, inputs)
-    for match in matches(*[before.shapes[number] for number in inputs]):
-        step = Taken(primitive, inputs, match.substitution)
-        try:
-            if match.parameter == primitive.parameter and before.apply(step) == after:
-                return step
-        except PrimitiveError:
-            continue
-    raise PrimitiveError(f"expected a draft of one step more, found {after.nodes[-1]} behind another one")
 
 
 def _nothing(state: AimedDraft) -> str:

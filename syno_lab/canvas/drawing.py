@@ -64,7 +64,7 @@ def dot(
         leaves_marked: whether the tensors of a draft that no node uses have a colour of their own, and say so.
         _: options of other systems' pictures, which change nothing here.
     """
-    return _drawn(what, bound, title, highlight, leaves_marked).source()
+    return _Drawing(what, bound, title, highlight, leaves_marked).source()
 
 
 def svg(what: Draft | AtPlaces, bound: Mapping[str, int] | None = None, **options: Any) -> str:
@@ -73,7 +73,7 @@ def svg(what: Draft | AtPlaces, bound: Mapping[str, int] | None = None, **option
     Raises:
         SynoError: when the layout program is not installed.
     """
-    drawing = _drawn(what, bound, **options)
+    drawing = _Drawing(what, bound, **options)
     said = ". ".join([*drawing.captions, describe(what if isinstance(what, Draft) else what.kernel)])
     return accessible_svg(drawing.source(), said, drawing.titles)
 
@@ -96,7 +96,7 @@ def describe(what: Draft | Kernel) -> str:
 
 def words(what: Draft | AtPlaces) -> dict[str, str]:
     """What the picture of a draft or an operator says of each part, by its ``id``, inputs before results."""
-    return _drawn(what).words
+    return _Drawing(what).words
 
 
 def sign_of(name: str) -> str:
@@ -131,30 +131,11 @@ def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _drawn(
-    what: Draft | AtPlaces,
-    bound: Mapping[str, int] | None = None,
-    title: str | None = None,
-    highlight: Iterable[Any] = (),
-    leaves_marked: bool = True,
-    **_: Any,
-) -> _Drawing:
-    """The drawing of a draft, or of an operator: of symbols, or at the place of a binding."""
-    captions = [title] if title else []
-    if isinstance(what, Draft):
-        return _Drawing(what, None, None, captions, highlight, what.leaves if leaves_marked else ())
-    template = None
-    if bound is not None:
-        place, template = what.template(bound)
-        captions += _place_captions(place, {name: template[name] for name in what.inner})
-    return _Drawing(what.kernel.draft, what.kernel, template, captions, highlight)
-
-
-def _place_captions(place: Place, inner: Mapping[str, int]) -> list[str]:
+def _captions(operator: AtPlaces, place: Place, template: Mapping[str, int]) -> list[str]:
     """How the template runs at a place, and the numbers that were chosen for it; the boxes are of one part."""
     found = [str(place)]
-    if inner:
-        found.append(", ".join(f"{name} = {number}" for name, number in inner.items()))
+    if operator.inner:
+        found.append(", ".join(f"{name} = {template[name]}" for name in operator.inner))
     if place.stride > 1:
         found.append(f"behind an average pooling of {place.stride} x {place.stride}")
     if place.c_in > place.c_out:
@@ -165,7 +146,7 @@ def _place_captions(place: Place, inner: Mapping[str, int]) -> list[str]:
 
 
 class _Drawing:
-    """One drawing: the lines of DOT, and what is said of each part.
+    """One drawing, of symbols, or at the place of a binding: the lines of DOT, and what is said of each part.
 
     Attributes:
         words: of each part, by its id in the SVG.
@@ -174,15 +155,21 @@ class _Drawing:
 
     def __init__(
         self,
-        draft: Draft,
-        kernel: Kernel | None,
-        template: Mapping[str, int] | None,
-        captions: list[str],
-        highlight: Iterable[Any],
-        leaves: tuple[int, ...] = (),
+        what: Draft | AtPlaces,
+        bound: Mapping[str, int] | None = None,
+        title: str | None = None,
+        highlight: Iterable[Any] = (),
+        leaves_marked: bool = True,
+        **_: Any,
     ) -> None:
-        self.draft, self.kernel, self.template = draft, kernel, template
-        self.captions, self.leaves = captions, leaves
+        self.kernel = None if isinstance(what, Draft) else what.kernel
+        self.draft = draft = what if isinstance(what, Draft) else what.kernel.draft
+        self.leaves = draft.leaves if self.kernel is None and leaves_marked else ()
+        self.captions = [title] if title else []
+        self.template: Mapping[str, int] | None = None
+        if bound is not None and not isinstance(what, Draft):
+            place, self.template = what.template(bound)
+            self.captions += _captions(what, place, self.template)
         self.highlight = frozenset(highlight)
         self.words: dict[str, str] = {}
         self.titles: dict[str, str] = {}

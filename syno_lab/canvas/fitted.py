@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from syno_lab.canvas.filling import MOST_ELEMENTS, Spent, solve
 from syno_lab.canvas.kernel import Kernel
-from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
+from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of, places_of
 from syno_lab.errors import SpecError
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
@@ -37,7 +37,6 @@ FORMAT = "syno-lab-canvas"
 #: The variables of every operator; the last three have defaults.
 OUTER = ("N", "C_in", "C_out", "H", "W", "KH", "KW", "s")
 _DEFAULTS = {"KH": 3, "KW": 3, "s": 1}
-_NO_BUDGET = Budget()
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class Fitted:
         for known, solution in zip(self.places, self.solutions, strict=True):
             if replace(known, layers=place.layers) == place:
                 return dict(zip(names, solution, strict=True))
-        found = solve(self.kernel, (replace(place, layers=1),), _NO_BUDGET, self.groups)
+        found = solve(self.kernel, (replace(place, layers=1),), NO_BUDGET, self.groups)
         if isinstance(found, str):
             raise SpecError(found)
         return dict(zip(names, found.numbers[0], strict=True))
@@ -363,7 +362,7 @@ def fit_to(
     choices = group_choices(kernel, found) if groups is None else (groups,)
     if not choices:
         raise SpecError(_no_groups(found))
-    fitted = fill(kernel, found, budget or _NO_BUDGET, choices[0])
+    fitted = fill(kernel, found, budget or NO_BUDGET, choices[0])
     if isinstance(fitted, str):
         raise SpecError(fitted)
     return fitted

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from syno_lab.canvas.kernel import Draft, Node, Substitution, fresh_in
+from syno_lab.canvas.kernel import Draft, Node, Substitution, Taken, fresh_in
 from syno_lab.canvas.matching import Match, matches
 from syno_lab.canvas.primitives import BROADCASTS, FOLDS, PRIMITIVES, Primitive, conditions_of, try_result
 from syno_lab.canvas.room import LeastCosts as LeastCosts
@@ -120,6 +120,7 @@ class Growing:
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
+        self._substitution: Substitution | None = None  # made before the last node
         #: Pairs of tensors that no broadcast takes, whatever its function.
         self.refused: set[tuple[int, int]] = set()
         for node, shape in zip(nodes, shapes[1:], strict=True):
@@ -128,6 +129,11 @@ class Growing:
     def draft(self) -> Draft:
         """As a value."""
         return Draft._of(tuple(self.nodes), tuple(self.shapes))
+
+    @property
+    def last(self) -> Taken:
+        """The last step."""
+        return Taken(*self.nodes[-1], self._substitution)
 
     @property
     def left(self) -> int:
@@ -139,8 +145,8 @@ class Growing:
         """See :attr:`Draft.fresh`."""
         return fresh_in(self.shapes)
 
-    def add(self, node: Node, shape: Shape) -> None:
-        """Add a node whose result has this shape."""
+    def add(self, node: Node, shape: Shape, substitution: Substitution | None = None) -> None:
+        """Add a node whose result has this shape; the substitution before it is made."""
         primitive, inputs = node
         for number in inputs:
             if not self.used[number]:
@@ -161,6 +167,7 @@ class Growing:
         self.shapes.append(shape)
         self.used.append(False)
         self.refused = set()
+        self._substitution = substitution
 
     def substituted(self, substitution: Substitution) -> Growing | None:
         """With a dynamic variable replaced in all shapes; None where a shape is no legal one then."""
@@ -391,7 +398,7 @@ class Growing:
             return SUBSTITUTION
         why = grown.verdict(primitive, (lhs, rhs), shapes[1])
         if why is None:
-            grown.add(Node(primitive, (lhs, rhs)), shapes[1])
+            grown.add(Node(primitive, (lhs, rhs)), shapes[1], match.substitution)
         return why or grown
 
     def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
@@ -501,9 +508,13 @@ class Candidate(NamedTuple):
         """Whether nothing refuses it."""
         return self.verdict is None
 
+    @property
+    def taken(self) -> Taken:
+        """The step without its verdict."""
+        return Taken(*self[:3])
+
     def __str__(self) -> str:
-        said = str(Node(self.primitive, self.inputs))
-        return said if self.substitution is None else f"{said} with {self.substitution}"
+        return str(self.taken)
 
 
 def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: None) -> Iterator[Candidate]:

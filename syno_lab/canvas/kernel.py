@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.canvas.primitives import (
     BROADCASTS,
@@ -69,20 +69,16 @@ class Substitution(NamedTuple):
         return f"x{self.number} := {self.by.pretty}"
 
 
-class Step(Protocol):
-    """What one step of a draft's growth names: a candidate of the draft, for one."""
+class Taken(NamedTuple):
+    """A step of a draft's growth: a primitive on tensors, and what is substituted in the whole draft before it."""
 
-    @property
-    def primitive(self) -> Primitive:
-        """With its parameter."""
+    primitive: Primitive
+    inputs: tuple[int, ...]
+    substitution: Substitution | None = None
 
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """The numbers of its tensors."""
-
-    @property
-    def substitution(self) -> Substitution | None:
-        """Made in the whole draft first."""
+    def __str__(self) -> str:
+        said = str(Node(self.primitive, self.inputs))
+        return said if self.substitution is None else f"{said} with {self.substitution}"
 
 
 def _normal(node: Node) -> Node:
@@ -151,14 +147,14 @@ class Draft:
 
     def apply(
         self,
-        step: Step | Primitive | str,
+        step: Taken | Primitive | str,
         inputs: int | tuple[int, ...] | None = None,
         substitution: Substitution | None = None,
     ) -> Draft:
         """The draft with one more node, after a substitution where one is given.
 
         Args:
-            step: a candidate, which brings its inputs and its substitution, or a primitive, also as text:
+            step: one with its inputs and its substitution, a candidate for one, or a primitive, also as text:
                 ``"unfold H,W"``. A broadcast is easier by :func:`syno_lab.canvas.matching.broadcast`.
             inputs: the numbers of its tensors; None: the last tensor.
             substitution: made in the whole draft first.
@@ -291,7 +287,7 @@ class Kernel:
 
     @classmethod
     def _of(cls, draft: Draft, normalise: bool) -> Kernel:
-        """The kernel of a draft that is finished and has no dynamic variable in its output."""
+        """The kernel of a draft that is finished and has no dynamic variable in its output; nothing is checked."""
         kernel = object.__new__(cls)
         object.__setattr__(kernel, "nodes", draft.nodes)
         object.__setattr__(kernel, "normalise", normalise)

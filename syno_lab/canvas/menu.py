@@ -157,7 +157,7 @@ def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[
 
 def _far(state: AimedDraft, one: Candidate) -> int | None:
     try:
-        return state.apply(one).needed
+        return state.apply(one.taken).needed
     except PrimitiveError:
         return None
 
@@ -175,7 +175,7 @@ def notes(state: AimedDraft, one: Candidate) -> list[str]:
     if one.substitution is None:
         return [made]
     try:
-        after = draft.apply(one)
+        after = draft.apply(one.taken)
     except PrimitiveError:
         return []
     changed = [
@@ -238,7 +238,7 @@ def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice:
     if step is None:
         expected = ", ".join(map(str, found[:6])) or "other tensors, as nothing can be done with these"
         raise SynoError(f"expected one of {expected}{', …' if len(found) > 6 else ''}; found {quoted(choice)}")
-    return Taken(*step[:3])
+    return step.taken
 
 
 def preview(

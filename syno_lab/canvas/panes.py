@@ -1,17 +1,18 @@
-"""The panes of the operator view for Canvas's operators."""
+"""The panes of the operator view for Canvas's operators, and the numbers at every place of a network that they show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from syno_lab.canvas.drawing import lights, words
-from syno_lab.canvas.fitted import Fitted, place_in
+from syno_lab.canvas.filling import conditions_of, lcms_of, ratios_of, solve
+from syno_lab.canvas.fitted import Fitted, outer_of, place_in
+from syno_lab.canvas.places import NO_BUDGET, Place
 from syno_lab.canvas.primitives import FREE, Cost, flops_of, weight_of
 from syno_lab.canvas.shape import Shape
-from syno_lab.canvas.solutions import numbers, place_name, solutions
 from syno_lab.panes import Asked
 from syno_lab.panes.data import Costs, Form, Link, Picture, Record
 from syno_lab.panes.forms import cost_forms, csv_text, form, picture_forms, whole
@@ -27,23 +28,13 @@ def graph_pane(asked: Asked[Any]) -> Picture:
 
     What is lit with a tensor is all that it is computed from, with a primitive its tensors; nothing of a loop nest.
     """
-    return {**picture_pane(asked), "links": _links(asked.operator)}
-
-
-def _links(operator: Fitted) -> dict[str, Link]:
-    said = words(operator)
-    lit = lights(operator.kernel.draft, said)
-    return {
-        name: {
-            "words": text,
-            "kind": "tensor" if name.startswith("t") else "primitive",
-            "light": lit[name],
-            "marks": [],
-            "lines": [],
-        }
-        for name, text in said.items()
-        if "-" not in name  # the edges of a primitive
-    }
+    said = words(asked.operator)
+    links: dict[str, Link] = {}
+    for name, light in lights(asked.operator.kernel.draft, said).items():
+        if "-" not in name:  # an edge of a primitive is lit with it
+            kind = "tensor" if name.startswith("t") else "primitive"
+            links[name] = {"words": said[name], "kind": kind, "light": light, "marks": [], "lines": []}
+    return {**picture_pane(asked), "links": links}
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------
@@ -56,7 +47,7 @@ class FittedCosts(Costs):
 
 
 class Solved(TypedDict):
-    """A table of solutions, those at the shown sizes ``marked``; ``records`` are :func:`.solutions.numbers`."""
+    """A table of solutions, those at the shown sizes ``marked``; ``records`` are those of :func:`numbers`."""
 
     title: str
     heads: list[str]
@@ -126,7 +117,105 @@ def _sums(operator: Fitted, number: int) -> str:
     return parameter if name in ("fold_avg", "softmax") else ""
 
 
-# -- solutions and what is read ---------------------------------------------------------------------------------------
+# -- solutions (section 6.3), and what is read -------------------------------------------------------------------------
+
+
+class Number(NamedTuple):
+    """The number of one dynamic variable at one place.
+
+    Attributes:
+        place: the name of the place (:func:`place_name`).
+        layers: how many layers of the network are there.
+        variable: ``x0``.
+        lcm: what it must be a multiple of.
+        base: its number in the base solution; None where there is none.
+        doublings: how often the base was doubled; None where the number is less than the base.
+        more: the number, less the doubled base.
+        value: the number.
+        is_solved: whether the place is one of those that the kernel was fitted to.
+    """
+
+    place: str
+    layers: int
+    variable: str
+    lcm: int
+    base: int | None
+    doublings: int | None
+    more: int | None
+    value: int
+    is_solved: bool
+
+
+def place_name(place: Place) -> str:
+    """A place for people, as an entry of a menu; two places of a network have two names."""
+    stride = f", stride {place.stride}" if place.stride > 1 else ""
+    return f"{place.c_in} to {place.c_out} channels, {place.h}x{place.w}, window {place.kh}x{place.kw}{stride}"
+
+
+def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
+    """The numbers of all dynamic variables at these places, with what they were made from.
+
+    Places that the operator was not fitted to have the base solution that they would have alone.
+    """
+    kernel = operator.kernel
+    solved = {replace(place, layers=1) for place in operator.places}
+    base = dict(_base(operator, operator.places))
+    found = []
+    for place in places:
+        alone = replace(place, layers=1)
+        is_solved = alone in solved
+        bases = base if is_solved else dict(_base(operator, (alone,)))
+        bound = operator.complete_binding(outer_of(place))
+        units = lcms_of(conditions_of(kernel)[1], len(kernel.free), ratios_of(place, operator.groups))
+        for number, name in enumerate(kernel.free):
+            least = bases[alone][number] if alone in bases else None
+            doublings, more = _grown(least, bound[name])
+            ends = (name, units[number], least, doublings, more, bound[name], is_solved)
+            found.append(Number(place_name(place), place.layers, *ends))
+    return found
+
+
+def _base(operator: Fitted, places: tuple[Place, ...]) -> list[tuple[Place, tuple[int, ...]]]:
+    """The base solution of places that share one; none where there is none."""
+    found = solve(operator.kernel, places, NO_BUDGET, operator.groups) if places else ""
+    if isinstance(found, str):
+        return []
+    return [(replace(place, layers=1), row) for place, row in zip(found.places, found.numbers, strict=True)]
+
+
+def _grown(base: int | None, value: int) -> tuple[int | None, int | None]:
+    """How often a base was doubled to come to a number, and what is left."""
+    if base is None or value < base:
+        return None, None
+    doublings = (value // base).bit_length() - 1
+    return doublings, value - (base << doublings)
+
+
+def solutions(operator: Fitted) -> list[dict[str, int]]:
+    """The solution of each place of the network that an operator was fitted to.
+
+    Returns:
+        For each place its sizes (``c_in``, ``c_out``, ``h``, ``w``, ``kh``, ``kw``, ``stride``), how many ``layers``
+        and ``parts`` it has, the number of each variable that was determined (``G``, ``x0``, ...), ``flops`` for one
+        example and ``params`` of one layer, and of all its layers as ``layers_flops`` and ``layers_params``. The last
+        two sum to :attr:`.Fitted.spent`.
+    """
+    found = []
+    for place in operator.places:
+        bound = operator.complete_binding(outer_of(place))
+        flops, params = operator.flops(bound), operator.params(bound)
+        found.append(
+            {
+                **vars(place),
+                "parts": place.parts,
+                **{name: bound[name] for name in operator.inner},
+                "flops": flops,
+                "params": params,
+                "layers_flops": place.layers * flops,
+                "layers_params": place.layers * params,
+            }
+        )
+    return found
 
 
 def solution_pane(asked: Asked[Any]) -> Solved:

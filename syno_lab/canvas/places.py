@@ -140,6 +140,9 @@ class Budget:
         return cls(**found)
 
 
+NO_BUDGET = Budget()
+
+
 class AtPlaces(Protocol):
     """An operator as its forms see it: :class:`syno_lab.canvas.fitted.Fitted`, which imports them to make them."""
 

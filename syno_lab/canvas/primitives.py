@@ -27,6 +27,7 @@ from syno_lab.canvas.shape import (
     parse,
     substitute,
     variables_of,
+    volume_of,
 )
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import quoted
@@ -60,7 +61,6 @@ class Cost(NamedTuple):
 FREE = Cost(0, ONE)
 
 Family = Literal["rearrangement", "arithmetic", "blending"]
-Offers = Callable[[Shape], tuple[str, ...]]
 Result = Callable[[str, tuple[Shape, ...]], Shape]
 Flops = Callable[[str, tuple[Shape, ...]], Cost]
 #: ``[groups, outputs of a group, inputs of a group]``.
@@ -76,8 +76,8 @@ class Kind:
         family: as in Table 1.
         meaning: the value, in a line.
         result: the shape of the result; raises PrimitiveError where it does not apply.
-        offers: the parameters with which it applies to a tensor of a shape; for an FC the size is chosen by the draft,
-            and for a broadcast by shape matching.
+        choices: the parameters that it may have, or those worth offering for a shape; none for an FC, whose size the
+            draft chooses, and for a broadcast, where shape matching finds them.
         flops: of one example.
         parameter: what its parameter says; empty where it has none.
         before, after: shapes as text.
@@ -90,7 +90,7 @@ class Kind:
     family: Family
     meaning: str
     result: Result
-    offers: Offers
+    choices: tuple[str, ...] | Callable[[Shape], tuple[str, ...]] = ()
     flops: Flops = lambda parameter, shapes: FREE
     parameter: str = ""
     before: str = "[…]"
@@ -98,6 +98,11 @@ class Kind:
     misuses: tuple[str, ...] = ()
     arity: int = 1
     weight: Callable[[str, Shape], Weight] | None = None
+
+    def offers(self, shape: Shape) -> tuple[str, ...]:
+        """Those of its choices with which it applies to a tensor of this shape."""
+        choices = self.choices(shape) if callable(self.choices) else self.choices
+        return tuple([choice for choice in choices if self.applies(choice, (shape,))])
 
     def applies(self, parameter: str, shapes: tuple[Shape, ...]) -> bool:
         """Whether a primitive of this kind applies to tensors of these shapes."""
@@ -123,32 +128,6 @@ def _refuse(expected: str, shape: Shape) -> PrimitiveError:
     return PrimitiveError(f"expected {expected}, found {shape}")
 
 
-def _known(parameter: str, choices: tuple[str, ...]) -> None:
-    if parameter not in choices:
-        raise PrimitiveError(f"expected a parameter among {' | '.join(choices)}, found {quoted(parameter)}")
-
-
-def _nothing(parameter: str) -> None:
-    if parameter:
-        raise PrimitiveError(f"expected no parameter, found {quoted(parameter)}")
-
-
-def _offers_by(result: Result, choices: tuple[str, ...]) -> Offers:
-    """The choices that apply: those for which ``result`` gives a legal shape."""
-
-    def offers(shape: Shape) -> tuple[str, ...]:
-        found = []
-        for choice in choices:
-            try:
-                if result(choice, (shape,)).fault is None:
-                    found.append(choice)
-            except PrimitiveError:
-                continue
-        return tuple(found)
-
-    return offers
-
-
 def _each_element(number: int) -> Flops:
     """So many FLOPs for each element of the last input: of ``a``, or of a broadcast's RHS."""
     return lambda parameter, shapes: Cost(number, shapes[-1].volume)
@@ -156,12 +135,9 @@ def _each_element(number: int) -> Flops:
 
 # -- rearrangement -----------------------------------------------------------------------------------------------------
 
-GROUPS = ("G", "each")
-
 
 def _group(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     (shape,) = shapes
-    _known(parameter, GROUPS)
     channels = shape["C"]
     if shape["G"] is not None:
         raise _refuse("a tensor that is not in groups yet", shape)
@@ -180,7 +156,6 @@ for _axes in (("H",), ("W",), ("H", "W")):
 
 def _shift(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     (shape,) = shapes
-    _known(parameter, tuple(SHIFTS))
     for axis, _ in SHIFTS[parameter]:
         if shape[axis] is None:
             raise _refuse(f"a tensor with axis {axis}", shape)
@@ -193,7 +168,6 @@ UNFOLDS = {"H": ("H",), "W": ("W",), "H,W": ("H", "W")}
 
 def _unfold(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     (shape,) = shapes
-    _known(parameter, tuple(UNFOLDS))
     for axis in UNFOLDS[parameter]:
         if shape[axis] is None:
             raise _refuse(f"a tensor with axis {axis}", shape)
@@ -205,17 +179,9 @@ def _unfold(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-def _channels(parameter: str) -> Size:
-    try:
-        return parse(parameter)
-    except SpecError as error:
-        raise PrimitiveError(str(error)) from None
-
-
 def _fc(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     (shape,) = shapes
-    channels = _channels(parameter)
-    groups = shape.size("G")
+    channels, groups = parse(parameter), shape.size("G")
     fault = fault_of(channels)
     if fault is not None:
         raise PrimitiveError(f"expected a size for the channels, found {channels.pretty}: {fault}")
@@ -238,13 +204,11 @@ def _fc_weight(parameter: str, shape: Shape) -> Weight:
 
 
 def _same(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
-    _nothing(parameter)
     return shapes[0]
 
 
 def _fold(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     (shape,) = shapes
-    _known(parameter, SLOTS)
     if shape[parameter] is None:
         raise _refuse(f"a tensor with axis {parameter}", shape)
     return shape.with_slots({parameter: None})
@@ -265,7 +229,7 @@ def _softmax(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     return shape
 
 
-def _softmax_offers(shape: Shape) -> tuple[str, ...]:
+def _softmax_choices(shape: Shape) -> tuple[str, ...]:
     channels = [name for name in shape.filled if name in CHANNELS]
     spatial = [name for name in shape.filled if name in SPATIAL]
     together = [",".join(names) for names in (channels, spatial) if len(names) > 1]
@@ -311,13 +275,7 @@ def parts_of(parameter: str, lhs: Shape, rhs: Shape) -> Parts:
     if rest < 0 or lhs.sizes[: len(before)] != before or lhs.sizes[len(before) + rest :] != after:
         where = f" but for {parameter}" if parameter else ""
         raise PrimitiveError(f"expected a LHS that begins and ends as {rhs}{where}, found {lhs}")
-    prefix = repeated = suffix = ONE
-    for size in before:
-        prefix = prefix * size
-    for size in lhs.sizes[len(before) : len(before) + rest]:
-        repeated = repeated * size
-    for size in after:
-        suffix = suffix * size
+    prefix, repeated, suffix = map(volume_of, (before, lhs.sizes[len(before) : len(before) + rest], after))
     repeats = rhs.volume / lhs.volume
     for what, size in (("the repeated part", repeated), ("the number of repeats", repeats)):
         fault = fault_of(size)
@@ -336,65 +294,10 @@ def _broadcast(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
 
 
 _NOT_THERE = "an axis that is not there"
-_GROUP = Kind(
-    "group",
-    "rearrangement",
-    "a view: channel c becomes (c div (C/G), c mod (C/G))",
-    _group,
-    _offers_by(_group, GROUPS),
-    parameter="G | each",
-    before="[C, …]",
-    after="[G, C/G, …], or [C, …] with every channel a group",
-    misuses=("a tensor that is in groups", "a tensor without channels", "channels that G does not divide"),
-)
-_SHIFT = Kind(
-    "shift",
-    "rearrangement",
-    "a roll: out(h) = a((h − o) mod H), o = 1 or −1 for each axis",
-    _shift,
-    _offers_by(_shift, tuple(SHIFTS)),
-    parameter="offsets by axis",
-    before="[…, H, W]",
-    misuses=(_NOT_THERE,),
-)
-_UNFOLD = Kind(
-    "unfold",
-    "rearrangement",
-    "windows: out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside; K is odd",
-    _unfold,
-    _offers_by(_unfold, tuple(UNFOLDS)),
-    parameter="axes",
-    before="[…, H, W]",
-    after="[…, KH, …, H, W]",
-    misuses=(_NOT_THERE, "a window that is there"),
-)
-_FC = Kind(
-    "fc",
-    "arithmetic",
-    "out(g·v/G + o, h, w) = Σ of a · weight over C, KH, KW of group g; weight [G, v/G, C·KH·KW], no bias",
-    _fc,
-    lambda shape: (),
-    _fc_flops,
-    parameter="v",
-    before="[G, C, KH, KW, H, W]",
-    after="[v, H, W]",
-    misuses=("a number of groups that has a dynamic variable", "channels v that the groups do not divide"),
-    weight=_fc_weight,
-)
-_SOFTMAX = Kind(
-    "softmax",
-    "arithmetic",
-    "exp(a), divided by its sum over the axes together",
-    _softmax,
-    _softmax_offers,
-    _each_element(3),
-    parameter="adjacent axes",
-    misuses=(_NOT_THERE, "axes that are not adjacent"),
-)
 
 
 def _elementwise(name: str, flops: int, meaning: str) -> Kind:
-    return Kind(name, "arithmetic", meaning, _same, lambda shape: ("",), _each_element(flops))
+    return Kind(name, "arithmetic", meaning, _same, ("",), _each_element(flops))
 
 
 def _folding(name: str, meaning: str) -> Kind:
@@ -403,7 +306,7 @@ def _folding(name: str, meaning: str) -> Kind:
         "arithmetic",
         f"the {meaning} over the axis",
         _fold,
-        lambda shape: shape.filled,
+        SLOTS,
         _each_element(1),
         parameter="axis",
         before="[…, X, …]",
@@ -418,8 +321,7 @@ def _blending(name: str, value: str) -> Kind:
         "blending",
         f"{value}, LHS viewed as [prefix, 1, L, suffix], RHS as [prefix, M, L, suffix]",
         _broadcast,
-        lambda shape: (),
-        _each_element(1),
+        flops=_each_element(1),
         parameter="slots of RHS",
         before="[prefix, L, suffix], [prefix, R, suffix]",
         after="the shape of RHS",
@@ -428,7 +330,61 @@ def _blending(name: str, value: str) -> Kind:
     )
 
 
-_ELEMENTWISE = (
+_KINDS = (
+    Kind(
+        "group",
+        "rearrangement",
+        "a view: channel c becomes (c div (C/G), c mod (C/G))",
+        _group,
+        ("G", "each"),
+        parameter="G | each",
+        before="[C, …]",
+        after="[G, C/G, …], or [C, …] with every channel a group",
+        misuses=("a tensor that is in groups", "a tensor without channels", "channels that G does not divide"),
+    ),
+    Kind(
+        "shift",
+        "rearrangement",
+        "a roll: out(h) = a((h − o) mod H), o = 1 or −1 for each axis",
+        _shift,
+        tuple(SHIFTS),
+        parameter="offsets by axis",
+        before="[…, H, W]",
+        misuses=(_NOT_THERE,),
+    ),
+    Kind(
+        "unfold",
+        "rearrangement",
+        "windows: out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside; K is odd",
+        _unfold,
+        tuple(UNFOLDS),
+        parameter="axes",
+        before="[…, H, W]",
+        after="[…, KH, …, H, W]",
+        misuses=(_NOT_THERE, "a window that is there"),
+    ),
+    Kind(
+        "fc",
+        "arithmetic",
+        "out(g·v/G + o, h, w) = Σ of a · weight over C, KH, KW of group g; weight [G, v/G, C·KH·KW], no bias",
+        _fc,
+        flops=_fc_flops,
+        parameter="v",
+        before="[G, C, KH, KW, H, W]",
+        after="[v, H, W]",
+        misuses=("a number of groups that has a dynamic variable", "channels v that the groups do not divide"),
+        weight=_fc_weight,
+    ),
+    Kind(
+        "softmax",
+        "arithmetic",
+        "exp(a), divided by its sum over the axes together",
+        _softmax,
+        _softmax_choices,
+        _each_element(3),
+        parameter="adjacent axes",
+        misuses=(_NOT_THERE, "axes that are not adjacent"),
+    ),
     _elementwise("relu", 1, "max(a, 0)"),
     _elementwise("gelu", 4, "a · (1 + erf(a/√2))/2"),
     _elementwise("sigmoid", 3, "1/(1 + exp(−a))"),
@@ -437,19 +393,18 @@ _ELEMENTWISE = (
     _elementwise("exp", 1, "exp(a)"),
     _elementwise("neg", 1, "−a"),
     _elementwise("sin", 1, "sin(π/2 · a)"),
-)
-_BROADCASTS = (
+    _folding("fold_avg", "mean"),
+    _folding("fold_max", "maximum"),
     _blending("add", "LHS + RHS"),
     _blending("sub", "LHS − RHS"),
     _blending("mul", "LHS · RHS"),
     _blending("min", "min(LHS, RHS)"),
     _blending("max", "max(LHS, RHS)"),
 )
-_FOLDS = (_folding("fold_avg", "mean"), _folding("fold_max", "maximum"))
-PRIMITIVES: dict[str, Kind] = {
-    kind.name: kind for kind in (_GROUP, _SHIFT, _UNFOLD, _FC, _SOFTMAX, *_ELEMENTWISE, *_FOLDS, *_BROADCASTS)
-}
-ELEMENTWISE, FOLDS, BROADCASTS = (tuple([kind.name for kind in kinds]) for kinds in (_ELEMENTWISE, _FOLDS, _BROADCASTS))
+PRIMITIVES: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
+ELEMENTWISE, FOLDS, BROADCASTS = (
+    tuple([kind.name for kind in _KINDS if kind.result is result]) for result in (_same, _fold, _broadcast)
+)
 #: The broadcasts whose sides may change places where both have one shape.
 COMMUTATIVE = ("add", "mul", "min", "max")
 
@@ -462,9 +417,12 @@ def try_result(primitive: Primitive, shapes: tuple[Shape, ...]) -> Shape | str:
         return f"expected a primitive among {', '.join(PRIMITIVES)}, found {quoted(primitive.name)}"
     if len(shapes) != kind.arity:
         return f"{kind.name}: expected {kind.arity} inputs, found {len(shapes)}"
+    if isinstance(kind.choices, tuple) and kind.choices and primitive.parameter not in kind.choices:
+        expected = f"a parameter among {' | '.join(kind.choices)}" if kind.choices[0] else "no parameter"
+        return f"{kind.name}: expected {expected}, found {quoted(primitive.parameter)}"
     try:
         shape = kind.result(primitive.parameter, shapes)
-    except PrimitiveError as error:
+    except (PrimitiveError, SpecError) as error:
         return f"{kind.name}: {error}"
     return shape if shape.fault is None else f"{primitive}: {shape.fault} of the result {shape}"
 

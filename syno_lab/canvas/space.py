@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from syno_lab.canvas.fitted import Fitted, fill
-from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates_of
+from syno_lab.canvas.growth import Growing, LeastCosts, Room, candidates_of
 from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.mixing import pairing_of, parse_wishes, probe, wishes_text
@@ -226,11 +226,6 @@ class KernelState:
             return ((lhs, rhs) for lhs in tensors for rhs in tensors)
         return ((tensor,) for tensor in tensors)
 
-    def after(self, one: Candidate) -> KernelState:
-        """The state with one more primitive."""
-        draft = self.draft if one.substitution is None else self.draft.substitute(*one.substitution)
-        return replace(self, draft=draft.apply(one.primitive, one.inputs), name="")
-
     def operator(self) -> Fitted | None:
         """The kernel fitted to all places; None where it misses a wish or is over the budget."""
         space = self.rules.space
@@ -300,7 +295,7 @@ class _Tensors:
         """One for each primitive that may be taken on these tensors."""
         before = self.before
         return [
-            Step(str(one), (str(one.primitive),), before.after(one))
+            Step(str(one), (str(one.primitive),), replace(before, draft=before.draft.apply(one.taken), name=""))
             for one in candidates_of(before.growing, before.name, self.inputs)
             if one.may_be_taken
         ]

@@ -200,7 +200,7 @@ class KernelConstruction(
     def leading(self, state: AimedDraft) -> Callable[[Candidate], Branch]:
         """A function of a next primitive: it leads to an operator, a dead end, or a draft that may go on."""
         return lambda one: (
-            _branch(str(one), state.apply(one))
+            _branch(str(one), state.apply(one.taken))
             if one.verdict is None
             else Branch("", str(one), "pruned", reason=str(one.verdict))
         )
@@ -217,7 +217,7 @@ def _branch(text: str, state: AimedDraft) -> Branch:
 
 def judged(state: AimedDraft, one: Candidate, rules: Sequence[OwnRule]) -> Candidate:
     """A candidate with the verdict of the user's rules, where nothing else refuses it."""
-    rule = refusing(rules, state, Taken(*one[:3])) if one.may_be_taken else None
+    rule = refusing(rules, state, one.taken) if one.may_be_taken else None
     return one if rule is None else one._replace(verdict=OwnLimit(rule.name, rule.reason))
 
 

@@ -13,10 +13,9 @@ from syno_lab.canvas.kernel import Draft, Kernel
 from syno_lab.canvas.known import FITTED, KNOWN
 from syno_lab.canvas.matching import broadcast
 from syno_lab.canvas.mixing import pairing_of
-from syno_lab.canvas.panes import PANES
+from syno_lab.canvas.panes import PANES, place_name
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
-from syno_lab.canvas.solutions import place_name
 from syno_lab.canvas.stepping import CONSTRUCTION, KernelConstruction, traces
 from syno_lab.errors import SpecError
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System

@@ -16,16 +16,16 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.generated import module_of
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
-from syno_lab.nas_pte.parts import PARTS, Part
+from syno_lab.nas_pte.parts import PARTS, WINDOW, Part, binding_of, check_shapes, parts_fingerprint, reference
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
 FORMAT = "syno-lab-nas-pte"
@@ -128,7 +128,7 @@ class NasPteOperator:
         return FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.reference`.
+        """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.parts`.
 
         Raises:
             SynoError: where it has too many terms to list them.
@@ -141,10 +141,6 @@ class NasPteOperator:
         Raises:
             SpecError: a shape or the number of weights does not fit the binding.
         """
-        import numpy as np
-
-        from syno_lab.nas_pte.reference import binding_of, check_shapes, reference
-
         arrays = [np.asarray(array) for array in (x, *weights)]
         bound = self.complete_binding(binding_of(arrays[0], arrays[1:]) if binding is None else binding)
         check_shapes(arrays, [self.input_sizes(bound), *self.weight_sizes(bound)])
@@ -159,12 +155,7 @@ class NasPteOperator:
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
         """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
-        from syno_lab.nas_pte.source import torch_source
-
-        bound = self.complete_binding(binding)
-        sizes = "x".join(map(str, self.output_sizes(bound)[1:]))
-        about = f"{self}: to {sizes} for an image, {self.params(bound)} parameters, {self.flops(bound)} FLOPs."
-        return torch_source(about, self.parts(bound), self.input_sizes(bound), self.rows(bound))
+        return _torch_source(self, self.complete_binding(binding))
 
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
         """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
@@ -209,11 +200,60 @@ def _made(operator: NasPteOperator, bound: dict[str, int], **options: bool) -> n
     return module_of(_made, operator.to_torch_source(bound), operator, bound, **options)
 
 
-@lru_cache(maxsize=64)
-def _fingerprint(parts: tuple[Part, ...], input_shape: tuple[int, ...], rows: int) -> str:
-    from syno_lab.nas_pte.reference import parts_fingerprint
+_fingerprint = lru_cache(maxsize=64)(parts_fingerprint)
 
-    return parts_fingerprint(parts, input_shape, rows)
+_HEAD = '''\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class SynoOperator(nn.Module):
+    """{about}"""
+
+    def __init__(self):
+        super().__init__()
+{made}
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw the weights as nn.Conv2d does."""
+        for weight in self.parameters():
+            nn.init.kaiming_uniform_(weight, a=5**0.5)
+
+    def forward(self, x):
+        if x.dim() != 4 or x.shape[1:] != ({channels}, {height}, {width}):
+            wanted = "[batch, {channels}, {height}, {width}]"
+            raise ValueError(f"expected an input of shape {{wanted}}, found {{list(x.shape)}}")
+'''
+
+
+def _torch_source(operator: NasPteOperator, bound: dict[str, int]) -> str:
+    """A class ``SynoOperator(nn.Module)``: [batch, C_in, H, W] to [batch, C_out, rows, W], of the first rows alone."""
+    parts, rows, (_, channels, height, width) = operator.parts(bound), operator.rows(bound), operator.input_sizes(bound)
+    sizes = "x".join(map(str, operator.output_sizes(bound)[1:]))
+    about = f"{operator}: to {sizes} for an image, {operator.params(bound)} parameters, {operator.flops(bound)} FLOPs."
+    made = "\n".join(
+        f"        self.weight_{number} = nn.Parameter(torch.empty({part.weight_shape}))"
+        for number, part in enumerate(parts, start=1)
+    )
+    lines = [_HEAD.format(about=about, made=made, channels=channels, height=height, width=width).rstrip("\n")]
+    if rows != height:
+        lines.append(f"        x = x[:, :, :{rows}]")
+    calls = [_call(number, part, channels) for number, part in enumerate(parts, start=1)]
+    if len(calls) == 1:
+        lines.append(f"        return {calls[0]}")
+    else:
+        lines += [f"        z{number} = {call}" for number, call in enumerate(calls, start=1)]
+        lines.append(f"        return torch.cat([{', '.join(f'z{n}' for n in range(1, len(calls) + 1))}], 1)")
+    return "\n".join([*lines, ""])
+
+
+def _call(number: int, part: Part, channels: int) -> str:
+    end = part.first_in + part.inputs
+    read = "x" if (part.first_in, end) == (0, channels) else f"x[:, {part.first_in}:{end}]"
+    groups = f", groups={part.groups}" if part.groups > 1 else ""
+    return f"F.conv2d({read}, self.weight_{number}, padding={WINDOW // 2}{groups})"
 
 
 def nas_pte_1() -> NasPteOperator:

@@ -14,9 +14,9 @@ from syno_lab.canvas import known
 from syno_lab.canvas.filling import solve
 from syno_lab.canvas.fitted import Fitted, outer_of
 from syno_lab.canvas.kernel import Draft, Kernel
+from syno_lab.canvas.panes import numbers
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.sampler import Sampler
-from syno_lab.canvas.solutions import numbers
 from syno_lab.canvas.system import CANVAS
 from syno_lab.cli import main
 from syno_lab.codegen.receptive_field import receptive_field

@@ -19,8 +19,7 @@ from whole_fingerprint import whole_fingerprint
 from syno_lab import operators
 from syno_lab.errors import FormatError, SpecError, SynoError
 from syno_lab.nas_pte.operator import NAS_PTE, NasPteOperator, from_json, nas_pte_1, nas_pte_2, nas_pte_3
-from syno_lab.nas_pte.parts import PARTS, Part
-from syno_lab.nas_pte.reference import parts_fingerprint
+from syno_lab.nas_pte.parts import PARTS, Part, parts_fingerprint
 from syno_lab.nas_pte.system import NAS_PTE as NAS_PTE_SYSTEM
 from syno_lab.pgraphs.system import PGRAPHS
 from syno_lab.sessions.session import session_of
