@@ -58,13 +58,14 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'syno_lab' has no attribute {name!r}")
     api = import_module("syno_lab.api")
-    if name not in api.__all__:
+    if not hasattr(api, name):
         raise AttributeError(f"module 'syno_lab' has no attribute {name!r}; it has {', '.join(sorted(__dir__()))}")
     return getattr(api, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*import_module("syno_lab.api").__all__, *_ELSEWHERE, *_MODULES})
+    public = [name for name in vars(import_module("syno_lab.api")) if not name.startswith("_")]
+    return sorted({*public, *_ELSEWHERE, *_MODULES})
 
 
 def load_ipython_extension(ipython: Any) -> None:

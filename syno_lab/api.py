@@ -1,6 +1,4 @@
-"""The public names that need neither torch nor TVM; ``syno_lab`` gives them when they are asked for."""
-
-from __future__ import annotations
+"""The public names that need neither torch nor TVM; ``syno_lab`` gives all that stand here when they are asked for."""
 
 from syno_lab import operators
 from syno_lab.common.size import Size
@@ -15,31 +13,3 @@ from syno_lab.synthesis.candidates import Candidate
 from syno_lab.synthesis.rules import RULES, Rule
 from syno_lab.synthesis.sampler import Sampler
 from syno_lab.tasks import open_lab, read, search, session, train, tune
-
-__all__ = [
-    "PRIMITIVES",
-    "RULES",
-    "Build",
-    "Candidate",
-    "Coordinate",
-    "Limits",
-    "Operator",
-    "Rule",
-    "Sampler",
-    "Size",
-    "Spec",
-    "State",
-    "Step",
-    "SynoError",
-    "Weight",
-    "add_primitive",
-    "open_lab",
-    "operators",
-    "own_primitives",
-    "read",
-    "remove_primitive",
-    "search",
-    "session",
-    "train",
-    "tune",
-]

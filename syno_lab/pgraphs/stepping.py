@@ -49,11 +49,10 @@ from syno_lab.sessions.own_rule import OwnRule
 from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Wish
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
-from syno_lab.synthesis.instead import instead
 from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
 from syno_lab.synthesis.rebuilding import recognise
 from syno_lab.synthesis.rules import OWN, RULES, Rule
-from syno_lab.synthesis.ways import random_way, shortest_way
+from syno_lab.synthesis.ways import instead, random_way, shortest_way
 
 #: Ways to match the input that a status counts.
 _MAX_WAYS = 24
@@ -214,7 +213,7 @@ class PGraphConstruction(
     why = staticmethod(listing.why)
 
     def instead(self, path: Sequence[State], candidate: Candidate, rules: Sequence[Rule]) -> Detour[Step] | None:
-        """See :func:`syno_lab.synthesis.instead.instead`."""
+        """See :func:`syno_lab.synthesis.ways.instead`."""
         way = instead(path, candidate.verdict, tuple(rules))
         if way is None:
             return None

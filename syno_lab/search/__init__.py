@@ -10,5 +10,5 @@ from syno_lab.search.elites import Elite, Elites, EliteSearch, examine
 from syno_lab.search.evolution import RegularizedEvolution
 from syno_lab.search.mcts import MonteCarloTreeSearch
 from syno_lab.search.pareto import SELECTIONS, ParetoEvolution, Selection
-from syno_lab.search.policies import rave, uct
 from syno_lab.search.protocol import Candidate
+from syno_lab.search.tree import rave, uct

@@ -14,8 +14,8 @@ from typing import Any
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
-from syno_lab.search.descent import Facts, Stop, draw, never
-from syno_lab.search.protocol import Candidate, State, Step, Trail
+from syno_lab.search.descent import Facts, Stop, claim, draw, never
+from syno_lab.search.protocol import Candidate, State, Steps, Trail
 
 #: What is told of an operator beside its reward, such as its FLOPs or its latency; less is better.
 Measures = Mapping[str, float]
@@ -46,6 +46,18 @@ class Search(ABC):
     @abstractmethod
     def _propose(self) -> tuple[Trail, Any] | None:
         """A way to an operator not asked for yet, and it; None when there is none left."""
+
+    def _by_chance(self) -> tuple[Trail, Any] | None:
+        """An operator not asked for yet, by weight alone."""
+        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
+
+    def _first_new(self, ways: Iterable[Steps | None]) -> tuple[Trail, Any] | None:
+        """The first of these ways whose operator was not asked for yet; one by chance where there is none."""
+        for steps in ways:
+            operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
+            if steps is not None and operator is not None:
+                return Trail(steps), operator
+        return self._by_chance()
 
     def _expect(self, trail: Trail) -> None:  # noqa: B027 - most searches need not know
         """An operator that :meth:`_propose` has not given is to be evaluated as well."""
@@ -225,13 +237,13 @@ class RandomSearch(Search):
     """Descents by weight alone, each operator once, whatever is told: the baseline for other searches."""
 
     def _propose(self) -> tuple[Trail, Any] | None:
-        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
+        return self._by_chance()
 
 
 def find(state: State, operator: Any) -> Trail | None:
     """The steps that lead to ``operator``; None where the space does not have it."""
 
-    def below(at: State, before: tuple[Step, ...]) -> Trail | None:
+    def below(at: State, before: Steps) -> Trail | None:
         if at.is_complete:
             return Trail(before) if at.operator() == operator else None
         for step in at.towards(operator):

@@ -1,37 +1,52 @@
 """Search by an estimate: Bayesian optimisation over random descents, without a tree.
 
-For each question a few operators are drawn and put into a pool (:mod:`.pool`): some by chance from the root, as likely
-as the space's weights make them, and some by growing one of the best operators anew after a random place, since of a
-large space chance alone shows little that is like the best (Hutter, Hoos and Leyton-Brown, Sequential model-based
-optimization for general algorithm configuration, 2011, search around the best likewise). The one with the highest upper
-confidence bound of its estimated reward (:mod:`.estimate`) is asked for; the others stay. A share of the questions
-explores.
+Descents cost little beside a training: for each question several operators are drawn, and the one with the highest
+upper confidence bound of its estimated reward (:mod:`.estimate`) is asked for. Some are drawn by chance from the root,
+as likely as the space's weights make them, so that the search does not stay where the first rewards were; some by
+growing one of the best operators anew after a random place, since of a large space chance alone shows little that is
+like the best (Hutter, Hoos and Leyton-Brown, Sequential model-based optimization for general algorithm configuration,
+2011, search around the best likewise). Those not taken stay in a *pool* and are compared again.
+
+A share of the questions explores, whatever is promised. The estimate is sure of regions where it has seen little, and
+wrong where rewards hang on what its words do not say; a search that follows it alone stays in the first region that
+pays. Half of that share takes an operator by chance alone, so that the search is never slower than random search by
+more than a constant factor (Hutter and others, 2011, interleave such draws; Falkner, Klein and Hutter, BOHB, 2018, make
+a third of them). The other half takes what the estimate knows least about (MacKay, Information-based objective
+functions for active data selection, 1992).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from typing import Any
+from typing import Any, Literal
 
-from syno_lab.search import pool
 from syno_lab.search.asking import Measures, Search, check_numbers
-from syno_lab.search.descent import claim, draw
-from syno_lab.search.mutation import regrown
-from syno_lab.search.pool import Pool
-from syno_lab.search.protocol import State, Step, Trail
+from syno_lab.search.descent import descend
+from syno_lab.search.estimate import Estimate, Portrait, bag
+from syno_lab.search.evolution import regrown
+from syno_lab.search.protocol import State, Steps, Trail
+
+#: What a question takes: the highest promise, an operator by chance alone, or the one of which least is known.
+Wish = Literal["promise", "chance", "unknown"]
 
 
 @dataclass(frozen=True)
-class Settings(pool.Settings):
-    """How the pool is filled, and the shares that explore.
+class Settings:
+    """How the pool is filled and what is taken from it.
 
     Attributes:
-        near: how many descents are made for a question from a random place of one of the best operators; from the root
-            instead until so many rewards are told that the best are a half of them.
+        strays: how many descents are made for a question from the root by chance alone.
+        near: how many are made from a random place of one of the best operators; from the root instead until so many
+            rewards are told that the best are a half of them.
         parents: how many operators count as the best.
+        kept: how many of the operators drawn and not taken are compared again at the next question.
+        bound: how many standard deviations a promise is above what is expected.
+        chance: share of the questions after the first reward that are answered by chance alone.
+        unknown: share of them answered with the operator whose reward is least known, of all that are compared.
 
     Raises:
         SearchError: for numbers that make no sense.
@@ -40,12 +55,20 @@ class Settings(pool.Settings):
     strays: int = 8
     near: int = 8
     parents: int = 5
+    kept: int = 500
+    bound: float = 2.0
+    chance: float = 1 / 6
+    unknown: float = 1 / 6
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_numbers(
+            ("strays", self.strays, self.strays >= 0, "0 or more"),
             ("near", self.near, self.near >= 0, "0 or more"),
             ("parents", self.parents, self.parents >= 1, "1 or more"),
+            ("kept", self.kept, self.kept >= 0, "0 or more"),
+            ("bound", self.bound, self.bound >= 0, "0 or more"),
+            ("chance", self.chance, 0 <= self.chance <= 1, "a share from 0 to 1"),
+            ("unknown", self.unknown, 0 <= self.unknown <= 1 - self.chance, "a share from 0 to what chance leaves"),
         )
 
 
@@ -58,6 +81,9 @@ class EstimateSearch(Search):
         settings: how the pool is filled, and the shares that explore.
         prior: a number for an operator, greater where more is expected of it, before any reward: the mean of the
             estimate. Rewards decide how much it counts.
+
+    Attributes:
+        pool: the operators drawn and not asked for, by the keys of their states; the most promising first.
     """
 
     def __init__(
@@ -70,28 +96,37 @@ class EstimateSearch(Search):
     ) -> None:
         super().__init__(root, rng)
         self.settings = Settings() if settings is None else settings
-        self.pool = Pool(root, rng, self.facts, self.settings, prior)
+        self.estimate = Estimate()
+        self.pool: dict[Hashable, Steps] = {}
+        self._prior = prior
+        self._portraits: dict[Hashable, tuple[Steps, Portrait]] = {}
         self._best: list[tuple[float, Trail]] = []  # the parents, the best first; of equals the earlier
 
     def _propose(self) -> tuple[Trail, Any] | None:
-        wish = self.pool.toss()
-        if wish != "chance":
-            near = list(self._near())
-            more = 0 if self._are_parents_best else self.settings.near
-            drawn = self.pool.drawn(should_stop=self._should_stop, more=more)
-            fresh = {steps[-1].state.key: steps for steps in (*drawn, *near)}
-            for steps in self.pool.in_order(self.pool.with_kept(list(fresh.values())), self.waiting, wish):
-                operator = claim(steps[-1].state, self.facts, self._known)
-                if operator is not None:
-                    return Trail(steps), operator
-        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
+        wish = self._toss()
+        if wish == "chance":
+            return self._by_chance()
+        near = list(self._near())
+        more = 0 if self._are_parents_best else self.settings.near
+        fresh = {steps[-1].state.key: steps for steps in (*self.drawn(more), *near)}
+        old = [steps for key, steps in self.pool.items() if key not in fresh and key not in self.facts.ended]
+        return self._first_new(self.in_order([*fresh.values(), *old], wish))
+
+    def _toss(self) -> Wish:
+        """What the next question takes, by the shares of the settings."""
+        toss = self.rng.random()
+        if not len(self.estimate):
+            return "promise"
+        if toss < self.settings.chance:
+            return "chance"
+        return "unknown" if toss < self.settings.chance + self.settings.unknown else "promise"
 
     @property
     def _are_parents_best(self) -> bool:
         """Whether enough rewards are told for the parents to be better than others."""
-        return len(self.pool.estimate) >= 2 * self.settings.parents
+        return len(self.estimate) >= 2 * self.settings.parents
 
-    def _near(self) -> Iterator[tuple[Step, ...]]:
+    def _near(self) -> Iterator[Steps]:
         """Operators that begin like one of the best."""
         for _ in range(self.settings.near if self._are_parents_best else 0):
             if self._should_stop():
@@ -101,6 +136,60 @@ class EstimateSearch(Search):
             if steps is not None:
                 yield steps
 
+    def drawn(self, more: int = 0) -> Iterator[Steps]:
+        """Different ways by chance alone from the root to complete states; ``more`` than the settings say.
+
+        There are none while nothing is known by which they could be compared.
+        """
+        met: set[Hashable] = set()
+        compares = len(self.estimate) > 0 or self._prior is not None
+        for _ in range(self.settings.strays + more if compares else 0):
+            steps = descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
+            if steps is not None and steps[-1].state.key not in met:
+                met.add(steps[-1].state.key)
+                yield steps
+
+    def in_order(self, trails: Sequence[Steps], wish: Wish = "promise") -> list[Steps]:
+        """The most promising first; before them, where it is wanted, the one of which least is known.
+
+        Complete states that are no operators of the space are left out. All but the first are kept, as many as the
+        settings say.
+        """
+        found = [steps for steps in trails if self._is_there(steps[-1].state)]
+        if len(found) < 2:
+            return found
+        held = [trail.steps for trail in self.waiting]
+        mean, deviation = self.estimate.beliefs(list(map(self._portrait, found)), list(map(self._portrait, held)))
+        order = (-(mean + self.settings.bound * deviation)).argsort(kind="stable").tolist()
+        if wish == "unknown":
+            order.insert(0, order.pop(order.index(int(deviation.argmax()))))
+        found = [found[i] for i in order]
+        self.pool = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
+        wanted = self.pool.keys() | {steps[-1].state.key for steps in (found[0], *held)}
+        self._portraits = {key: known for key, known in self._portraits.items() if key in wanted}
+        return found
+
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
-        self.pool.learn(trail, reward)
+        self.estimate.add(self._portrait(trail.steps), reward)
         self._best = nlargest(self.settings.parents, [*self._best, (reward, trail)], key=lambda pair: pair[0])
+
+    def _is_there(self, end: State) -> bool:
+        """Whether a complete state is an operator of the space; one that is not is not met again."""
+        if end.key in self._portraits or end.operator() is not None:
+            return True
+        self.facts.ended.add(end.key)
+        return False
+
+    def _portrait(self, steps: Steps) -> Portrait:
+        """What the estimate is shown of an operator; traits and prior are asked for once while it is compared."""
+        end = steps[-1].state
+        way, portrait = self._portraits.get(end.key, (None, None))
+        if portrait is None:
+            prior = 0.0 if self._prior is None else self._prior(end.operator())
+            portrait = Portrait(bag(steps), Counter(end.traits()), prior)
+        elif way is not steps:
+            portrait = portrait._replace(done=bag(steps))
+        else:
+            return portrait
+        self._portraits[end.key] = steps, portrait
+        return portrait

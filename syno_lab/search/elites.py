@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from syno_lab.errors import SearchError
 from syno_lab.inputs import quoted
 from syno_lab.search.asking import Measures, Search
-from syno_lab.search.descent import Stop, claim, descend, draw, never
-from syno_lab.search.mutation import followed, most_alike, neighbours, open_steps, regrown
-from syno_lab.search.protocol import Candidate, State, Step, Trail
+from syno_lab.search.descent import Stop, claim, descend, never
+from syno_lab.search.evolution import followed, most_alike, neighbours, open_steps, regrown
+from syno_lab.search.protocol import Candidate, State, Step, Steps, Trail
 
 #: Answers in a row that give nothing new before an operator is drawn at random instead.
 ATTEMPTS = 50
@@ -197,7 +197,7 @@ class EliteSearch(Search):
             if steps is not None and operator is not None:
                 self.answers[way] += 1
                 return Trail(steps), operator
-        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
+        return self._by_chance()
 
     def _way(self) -> str:
         """A way by its share, times the share of its attempts that were answered (as if one of two before had been)."""
@@ -208,7 +208,7 @@ class EliteSearch(Search):
         (way,) = self.rng.choices(WAYS, weights)
         return way
 
-    def _made(self, way: str) -> tuple[Step, ...] | None:
+    def _made(self, way: str) -> Steps | None:
         """Steps to a complete state that was not met before; None where this attempt gives none."""
         if way == "fresh":
             return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
@@ -222,7 +222,7 @@ class EliteSearch(Search):
         taken = (*parent[:place], self.rng.choice(near))
         return followed(taken, parent[place + 1 :], most_alike, self.rng, self.facts)
 
-    def _neighbours(self, parent: tuple[Step, ...], place: int) -> list[Step]:
+    def _neighbours(self, parent: Steps, place: int) -> list[Step]:
         """The steps that may stand for the one at ``place``, with one other word."""
         old = parent[place]
         if place:

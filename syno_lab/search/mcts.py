@@ -7,7 +7,7 @@ the tree decides, and descents below it are random.
 
 - Progressive widening: a place that was searched n times has ``ceil(width * n**growth)`` open children at most (Coulom,
   Computing Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
-- RAVE (an option: :data:`RAVE` with :func:`.policies.rave`): actions are valued wherever they were taken, as the
+- RAVE (an option: :data:`RAVE` with :func:`.tree.rave`): actions are valued wherever they were taken, as the
   nearest ancestor knows them that has enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation,
   2015); at random descents as the root knows them (MAST: Finnsson and Björnsson, Simulation-based approach to general
   game playing, 2008). Of a few children drawn by weight the new one is chosen by its actions.
@@ -25,9 +25,8 @@ from typing import Any
 
 from syno_lab.search.asking import Measures, Search, check_numbers
 from syno_lab.search.descent import claim, descend, pop_weighted
-from syno_lab.search.policies import Select, uct
 from syno_lab.search.protocol import State, Step, Trail
-from syno_lab.search.tree import Place, Record, Tree
+from syno_lab.search.tree import Place, Record, Select, Tree, uct
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ straight lines.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, dist, hypot
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from syno_lab.errors import SearchError
 from syno_lab.inputs import positive, quoted
 from syno_lab.search.asking import Measures, Search, check_measures, check_numbers
-from syno_lab.search.descent import claim, descend, draw
-from syno_lab.search.mutation import mutated
-from syno_lab.search.protocol import State, Step, Trail
+from syno_lab.search.descent import descend
+from syno_lab.search.evolution import mutated
+from syno_lab.search.protocol import State, Steps, Trail
 from syno_lab.store.pareto import pareto_front
 
 #: Answers in a row that give nothing new before an operator is drawn at random instead.
@@ -124,21 +124,20 @@ class ParetoEvolution(Search):
     # -- the next question -------------------------------------------------------------------------------------------
 
     def _propose(self) -> tuple[Trail, Any] | None:
+        return self._first_new(self._ways())
+
+    def _ways(self) -> Iterator[Steps | None]:
         for _ in range(ATTEMPTS):
             if self._should_stop():
-                return None
+                return
             parent = self._parent()
-            steps = self._begun() if parent is None else self._varied(parent.trail.steps)
-            operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
-            if steps is not None and operator is not None:
-                return Trail(steps), operator
-        return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
+            yield self._begun() if parent is None else self._varied(parent.trail.steps)
 
-    def _begun(self) -> tuple[Step, ...] | None:
+    def _begun(self) -> Steps | None:
         """Steps to one of the first operators; None where this attempt gives none."""
         return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
 
-    def _varied(self, parent: tuple[Step, ...]) -> tuple[Step, ...] | None:
+    def _varied(self, parent: Steps) -> Steps | None:
         """Steps to a mutation of an operator; None where this attempt gives none."""
         return mutated(self.root, parent, self.rng, self.facts)
 

@@ -53,6 +53,10 @@ class Step(SearchStep):
         return SearchStep(self.name, self.actions, steps=self.steps, words=self.words)
 
 
+#: Steps that follow one another.
+Steps = tuple[Step, ...]
+
+
 class Child(Protocol):
     """A step that may be taken; looking closer may take time and turn out none, or several."""
 
@@ -100,7 +104,7 @@ class Candidate:
 class Trail:
     """The steps from the root to a complete state."""
 
-    steps: tuple[Step, ...]
+    steps: Steps
 
     @property
     def end(self) -> State:

@@ -25,8 +25,8 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.parameters import reduce_sizes
 from syno_lab.synthesis.reach import all_partitions, least_steps, pack, partitions, unpacked
+from syno_lab.synthesis.space import reduce_sizes
 
 Exponents = tuple[int, ...]
 _Have = tuple[tuple[bool, Exponents], ...]  # each coordinate: whether it is STRIDEd, and its size

@@ -1,19 +1,82 @@
-"""Features: all that canonicalization rules see of a coordinate on top of a state.
+"""All that canonicalization rules see of a coordinate on top of a state: digits, sharing weights, features; looks.
+
+``i // B`` and ``i % B``, which MERGEs make, are mixed-radix *digits* of ``i``: the high one from B upwards, the low one
+below B. Digits of one coordinate that are neighbours are joined by SPLIT into a bigger digit, which a different MERGE
+would have given.
 
 Two states whose coordinates have the same features have the same canonical futures, so search keeps one node for both.
 Features are tuples of small numbers, and the root of which a coordinate is a digit is told apart from them: what
-matters is only which other coordinates are digits of the same one.
+matters is only which other coordinates are digits of the same one. *Looks* are what search remembers of coordinates and
+of views of them, so that nodes that have them in common share it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.state import State
-from syno_lab.synthesis.digits import Digit, are_adjacent, digit, is_summed
+from syno_lab.ir.state import State, Step
+
+
+@dataclass(frozen=True)
+class Digit:
+    """``(root // low) % (high / low)``; for the whole coordinate ``low`` is 1 and ``high`` its size."""
+
+    root: Coordinate
+    low: Size
+    high: Size
+
+
+def digit(coordinate: Coordinate) -> Digit:
+    """The digit that a coordinate is, seen through the MERGEs that made it."""
+    node = coordinate.node
+    if node.primitive != "MERGE":
+        return Digit(coordinate, coordinate.size.symbols.one, coordinate.size)
+    inner = digit(node.operands[0])
+    assert node.parameter is not None
+    boundary = inner.low * node.parameter
+    return Digit(inner.root, boundary, inner.high) if coordinate.index == 0 else Digit(inner.root, inner.low, boundary)
+
+
+def are_adjacent(high: Coordinate, low: Coordinate) -> bool:
+    """Whether ``high`` is the digit right above ``low`` in the same coordinate."""
+    above, below = digit(high), digit(low)
+    return above.root == below.root and above.low == below.high
+
+
+def below(coordinates: Iterable[Coordinate]) -> set[Coordinate]:
+    """Coordinates and all that they are made of."""
+    found: set[Coordinate] = set()
+    stack = list(coordinates)
+    while stack:
+        top = stack.pop()
+        if top not in found:
+            found.add(top)
+            stack.extend(top.node.operands)
+    return found
+
+
+def is_summed(coordinate: Coordinate) -> bool:
+    """Whether it is a reduction's iterator or a digit of one.
+
+    The digits of a reduction are summed over each by itself, as if there were a REDUCE for each.
+    """
+    while coordinate.node.primitive == "MERGE":
+        coordinate = coordinate.node.operands[0]
+    return coordinate.is_reduction
+
+
+def are_one(high: Coordinate, low: Coordinate) -> bool:
+    """Whether SPLIT of two digits is a digit of the same coordinate: neighbours, in any order in a reduction."""
+    above, below = digit(high), digit(low)
+    if above.root != below.root:
+        return False
+    return above.low == below.high or (above.root.is_reduction and below.low == above.high)
+
 
 Exponents = tuple[int, ...]
 _NOBODY: frozenset[int] = frozenset()
@@ -215,3 +278,36 @@ def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
     elif primitive == "UNFOLD":
         coordinate = coordinate.node.operands[0]
     return digit(coordinate) if coordinate.node.primitive == "MERGE" else None
+
+
+class Look:
+    """A coordinate as search sees it: one for all states that have the very same one, shared by the same weights.
+
+    Attributes:
+        coordinate: the coordinate.
+        feature: the number of what rules see of it (:mod:`syno_lab.synthesis.features`).
+        packed: its packed size.
+        root: the MERGE of which it is a digit, or None.
+        changed: its looks once a weight shares it, by the number of the weight; at -1 once its other digit is dropped.
+    """
+
+    __slots__ = ("changed", "coordinate", "feature", "packed", "root")
+
+    def __init__(self, coordinate: Coordinate, feature: int, packed: int, root: Digit | None) -> None:
+        self.coordinate = coordinate
+        self.feature = feature
+        self.packed = packed
+        self.root = root
+        self.changed: dict[int, Look] = {}
+
+
+class Viewed:
+    """A view that no rule rejects: its step, the occurrences that it costs, its results, and their looks once asked."""
+
+    __slots__ = ("looks", "results", "spent", "step")
+
+    def __init__(self, step: Step, spent: tuple[int, ...], results: tuple[Coordinate, ...]) -> None:
+        self.step = step
+        self.spent = spent
+        self.results = results
+        self.looks: tuple[Look, ...] | None = None

@@ -17,8 +17,9 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.primitives import is_own
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent, are_one
 from syno_lab.synthesis.features import (
+    are_adjacent,
+    are_one,
     below_shifts,
     built,
     first_digit,
@@ -31,8 +32,8 @@ from syno_lab.synthesis.features import (
     sharers,
     standing,
 )
-from syno_lab.synthesis.parameters import coefficient_products, merge_blocks, reduce_sizes
 from syno_lab.synthesis.rule import CONTRACTIONS, MIXED, VIEWS, approximate, exact, space
+from syno_lab.synthesis.space import coefficient_products, merge_blocks, reduce_sizes
 
 #: The primitives whose coordinates are a bijection of those below (the paper's 1-to-1 views).
 ONE_TO_ONE = ("MERGE", "SHIFT", "SPLIT")

@@ -11,10 +11,19 @@ from collections.abc import Iterable, Iterator
 from syno_lab.ir.coordinate import Coordinate, Node
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step, Weight
-from syno_lab.synthesis.digits import are_adjacent, below, digit, is_summed
-from syno_lab.synthesis.features import below_shifts, built, holders, is_high_of_shift, sharers
-from syno_lab.synthesis.parameters import merge_blocks
+from syno_lab.synthesis.features import (
+    are_adjacent,
+    below,
+    below_shifts,
+    built,
+    digit,
+    holders,
+    is_high_of_shift,
+    is_summed,
+    sharers,
+)
 from syno_lab.synthesis.rule import CONTRACTIONS, MIXED, exact, space
+from syno_lab.synthesis.space import merge_blocks
 
 
 @space("sum_r W[r]", "W[]", CONTRACTIONS, "SHARE", "EXPAND", is_of_given=True)

@@ -18,10 +18,7 @@ from syno_lab.ir.primitives import PRIMITIVES, own_primitives
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.budgets import Cost, meter_of
-from syno_lab.synthesis.digits import Digit
-from syno_lab.synthesis.features import digit_below, feature
-from syno_lab.synthesis.looks import Look, Viewed
-from syno_lab.synthesis.parameters import coefficient_products, merge_blocks
+from syno_lab.synthesis.features import Digit, Look, Viewed, digit_below, feature
 from syno_lab.synthesis.reach import (
     DEMANDS,
     EXPANDABLE,
@@ -34,7 +31,7 @@ from syno_lab.synthesis.reach import (
     pack,
 )
 from syno_lab.synthesis.rules import RULES, Rule, rules_for
-from syno_lab.synthesis.space import step_cost
+from syno_lab.synthesis.space import coefficient_products, merge_blocks, step_cost
 from syno_lab.synthesis.wishes import Wishes
 
 LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")

@@ -22,8 +22,10 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
+from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.rebuilding import over, steps_taken
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
+from syno_lab.synthesis.space import sums_no_weights
 
 
 def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
@@ -89,6 +91,17 @@ def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES, *, effort: 
     """
     watched = effort or Effort()
     return all(_stands_for_all(operator, axis, rules, watched) for axis in free_axes(operator.spec))
+
+
+def is_operator(state: State) -> bool:
+    """Whether search would give this state, rules apart: complete, in the space, within all budgets."""
+    return (
+        len(state.weights) >= state.spec.limits.min_weights
+        and state.is_complete
+        and sums_no_weights(state)
+        and fits(state.operator())
+        and (not state.spec.unordered or any(is_in_order(Operator(state, match)) for match in state.matches()))
+    )
 
 
 def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effort: Effort) -> bool:

@@ -29,9 +29,9 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.distance import budgets_left, distance, lacking_primaries, look, reduces_left
-from syno_lab.synthesis.parameters import reduce_sizes
 from syno_lab.synthesis.reach import FLAG_BITS, NEVER, STRIDED, Shape, pack
 from syno_lab.synthesis.rules import Rule
+from syno_lab.synthesis.space import reduce_sizes
 from syno_lab.synthesis.wishes import Plan, Wishes, wishes_of
 
 

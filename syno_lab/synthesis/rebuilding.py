@@ -15,7 +15,7 @@ from syno_lab.ir.keys import Key
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.parameters import reduce_sizes
+from syno_lab.synthesis.space import reduce_sizes
 
 #: A step and the coordinates that it makes.
 Taken = tuple[Step, tuple[Coordinate, ...]]

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step, Weight
 from syno_lab.synthesis import rewrites_views as views
-from syno_lab.synthesis.digits import below, digit
-from syno_lab.synthesis.features import first_digit, sharers
+from syno_lab.synthesis.features import below, digit, first_digit, sharers
 from syno_lab.synthesis.matches_weights import (
     absorbing_weight,
     fixes,

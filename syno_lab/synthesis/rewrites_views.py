@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.digits import are_adjacent, digit
-from syno_lab.synthesis.features import below_shifts, offset_sizes, sharers
-from syno_lab.synthesis.parameters import merge_blocks
+from syno_lab.synthesis.features import are_adjacent, below_shifts, digit, offset_sizes, sharers
 from syno_lab.synthesis.rewrites_parts import Part, Rewrite, arrow, parts
+from syno_lab.synthesis.space import merge_blocks
 
 
 def merge_above_split(state: State, step: Step) -> Rewrite | None:

@@ -11,10 +11,9 @@ from syno_lab.common.size import Size
 from syno_lab.ir.coordinate import reduce_coordinate
 from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.nodes import Edge, Move, Nodes, SearchNode
-from syno_lab.synthesis.parameters import reduce_sizes
 from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, WAITING
 from syno_lab.synthesis.rules import RULES, rules_for
-from syno_lab.synthesis.space import step_cost
+from syno_lab.synthesis.space import reduce_sizes, step_cost
 
 #: Multisets of REDUCEs that are listed; where there are more they are met one by one, or drawn.
 MOST_MULTISETS = 20_000

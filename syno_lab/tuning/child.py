@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.inputs import quoted
-from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_tvm, tame_intrinsics
 from syno_lab.processes.process import cores
-from syno_lab.processes.worker import WorkerPool
+from syno_lab.processes.worker import WorkerPool, one_line
 from syno_lab.tuning.jobs import Device
 from syno_lab.tuning.method import Method
 from syno_lab.tuning.options import Preset

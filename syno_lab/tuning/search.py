@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from syno_lab.codegen.tvm_trace import check_database, check_trace
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
-from syno_lab.processes.apart import apart
 from syno_lab.processes.process import cores
-from syno_lab.processes.worker import CallFailedError, WorkerPool
+from syno_lab.processes.worker import CallFailedError, WorkerPool, apart
 from syno_lab.tuning import jobs
 from syno_lab.tuning.jobs import Argument, Device, Measured
 from syno_lab.tuning.options import Effort, Preset

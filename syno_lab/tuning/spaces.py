@@ -19,9 +19,9 @@ from tvm.s_tir.schedule import SBlockRV
 from syno_lab.blame import is_theirs
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
-from syno_lab.processes.apart import one_line
 from syno_lab.processes.light import import_xgboost
 from syno_lab.processes.process import cores
+from syno_lab.processes.worker import one_line
 from syno_lab.tuning.fusion import fuse_stages
 from syno_lab.tuning.lanes import channel_lanes, vector_bits
 from syno_lab.tuning.method import CPU_RULES, DEFAULT, FUSION, GPU_RULES, LANES, Code, Method

@@ -15,7 +15,6 @@ from syno_lab.errors import SearchError
 from syno_lab.search import EstimateSearch, RandomSearch, Search
 from syno_lab.search.bayesian import Settings
 from syno_lab.search.estimate import Portrait, bag
-from syno_lab.search.pool import Pool
 
 
 def letters(word: str) -> float:
@@ -45,18 +44,17 @@ def test_the_highest_bound_is_asked_for_and_the_others_wait() -> None:
     search = EstimateSearch(Words("abcd", 6), random.Random(5), settings=Settings(chance=0, unknown=0, kept=30))
     rewards_of(search, 10)
     for _ in range(10):
-        before = search.pool.kept
+        before = search.pool
         candidate = search.ask()
         assert candidate is not None
         end = search.trail_of(candidate).end
-        assert end.key not in search.pool.kept
-        assert len(search.pool.kept) == 30
+        assert end.key not in search.pool
+        assert len(search.pool) == 30
         # What was compared and not taken promises less, by what was known then.
-        pool = search.pool
-        shown = [steps for steps in (*before.values(), *pool.kept.values()) if steps[-1].state.key != end.key]
-        asked = [pool._portrait(search.trail_of(candidate).steps), *map(pool._portrait, shown)]
-        mean, deviation = pool.estimate.beliefs(asked)
-        assert (mean + pool.settings.bound * deviation).argmax() == 0
+        shown = [steps for steps in (*before.values(), *search.pool.values()) if steps[-1].state.key != end.key]
+        asked = [search._portrait(search.trail_of(candidate).steps), *map(search._portrait, shown)]
+        mean, deviation = search.estimate.beliefs(asked)
+        assert (mean + search.settings.bound * deviation).argmax() == 0
         search.tell(candidate, letters(candidate.operator))
 
 
@@ -84,7 +82,7 @@ def test_the_pool_holds_operators_of_the_space_alone() -> None:
     while (candidate := search.ask()) is not None:
         asked.append(candidate.operator)
         search.tell(candidate, letters(candidate.operator))
-        assert all(steps[-1].state.operator() is not None for steps in search.pool.kept.values())
+        assert all(steps[-1].state.operator() is not None for steps in search.pool.values())
     assert sorted(asked) == sorted(Words("ab", 5).all() - refused)
 
 
@@ -104,12 +102,12 @@ def test_it_grows_the_best_anew() -> None:
 def test_the_least_known_comes_first_where_it_is_wanted() -> None:
     search = EstimateSearch(Words("abcd", 6), random.Random(5))
     rewards_of(search, 10)
-    trails = list(search.pool.drawn(more=24))
+    trails = list(search.drawn(24))
     assert len(trails) > 10
-    mean, deviation = search.pool.estimate.beliefs([Portrait(bag(steps), Counter()) for steps in trails])
-    usual = search.pool.in_order(trails, [])
+    mean, deviation = search.estimate.beliefs([Portrait(bag(steps), Counter()) for steps in trails])
+    usual = search.in_order(trails)
     assert usual[0] is trails[(mean + search.settings.bound * deviation).argmax()]
-    wanted = search.pool.in_order(trails, [], "unknown")
+    wanted = search.in_order(trails, "unknown")
     assert wanted[0] is trails[deviation.argmax()]
     assert wanted[1:] == [steps for steps in usual if steps is not wanted[0]]
 
@@ -134,8 +132,9 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], message: str) -> 
 def test_once_it_is_to_stop_nothing_more_is_drawn() -> None:
     search = EstimateSearch(Words("abcd", 6, dead=frozenset("abcd")), random.Random(4))
     assert search.ask(lambda: True) is None
-    pool = Pool(Words("abc", 3, dead=frozenset("abc")), random.Random(0), search.facts, Settings(), prior=letters)
-    assert list(pool.drawn(should_stop=lambda: True)) == []
+    search = EstimateSearch(Words("abc", 3, dead=frozenset("abc")), random.Random(0), prior=letters)
+    assert search.ask(lambda: True) is None
+    assert list(search.drawn()) == []
 
 
 # -- a prior ---------------------------------------------------------------------------------------------------------

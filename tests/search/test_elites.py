@@ -19,7 +19,7 @@ from syno_lab.protocol import SearchStep
 from syno_lab.search import Candidate, Elite, Elites, EliteSearch, RandomSearch, Search, examine
 from syno_lab.search.descent import Facts
 from syno_lab.search.elites import Mixture
-from syno_lab.search.mutation import LEAST_ALIKE, alike, followed, most_alike, neighbours, open_steps, regrown
+from syno_lab.search.evolution import LEAST_ALIKE, alike, followed, most_alike, neighbours, open_steps, regrown
 from syno_lab.search.protocol import Step, Trail
 
 SHARES = st.sampled_from([0.0, 1e-9, 0.01, 0.1, 0.25, 0.5, 0.7, 0.71, 0.9, 1.0, 3.0])

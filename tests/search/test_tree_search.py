@@ -18,8 +18,7 @@ from syno_lab.errors import SearchError
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import MonteCarloTreeSearch, rave, uct
 from syno_lab.search.mcts import RAVE, Settings, backup, expand, select, simulate
-from syno_lab.search.policies import Choice
-from syno_lab.search.tree import NO_PARENT
+from syno_lab.search.tree import NO_PARENT, Choice
 
 WORD = "dacb"
 

@@ -27,9 +27,9 @@ from syno_lab.synthesis import graph as graphs
 from syno_lab.synthesis import reach, roots
 from syno_lab.synthesis.candidates import candidates
 from syno_lab.synthesis.graph import Graph
-from syno_lab.synthesis.parameters import coefficient_products
 from syno_lab.synthesis.paths import exactly
 from syno_lab.synthesis.sampler import Sampler
+from syno_lab.synthesis.space import coefficient_products
 from syno_lab.synthesis.ways import random_way, shortest_way
 
 MIB = 1 << 20

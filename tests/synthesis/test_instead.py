@@ -15,8 +15,8 @@ from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates
-from syno_lab.synthesis.instead import instead
 from syno_lab.synthesis.rules import rejecting_rule
+from syno_lab.synthesis.ways import instead
 
 SPEC = Spec.parse("[C, H]", "[D, H]", ["C=4", "D=6", "H=4"], ["k=3", "s=2"], max_primitives=6)
 

@@ -17,11 +17,10 @@ import syno_lab as sl
 from syno_lab.errors import SpecError
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis.beginnings import Deck
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
-from syno_lab.synthesis.walks import Walker
+from syno_lab.synthesis.walks import Deck, Walker
 
 CONV = (
     "[N, C_in, H, W]",

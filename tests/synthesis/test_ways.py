@@ -14,7 +14,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.operators import conv2d
 from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates
-from syno_lab.synthesis.random_walks import is_operator
+from syno_lab.synthesis.orders import is_operator
 from syno_lab.synthesis.rules import rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
 from syno_lab.synthesis.ways import random_way, shortest_way

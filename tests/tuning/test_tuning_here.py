@@ -18,8 +18,8 @@ from syno_lab import operators
 from syno_lab.doctor import tunings
 from syno_lab.errors import TrackerError, TuningError
 from syno_lab.processes import alive
-from syno_lab.processes.apart import apart
 from syno_lab.processes.own_listener import OwnListener, owner_of, tells
+from syno_lab.processes.worker import apart
 from syno_lab.scratch import clear
 from syno_lab.tuning import TuningTask, local_board, tracker_summary, tune, tune_queue
 from syno_lab.tuning.own_tracker import main as own_tracker_main

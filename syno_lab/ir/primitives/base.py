@@ -1,13 +1,14 @@
 """What every primitive says about itself: its card, its rule of sizes, and its coordinate expression.
 
 A primitive is read bottom to top (Syno, Table 1): it takes the *bottom* coordinates, nearer the output, and gives the
-*top* ones, nearer the input. A new primitive is one file with a subclass and one line in the registry.
+*top* ones, nearer the input. A new primitive is one subclass and one entry in ``PRIMITIVES``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
@@ -45,15 +46,21 @@ class Primitive:
         clips: whether a term is zero where the result is outside its domain ``[0, size)``.
         is_one_to_one: whether it is a bijection of coordinates (the paper's 1-to-1 views).
         example: sizes of the operands and the parameter for the card's picture.
+        result_sizes: the domains of the top coordinates, of those of the bottom ones and the parameter.
+        index: the top coordinates' expressions, of the bottom ones, their domains and the parameter, all in one kind of
+            number. It uses only ``+ - * // %``, so that integers, arrays, texts, sympy and TVM expressions all do.
+            REDUCE and SHARE have neither.
     """
 
-    name: ClassVar[str]
-    operands: ClassVar[tuple[str, ...]]
-    parameter: ClassVar[str | None] = None
-    clips: ClassVar[bool] = False
-    is_one_to_one: ClassVar[bool] = False
-    example: ClassVar[tuple[tuple[str, ...], str | None]]
-    card: ClassVar[Card]
+    name: str
+    operands: tuple[str, ...]
+    parameter: str | None = None
+    clips: bool = False
+    is_one_to_one: bool = False
+    example: tuple[tuple[str, ...], str | None]
+    card: Card
+    result_sizes: Callable[[tuple[Size, ...], Size | None], tuple[Size, ...]]
+    index: Callable[[tuple[Any, ...], tuple[Any, ...], Any], tuple[Any, ...]]
 
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
         """Refuse what Table 1 does not allow for operands of these sizes.
@@ -61,18 +68,6 @@ class Primitive:
         Raises:
             PrimitiveError: one line, expected and found.
         """
-
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """The domains of the top coordinates."""
-        raise NotImplementedError  # only REDUCE, EXPAND and SHARE have no expression of their own
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """The top coordinates' expressions for the bottom ones.
-
-        Uses only ``+ - * // %``, so that integers, arrays, texts, sympy and TVM expressions all do; ``sizes`` are the
-        bottom domains and ``parameter`` the parameter, in the same kind of number.
-        """
-        raise NotImplementedError  # see result_sizes
 
     def refuse(self, expected: str) -> NoReturn:
         """Raise a :class:`PrimitiveError` that begins with the primitive's name."""

@@ -3,8 +3,8 @@
 So much can be added from outside, because nothing else in the engine has to know more: the sizes stay, so the shape
 distance, the budgets and the match with the input hold as they are; the index stays inside its domain, so no bound is
 added; and the reference, PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that
-changes sizes, sums, or drops a coordinate changes the shape distance's proof and the bounds of budgets: it is a file in
-this folder, and its cases in the room ``synthesis``.
+changes sizes, sums, or drops a coordinate changes the shape distance's proof and the bounds of budgets: it is a class
+in :mod:`syno_lab.ir.primitives.table`, and its cases in the room ``synthesis``.
 
 A file of an operator has the name of such a primitive and a digest of what its function computes; it has no code. It is
 read where a primitive of that name and digest was added before.
@@ -13,7 +13,8 @@ read where a primitive of that name and digest was added before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import add, floordiv, mod, mul, sub
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.primitives.base import Card, Primitive
+from syno_lab.ir.primitives.table import PRIMITIVES
 from syno_lab.ir.spec import Spec
 
 #: ``index(i, n)``: the element that is read for ``0 <= i < n``, inside ``[0, n)``.
@@ -52,14 +54,16 @@ class OwnPrimitive(Primitive):
     example = (("N",), None)
 
     def __init__(self, name: str, function: Index) -> None:
-        self.name = name  # type: ignore[misc]  # of this primitive alone
+        self.name = name
         self.function = function
+        self.result_sizes = lambda sizes, parameter: sizes
+        self.index = lambda args, sizes, parameter: (function(args[0], sizes[0]),)
         tables = [self._table(n) for n in TRIED]
-        self.is_one_to_one = all(len(set(table)) == len(table) for table in tables)  # type: ignore[misc]
+        self.is_one_to_one = all(len(set(table)) == len(table) for table in tables)
         self.meaning = hashlib.sha256(repr(tables).encode()).hexdigest()[:_DIGEST]
         said = (function.__doc__ or "").strip().splitlines()
         kind = "A bijection of the user's own." if self.is_one_to_one else "A view of the user's own."
-        self.card = Card(  # type: ignore[misc]
+        self.card = Card(
             name,
             f"view({name!r}, main)",
             "[i]: [N]",
@@ -75,14 +79,6 @@ class OwnPrimitive(Primitive):
         for binding in spec.binding_maps:
             if (number := sizes[0].at(binding)) <= MOST_TRIED and number not in TRIED:
                 self._table(number)
-
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """``[N]``."""
-        return sizes
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """The function of the coordinate and its size."""
-        return (self.function(args[0], sizes[0]),)
 
     def _table(self, number: int) -> list[int]:
         """What it reads for every position of a dimension of so many.
@@ -107,63 +103,72 @@ class OwnPrimitive(Primitive):
         return list(map(int, found))
 
 
+def _watched(operation: Callable[[int, int], int]) -> Callable[..., _Watched]:
+    """A method of watched numbers: an operation that gives another one."""
+    return lambda one, other: _Watched(operation(int(one), int(other)))
+
+
+def _divided(operation: Callable[[int, int], int]) -> Callable[..., _Watched]:
+    """A division that refuses where C, which generated code may be written in, rounds otherwise than Python."""
+
+    def divide(number: int, by: int) -> int:
+        if number < 0 or by <= 0:
+            raise ValueError(f"{number} is divided by {by}; add the size first, as in (i + n - 1) % n")
+        return operation(number, by)
+
+    return _watched(divide)
+
+
 class _Watched(int):
-    """A number that refuses to divide where C, which generated code may be written in, rounds otherwise than Python."""
+    """A number that watches what is done with it."""
 
-    def __add__(self, other: int) -> _Watched:
-        return _Watched(int(self) + int(other))
-
-    def __sub__(self, other: int) -> _Watched:
-        return _Watched(int(self) - int(other))
-
-    def __mul__(self, other: int) -> _Watched:
-        return _Watched(int(self) * int(other))
-
-    def __radd__(self, other: int) -> _Watched:
-        return _Watched(int(other) + int(self))
-
-    def __rsub__(self, other: int) -> _Watched:
-        return _Watched(int(other) - int(self))
-
-    def __rmul__(self, other: int) -> _Watched:
-        return _Watched(int(other) * int(self))
-
-    def __floordiv__(self, other: int) -> _Watched:
-        return _Watched(_non_negative(self, other) // int(other))
-
-    def __mod__(self, other: int) -> _Watched:
-        return _Watched(_non_negative(self, other) % int(other))
+    __add__ = __radd__ = _watched(add)
+    __mul__ = __rmul__ = _watched(mul)
+    __sub__, __rsub__ = _watched(sub), _watched(lambda one, other: other - one)
+    __floordiv__, __mod__ = _divided(floordiv), _divided(mod)
 
 
-def _non_negative(number: int, by: int) -> int:
-    if number < 0 or by <= 0:
-        raise ValueError(f"{int(number)} is divided by {int(by)}; add the size first, as in (i + n - 1) % n")
-    return int(number)
+def add_primitive(name: str, index: Index) -> OwnPrimitive:
+    """Add a primitive of your own to this process, as in ``add_primitive("FLIP", lambda i, n: n - 1 - i)``.
 
+    From then on it is one step like the others: in sessions, searches, generated code, pictures and files. Adding the
+    same function again does nothing.
 
-def add_to(table: dict[str, Primitive], name: str, function: Index) -> OwnPrimitive:
-    """Add a primitive of the user's own to the table of all, and return it.
+    Args:
+        name: 2 to 12 capital letters.
+        index: of a coordinate and its size, by ``+ - * // %`` alone: the element of the dimension that is read,
+            ``0 <= index(i, n) < n``. The first line of its docstring says what that does to the tensor.
 
     Raises:
-        PrimitiveError: for a name that is taken or no word of capitals, and for a function that is none of
-            ``+ - * // %`` from ``[0, N)`` to ``[0, N)``.
+        PrimitiveError: the name is taken, or the function is none from ``[0, n)`` to ``[0, n)``; one line.
     """
     if not (isinstance(name, str) and name.isascii() and name.isalpha() and name.isupper() and len(name) in _LETTERS):
         raise PrimitiveError(f"expected a name of 2 to 12 capital letters for a primitive, found {quoted(name)}")
-    if name in _TAKEN or (name in table and not isinstance(table[name], OwnPrimitive)):
+    if name in _TAKEN or (name in PRIMITIVES and not is_own(name)):
         raise PrimitiveError(f"expected a name that no primitive has, found {quoted(name)}")
-    made = OwnPrimitive(name, function)
+    made = OwnPrimitive(name, index)
     if _MEANINGS.setdefault(name, made.meaning) != made.meaning:
         raise PrimitiveError(
             f"{name} has meant another function in this process, and operators with it are remembered: take another "
             "name, or restart the kernel"
         )
-    table[name] = made
+    PRIMITIVES[name] = made
     return made
 
 
-def own_in(table: dict[str, Primitive]) -> Iterator[OwnPrimitive]:
-    """The primitives of the user's own in a table, in the order in which they were added."""
-    for primitive in table.values():
-        if isinstance(primitive, OwnPrimitive):
-            yield primitive
+def remove_primitive(name: str) -> None:
+    """Take a primitive of your own out of this process. Raises PrimitiveError where there is none of this name."""
+    if not is_own(name):
+        known = ", ".join(own.name for own in own_primitives()) or "none"
+        raise PrimitiveError(f"expected a primitive of your own, one of {known}, found {quoted(name)}")
+    del PRIMITIVES[name]
+
+
+def own_primitives() -> tuple[OwnPrimitive, ...]:
+    """The primitives of the user's own, in the order in which they were added."""
+    return tuple([primitive for primitive in PRIMITIVES.values() if isinstance(primitive, OwnPrimitive)])
+
+
+def is_own(name: str) -> bool:
+    """Whether a primitive of this name is the user's own."""
+    return isinstance(PRIMITIVES.get(name), OwnPrimitive)

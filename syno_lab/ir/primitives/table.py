@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from syno_lab.common.size import Size
 from syno_lab.ir.primitives.base import Card, Primitive
 from syno_lab.ir.spec import Spec
@@ -22,7 +20,7 @@ class Split(Primitive):
     name = "SPLIT"
     operands = ("block", "offset")
     is_one_to_one = True
-    example: ClassVar = (("G", "B"), None)
+    example = (("G", "B"), None)
     card = Card(
         "SPLIT",
         "split(block, offset)",
@@ -33,14 +31,8 @@ class Split(Primitive):
         ("one coordinate with itself", "a coordinate that has left the data tensor"),
         "Syno, section 5.1 and Table 1",
     )
-
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """``[G*B]``."""
-        return (sizes[0] * sizes[1],)
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """``B*i + j``."""
-        return (sizes[1] * args[0] + args[1],)
+    result_sizes = staticmethod(lambda sizes, parameter: (sizes[0] * sizes[1],))
+    index = staticmethod(lambda args, sizes, parameter: (sizes[1] * args[0] + args[1],))
 
 
 class Merge(Primitive):
@@ -57,7 +49,7 @@ class Merge(Primitive):
     operands = ("main",)
     parameter = "B"
     is_one_to_one = True
-    example: ClassVar = (("N",), "B")
+    example = (("N",), "B")
     card = Card(
         "MERGE",
         "merge(main, B)",
@@ -78,14 +70,8 @@ class Merge(Primitive):
             self.refuse(f"expected a block that divides {sizes[0]}, found {parameter}")
         self.require_plausible((parameter, sizes[0] / parameter), spec)
 
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """``[N/B, B]``."""
-        assert parameter is not None
-        return (sizes[0] / parameter, parameter)
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """``i // B`` and ``i % B``."""
-        return (args[0] // parameter, args[0] % parameter)
+    result_sizes = staticmethod(lambda sizes, parameter: (sizes[0] / parameter, parameter))
+    index = staticmethod(lambda args, sizes, parameter: (args[0] // parameter, args[0] % parameter))
 
 
 class Shift(Primitive):
@@ -100,7 +86,7 @@ class Shift(Primitive):
     name = "SHIFT"
     operands = ("main",)
     is_one_to_one = True
-    example: ClassVar = (("N",), None)
+    example = (("N",), None)
     card = Card(
         "SHIFT",
         "shift(main)",
@@ -111,14 +97,8 @@ class Shift(Primitive):
         ("a coordinate that is fixed", "a coordinate that has left the data tensor"),
         "Syno, Table 1",
     )
-
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """``[N]``."""
-        return sizes
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """``(i + 1) % N``."""
-        return ((args[0] + 1) % sizes[0],)
+    result_sizes = staticmethod(lambda sizes, parameter: sizes)
+    index = staticmethod(lambda args, sizes, parameter: ((args[0] + 1) % sizes[0],))
 
 
 class Expand(Primitive):
@@ -132,7 +112,7 @@ class Expand(Primitive):
 
     name = "EXPAND"
     operands = ("main",)
-    example: ClassVar = (("C",), None)
+    example = (("C",), None)
     card = Card(
         "EXPAND",
         "expand(main)",
@@ -143,14 +123,8 @@ class Expand(Primitive):
         ("a coordinate that is fixed", "a coordinate that has left the data tensor"),
         "Syno, section 5.1 and Table 1",
     )
-
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """No coordinate is left."""
-        return ()
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """No expression is left."""
-        return ()
+    result_sizes = staticmethod(lambda sizes, parameter: ())
+    index = staticmethod(lambda args, sizes, parameter: ())
 
 
 class Unfold(Primitive):
@@ -169,7 +143,7 @@ class Unfold(Primitive):
     name = "UNFOLD"
     operands = ("main", "window")
     clips = True
-    example: ClassVar = (("N", "K"), None)
+    example = (("N", "K"), None)
     card = Card(
         "UNFOLD",
         "unfold(main, window)",
@@ -180,14 +154,8 @@ class Unfold(Primitive):
         ("one coordinate with itself", "a coordinate that has left the data tensor"),
         "Syno, Table 1; padding as in Listing 1",
     )
-
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """``[N]``."""
-        return (sizes[0],)
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """``i + j - K // 2``."""
-        return (args[0] + args[1] - sizes[1] // 2,)
+    result_sizes = staticmethod(lambda sizes, parameter: (sizes[0],))
+    index = staticmethod(lambda args, sizes, parameter: (args[0] + args[1] - sizes[1] // 2,))
 
 
 class Stride(Primitive):
@@ -206,7 +174,7 @@ class Stride(Primitive):
     name = "STRIDE"
     operands = ("main",)
     parameter = "S"
-    example: ClassVar = (("K",), "S")
+    example = (("K",), "S")
     card = Card(
         "STRIDE",
         "stride(main, S)",
@@ -229,14 +197,8 @@ class Stride(Primitive):
             self.refuse("expected a stride other than 1, which changes nothing")
         self.require_plausible((parameter, sizes[0] * parameter), spec)
 
-    def result_sizes(self, sizes: tuple[Size, ...], parameter: Size | None) -> tuple[Size, ...]:
-        """``[S*K]``."""
-        assert parameter is not None
-        return (sizes[0] * parameter,)
-
-    def index(self, args: tuple[Any, ...], sizes: tuple[Any, ...], parameter: Any) -> tuple[Any, ...]:
-        """``S * i``."""
-        return (parameter * args[0],)
+    result_sizes = staticmethod(lambda sizes, parameter: (sizes[0] * parameter,))
+    index = staticmethod(lambda args, sizes, parameter: (parameter * args[0],))
 
 
 class Reduce(Primitive):
@@ -251,7 +213,7 @@ class Reduce(Primitive):
     name = "REDUCE"
     operands = ()
     parameter = "N"
-    example: ClassVar = ((), "N")
+    example = ((), "N")
     card = Card(
         "REDUCE",
         "reduce(N)",
@@ -288,7 +250,7 @@ class Share(Primitive):
 
     name = "SHARE"
     operands = ("share",)
-    example: ClassVar = (("N", "M"), None)
+    example = (("N", "M"), None)
     card = Card(
         "SHARE",
         "contract(share=[i, ...], give=[o, ...])",
@@ -303,3 +265,9 @@ class Share(Primitive):
         ),
         "Syno, sections 5.1 and 6, appendix A",
     )
+
+
+PRIMITIVES: dict[str, Primitive] = {
+    primitive.name: primitive
+    for primitive in (Split(), Merge(), Shift(), Expand(), Unfold(), Stride(), Reduce(), Share())
+}
