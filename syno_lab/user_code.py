@@ -18,10 +18,11 @@ import symtable
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, cast
+
+import msgspec
 
 from syno_lab.beside import check_loaded, look_beside, modules_of
 from syno_lab.blame import blamed, guest, is_users_file
@@ -36,53 +37,49 @@ _MOST_LISTED = 5
 _LOADED: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class UserCode:
+class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The function ``name`` in a Python file with the text ``source``; ``origin`` says where it comes from.
 
-    ``modules``: names and digests of the modules of the user's own that the text imports (:mod:`.beside`).
+    ``modules``: names and digests of the modules of the user's own that the text imports (:mod:`.beside`), as
+    ``blocks=3f2a… other=…``. Whoever reads code from a job or a file must check that the user has signed or named it.
     """
 
     name: str
     source: str
     origin: str
-    modules: tuple[tuple[str, str], ...] = ()
+    modules: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"expected a name, found {quoted(self.name)}")
 
     @classmethod
     def of(cls, name: str, source: str, origin: str) -> UserCode:
         """The code of a text as it is now, with the digests of the modules that it imports."""
         modules = modules_of(source, origin)
-        return cls(name, source, origin, tuple((one, found.digest) for one, found in modules.items()))
+        return cls(name, source, origin, " ".join(f"{one}={found.digest}" for one, found in modules.items()))
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of the modules by their names."""
+        return {name: digest for name, _, digest in (one.rpartition("=") for one in self.modules.split())}
 
     @property
     def digest(self) -> str:
         """A hash by which records distinguish two functions of one name."""
-        modules = "".join(f"\0{name} {digest}" for name, digest in self.modules)
+        modules = "".join(f"\0{name} {digest}" for name, digest in self.digests.items())
         return hashlib.sha256((self.source + modules).encode()).hexdigest()[:_DIGEST]
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}"
 
-    def to_dict(self) -> dict[str, str]:
-        """As plain data for a job's parameters; code that reads it back must check that the user has signed them."""
-        found = {"name": self.name, "source": self.source, "origin": self.origin}
-        modules = " ".join(f"{name}={digest}" for name, digest in self.modules)
-        return {**found, "modules": modules} if modules else found
-
     @classmethod
-    def from_dict(cls, found: Any) -> UserCode:
-        """Inverse of `to_dict`. Raises CodeError for any other data."""
-        names = ("name", "source", "origin")
-        if (
-            not isinstance(found, dict)
-            or sorted(found.keys() - {"modules"}) != sorted(names)
-            or not all(isinstance(one, str) for one in found.values())
-            or not found["name"].isidentifier()
-        ):
-            raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}")
-        modules = (one.rpartition("=") for one in found.get("modules", "").split())
-        given = tuple((name, digest) for name, _, digest in modules)
-        return cls(found["name"], found["source"], found["origin"], given)
+    def from_dict(cls, found: object) -> UserCode:
+        """The code in plain data. Raises CodeError for any other data."""
+        try:
+            return msgspec.convert(found, cls)
+        except msgspec.ValidationError:
+            raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}") from None
 
     def write(self, folder: Path) -> dict[str, str]:
         """Write the text to a file in ``folder``; return its entry for the tuning process. Raises CodeError."""
@@ -112,7 +109,7 @@ class UserCode:
         """
         known = modules_of(self.source, self.origin)
         now = {(name, found.digest) for name, found in known.items()}
-        if changed := sorted({name for name, _ in now ^ set(self.modules)}):
+        if changed := sorted({name for name, _ in now ^ set(self.digests.items())}):
             raise CodeError(
                 f"{self.origin}: expected the modules that it imports as they were when it was named, found "
                 f"{', '.join(changed[:_MOST_LISTED])} changed, new or gone; name the file again"
@@ -125,7 +122,7 @@ class UserCode:
         ):
             for name in loaded:  # one is of another folder, or has changed since, and others may hold what was in it
                 del sys.modules[name]
-        _LOADED.update(self.modules)
+        _LOADED.update(self.digests)
         module = ModuleType(f"syno_user_{self.digest}")
         module.__file__ = self.origin
         sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name

@@ -7,6 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from syno_lab.blame import blamed, guest, is_of_a_guest, is_theirs, is_users_file, said_by
@@ -206,7 +207,7 @@ def written(folder: Path, files: dict[str, str]) -> UserCode:
 def test_what_is_beside_a_file_counts(files: dict[str, str], changed: str, tmp_path: Path, path: None) -> None:
     code = written(tmp_path, files)
     assert code.function()() == 8
-    assert UserCode.from_dict(code.to_dict()) == code
+    assert UserCode.from_dict(msgspec.to_builtins(code)) == code
     other = written(tmp_path, {changed: "WIDTH = 64\n"})
     assert other.name == code.name
     assert other.digest != code.digest
@@ -228,9 +229,9 @@ def test_installed_packages_and_files_that_are_not_imported_do_not_count(tmp_pat
     code = written(
         tmp_path, {"net.py": "import json, torch.nn\ndef width(): return 8\n", "other.py": "", "torch.txt": ""}
     )
-    assert code.modules == ()
+    assert code.modules == ""
     assert UserCode(code.name, code.source, code.origin).digest == code.digest
-    assert sorted(code.to_dict()) == ["name", "origin", "source"]
+    assert sorted(msgspec.to_builtins(code)) == ["name", "origin", "source"]
 
 
 def test_imports_that_the_text_does_not_say_are_refused(tmp_path: Path, path: None) -> None:

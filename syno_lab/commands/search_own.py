@@ -18,6 +18,7 @@ from syno_lab.versioned import JSON
 if TYPE_CHECKING:
     from syno_lab.experiments import SearchSettings
     from syno_lab.trial import TrialRequest
+    from syno_lab.user_code import UserCode
 
 _ROLES = {"model": "--model", "data": "--dataset"}
 
@@ -105,8 +106,8 @@ def _choice_options(settings: SearchSettings) -> list[str]:
     return [word for option, one in found if one is not None for word in (option, _named(one))]
 
 
-def _named(code: Mapping[str, str]) -> str:
-    return f"{code.get('origin')}:{code.get('name')}"
+def _named(code: UserCode) -> str:
+    return f"{code.origin}:{code.name}"
 
 
 def _check_code(named: Iterable[tuple[str, str | None]]) -> None:

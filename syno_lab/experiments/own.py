@@ -114,7 +114,7 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
 def _with_code(request: TrialRequest, role: str, field: str, text: str) -> TrialRequest:
     """The request with the code of ``file.py:function``, which runs here and now: the user has named it."""
     code = user_code(text)
-    named = msgspec.structs.replace(request, own={role: code.to_dict()}, **{field: name_of(code)})
+    named = msgspec.structs.replace(request, own={role: code}, **{field: name_of(code)})
     bring(named)
     return msgspec.structs.replace(named, own={**(request.own or {}), **(named.own or {})})
 

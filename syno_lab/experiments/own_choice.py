@@ -76,8 +76,8 @@ def with_choice(
     found = msgspec.structs.replace(
         settings,
         training=with_primitives(settings.training),
-        rules=tuple([user_code(one).to_dict() for one in rules]),
-        reward=None if reward is None else user_code(reward).to_dict(),
+        rules=tuple(map(user_code, rules)),
+        reward=None if reward is None else user_code(reward),
     )
     bring_choice(found)
     return found
@@ -91,8 +91,8 @@ def bring_choice(settings: SearchSettings) -> None:
     Raises:
         CodeError: the code cannot be run, or the reward fails on an example.
     """
-    for code in _codes(settings):
-        if code not in _BROUGHT:
+    for code in (*settings.rules, settings.reward):
+        if code is not None and code not in _BROUGHT:
             _BROUGHT[code] = code.function()
     reward = own_reward(settings)
     if reward is not None:
@@ -101,8 +101,7 @@ def bring_choice(settings: SearchSettings) -> None:
 
 def own_rules(settings: SearchSettings) -> tuple[OwnRule, ...]:
     """The rules of the user's own. Raises CodeError for code that this process was not given."""
-    codes = [UserCode.from_dict(one) for one in settings.rules]
-    return tuple([rule_of(_brought(code), code) for code in codes])
+    return tuple([rule_of(_brought(code), code) for code in settings.rules])
 
 
 def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
@@ -110,9 +109,9 @@ def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
 
     The function raises CodeError where the user's fails, or returns no number from 0 to 1.
     """
-    if settings.reward is None:
+    code = settings.reward
+    if code is None:
         return None
-    code = UserCode.from_dict(settings.reward)
     function, where = _brought(code), f"{code.name} of {code.origin}"
 
     def reward(trial: Judged) -> float:
@@ -127,11 +126,6 @@ def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
         return number
 
     return reward
-
-
-def _codes(settings: SearchSettings) -> list[UserCode]:
-    given = [*settings.rules, *([] if settings.reward is None else [settings.reward])]
-    return [UserCode.from_dict(one) for one in given]
 
 
 def _brought(code: UserCode) -> Callable[..., Any]:

@@ -155,8 +155,8 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
     wants: str | None = None
     objectives: tuple[str, ...] = USUAL_OBJECTIVES
     system_options: dict[str, str] = msgspec.field(default_factory=dict)
-    rules: tuple[dict[str, str], ...] = ()
-    reward: dict[str, str] | None = None
+    rules: tuple[UserCode, ...] = ()
+    reward: UserCode | None = None
 
     def __post_init__(self) -> None:
         if self.minutes is None and self.trials is None:
@@ -195,8 +195,8 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             raise SearchError(f"name: expected a name that can be one of a folder, found {quoted(self.name)}")
         if self.training.stopping is not None:
             parse_rule(self.training.stopping)
-        if len(set(self._names_of_rules)) != len(self.rules):
-            raise SearchError(f"rules: expected rules that differ, found {', '.join(self._names_of_rules)}")
+        if len(set(map(str, self.rules))) != len(self.rules):
+            raise SearchError(f"rules: expected rules that differ, found {', '.join(map(str, self.rules))}")
         if self.reward is not None and self.untrained:
             raise SearchError("reward: expected a search that trains, found an untrained one; leave one of them out")
 
@@ -248,11 +248,6 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         return tuple(self.system.split(","))
 
     @property
-    def _names_of_rules(self) -> list[str]:
-        """With digests of their code."""
-        return [str(UserCode.from_dict(one)) for one in self.rules]
-
-    @property
     def identity(self) -> dict[str, JSON]:
         """The settings that must be the same when a search is continued."""
         plain = self.to_dict()
@@ -261,12 +256,12 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
         # The names of network and data have the digests of the code.
-        code = plain["training"].pop("own") or {}
-        primitives = [role for role in sorted(code) if role.startswith("primitive:")]
+        del plain["training"]["own"]
+        code = sorted((self.training.own or {}).items())
         chosen = self.tuning if LATENCY in self.objectives else None  # its choices follow from it
         return plain | {
-            "primitives": [f"{role} {UserCode.from_dict(code[role]).digest}" for role in primitives],
-            "rules": self._names_of_rules,
-            "reward": None if self.reward is None else str(UserCode.from_dict(self.reward)),
+            "primitives": [f"{role} {one.digest}" for role, one in code if role.startswith("primitive:")],
+            "rules": list(map(str, self.rules)),
+            "reward": None if self.reward is None else str(self.reward),
             "latency": None if chosen is None else [chosen.target, chosen.preset, chosen.trials, chosen.scheduler],
         }

@@ -73,7 +73,7 @@ def hold(ledger: Ledger, job: JobRecord) -> None:
 
 
 def code_in(params: Any) -> Iterator[Mapping[str, Any]]:
-    """Every text of a user's own in a job's parameters, as :meth:`.UserCode.to_dict` writes it."""
+    """Every text of a user's own in a job's parameters, as plain data of :class:`.UserCode`."""
     if isinstance(params, Mapping):
         if isinstance(params.get("source"), str):
             yield params

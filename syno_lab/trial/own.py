@@ -48,9 +48,8 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
         CodeError: it carries code for another name.
     """
     found = {}
-    for role, given in (request.own or {}).items():
+    for role, code in (request.own or {}).items():
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
-        code = UserCode.from_dict(given)
         if role.startswith(PRIMITIVE):  # operators have its name and its digest, which are compared when they are read
             name = f"{role} {code}"
         elif name != name_of(code):
@@ -101,8 +100,7 @@ def with_primitives(request: TrialRequest) -> TrialRequest:
     if not codes:
         return request
     _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # they are in this process already
-    own = {**(request.own or {}), **{role: code.to_dict() for role, code in codes.items()}}
-    return msgspec.structs.replace(request, own=own)
+    return msgspec.structs.replace(request, own={**(request.own or {}), **codes})
 
 
 def check_brought(request: TrialRequest) -> None:

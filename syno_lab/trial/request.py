@@ -11,6 +11,7 @@ from syno_lab.settings import Plain as Plain
 from syno_lab.store.outcomes import MeasuredOn as MeasuredOn
 from syno_lab.store.outcomes import State as State
 from syno_lab.store.outcomes import TrialOutcome as TrialOutcome
+from syno_lab.user_code import UserCode
 
 #: Epochs of a training that only its budget of seconds ends.
 ENDLESS = 1_000_000
@@ -69,7 +70,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
     keep_predictions: bool = False
     measure_latency: bool = False
     probe_steps: int | None = None
-    own: dict[str, dict[str, str]] | None = None
+    own: dict[str, UserCode] | None = None
 
     @property
     def ends_by_clock(self) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.user_code import UserCode, user_code
@@ -178,7 +180,7 @@ def to_job(method: Method) -> dict[str, JSON]:
     """A method as parameters of a job, including the user's code as text."""
 
     def plain(one: Code) -> JSON:
-        return {**one.to_dict()} if isinstance(one, UserCode) else str(one)
+        return msgspec.to_builtins(one) if isinstance(one, UserCode) else str(one)
 
     found = {"strategy": method.strategy, "cost_model": plain(method.cost_model)}
     found["rules"] = [plain(one) for one in method.rules]

@@ -68,7 +68,7 @@ def test_a_strangers_search_runs_none_of_its_code(tmp_path: Path, capsys: pytest
     stored = search_folder(tmp_path / "lab", "search") / SETTINGS_FILE
     settings = SearchSettings.from_dict(msgspec.json.decode(stored.read_bytes()))
     assert settings.training.own is not None
-    code = settings.training.own["model"]
+    code = msgspec.to_builtins(settings.training.own["model"])
     # Their text below the name of the user's own function, as if it were that.
     theirs = {**code, "source": f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n" + code["source"]}
     changed = {**settings.to_dict(), "trials": 3}

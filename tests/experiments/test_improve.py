@@ -361,11 +361,11 @@ def test_code_in_a_file_of_the_lab_runs_nothing(tmp_path: Path) -> None:
     """A request, settings or a job of somebody else's name code; only what the user names is run."""
     mark = tmp_path / "ran"
     source = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n\ndef make_model(): pass\n"
-    code = {"name": "make_model", "source": source, "origin": "theirs.py"}
     from syno_lab.trial.own import name_of
     from syno_lab.user_code import UserCode
 
-    request = msgspec.structs.replace(REQUEST, backbone=name_of(UserCode(**code)), own={"model": code})
+    code = UserCode("make_model", source, "theirs.py")
+    request = msgspec.structs.replace(REQUEST, backbone=name_of(code), own={"model": code})
     outcome = run_trial(request, folder=tmp_path / "trial")
     assert outcome.state == "failed"
     assert "expected a network that this process was given" in outcome.reason
