@@ -57,7 +57,7 @@ class Replacement:
         """
         for number in self.blocks:
             graph = _block(network, number).graph
-            found = graph.subgraph(graph.region(self.nodes))
+            found = graph.subgraph(self.nodes)
             if (found.nodes, found.outputs) != (self.old.nodes, self.old.outputs):
                 expected = f"{words(self.old)} as nodes {_numbers(self.nodes)}"
                 raise SpecError(f"block {number}: expected {expected}, found {words(found)}")

@@ -294,8 +294,9 @@ class Graph:
                 return region
         return None
 
-    def subgraph(self, region: Region) -> Graph:
-        """A region as a graph of its own; its nodes keep their order."""
+    def subgraph(self, nodes: Region | Iterable[int]) -> Graph:
+        """A region, or the smallest one with these nodes, as a graph of its own; its nodes keep their order."""
+        region = nodes if isinstance(nodes, Region) else self.region(nodes)
         return self.part(region.nodes, region.inputs, region.outputs)
 
     def part(self, nodes: Iterable[int], inputs: Sequence[int], outputs: Sequence[int]) -> Graph:

@@ -15,24 +15,22 @@ operations between two parts of it is synthesised anew, for its own mutated prop
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from syno_lab.alpha import operator_node
 from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
-from syno_lab.alpha.graph import Graph, Node, Nodes, Region
+from syno_lab.alpha.graph import Graph, Node, Nodes
 from syno_lab.alpha.operations import Operation, Shape
-from syno_lab.alpha.properties import RELAXATIONS, Relax
+from syno_lab.alpha.properties import RELAXATIONS, Relax, relax_of
 from syno_lab.alpha.synthesis import METHODS, Draft, offered, random_subgraph, synthesise
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import positive, quoted
 
 # -- a subgraph anew, chain by chain ----------------------------------------------------------------------------------
-
-#: How likely an input of a binary operation is dropped where it is not needed, in the authors' published code.
-DROP = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,13 @@ class Chain:
 
     Attributes:
         nodes: their numbers in the graph, from the first to the last.
+        operations: what they do.
         start: the tensor that the first one takes.
         is_last: whether the last one's result leaves the graph and nothing in it takes that.
     """
 
     nodes: tuple[int, ...]
+    operations: tuple[Operation, ...]
     start: int
     is_last: bool
 
@@ -64,17 +64,12 @@ def chains(graph: Graph) -> tuple[Chain, ...]:
             found.append(chain := [])
         chain.append(number)
         ends[graph.tensor(number)] = chain
-    return tuple([_chain(graph, nodes) for nodes in found])
-
-
-def _chain(graph: Graph, nodes: list[int]) -> Chain:
-    end = graph.tensor(nodes[-1])
-    return Chain(tuple(nodes), graph.nodes[nodes[0]].inputs[0], end in graph.outputs and not graph.users[end])
-
-
-def operations_of(graph: Graph, chain: Chain) -> tuple[Operation, ...]:
-    """The operations of a chain."""
-    return tuple([graph.nodes[number].operation for number in chain.nodes])
+    made = []
+    for nodes in found:
+        operations, end = tuple([graph.nodes[number].operation for number in nodes]), graph.tensor(nodes[-1])
+        is_last = end in graph.outputs and not graph.users[end]
+        made.append(Chain(tuple(nodes), operations, graph.nodes[nodes[0]].inputs[0], is_last))
+    return tuple(made)
 
 
 def with_chains(graph: Graph, exchanged: Mapping[Chain, Sequence[Operation]]) -> Graph:
@@ -96,15 +91,7 @@ def with_chains(graph: Graph, exchanged: Mapping[Chain, Sequence[Operation]]) ->
     return Graph(graph.inputs, tuple(made), tuple([tensors[tensor] for tensor in graph.outputs]))
 
 
-def synthesise_again(
-    graph: Graph,
-    seed: int | random.Random = 0,
-    rules: Relax | str = "paper",
-    method: str = "progressive",
-    drop: float = DROP,
-    others: Sequence[Graph] = (),
-    operators: Sequence[Operation] = (),
-) -> Graph | None:
+def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others: Sequence[Graph] = ()) -> Graph | None:
     """A graph with the same skeleton, each chain of it synthesised for its own mutated properties.
 
     The shape between parts of the skeleton is not mutated. An input of a binary operation may be dropped where what is
@@ -112,53 +99,48 @@ def synthesise_again(
 
     Args:
         graph: the original.
-        seed: the same gives the same.
-        rules: of the mutation, see :meth:`Properties.relax`.
-        method: one of :data:`~syno_lab.alpha.synthesis.METHODS`.
-        drop: how likely an input of a binary operation is dropped.
+        rng: chance.
+        rules: of them ``relax``, ``drop``, ``operators`` and, of a synthesis, ``method``.
         others: the same graph in other instances, with other shapes of inputs. The answer applies to them and keeps the
             shapes of their outputs too, where it keeps those of the original; depth and mixing count in the original
             alone.
-        operators: of other systems, see :func:`~syno_lab.alpha.synthesis.synthesise`.
 
     Returns:
         None where one of the chains cannot be synthesised.
-
-    Raises:
-        SpecError: for rules that are none.
-        SearchError: for a method that is none.
     """
-    rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
-    target = Properties.of(graph).relax(rng, rules)
-    kept = RELAXATIONS[rules] if isinstance(rules, str) else rules
-    graph = _dropped(graph, target, drop, rng, others)
+    relax = relax_of(rules.relax)
+    graph = _dropped(graph, Properties.of(graph).relax(rng, relax), rules.drop, rng, others)
     shapes = graph.shapes
     elsewhere = [graph.at(*one.inputs).shapes for one in others]
     exchanged: dict[Chain, Sequence[Operation]] = {}
     for chain in chains(graph):
-        wanted = Properties.of(Graph.chain(shapes[chain.start], operations_of(graph, chain)))
-        wanted = wanted.relax(rng, kept if chain.is_last else replace(kept, shape=0.0))
+        wanted = Properties.of(Graph.chain(shapes[chain.start], chain.operations))
+        wanted = wanted.relax(rng, relax if chain.is_last else replace(relax, shape=0.0))
         end = graph.tensor(chain.nodes[-1])
         is_asked = any(shape is not None for row in wanted.shape for shape in row)
         instances = [(each[chain.start], each[end] if is_asked else None) for each in elsewhere]
-        answer = synthesise(wanted, shapes[chain.start], method, rng, others=instances, operators=operators)
+        start = shapes[chain.start]
+        answer = synthesise(wanted, start, rules.method, rng, others=instances, operators=rules.operators)
         if answer is None:
             return None
         exchanged[chain] = [node.operation for node in answer.nodes]
     return with_chains(graph, exchanged)
 
 
-def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random, others: Sequence[Graph] = ()) -> Graph:
+def _dropped(graph: Graph, target: Properties, drop: float, rng: random.Random, others: Sequence[Graph]) -> Graph:
     """The graph without inputs of binary operations that chance drops and ``target`` does not need."""
-    found, instead = graph, dict[int, int]()
+    found, instead = graph, list(range(len(graph.shapes)))  # what stands for each tensor
     for number, node in enumerate(graph.nodes):
         if len(node.inputs) != 2 or rng.random() >= drop:
             continue
         tensor, kept = graph.tensor(number), rng.choice(node.inputs)
         if graph.shapes[kept] == graph.shapes[tensor]:
-            without = _without(graph, {**instead, tensor: kept})
+            fewer = [*instead]
+            fewer[tensor] = instead[kept]
+            nodes = [replace(each, inputs=tuple([fewer[taken] for taken in each.inputs])) for each in graph.nodes]
+            without = Graph.live(graph.inputs, nodes, [fewer[output] for output in graph.outputs])
             if target.satisfied_by(without) and _keeps_shapes(without, others):
-                found, instead = without, {**instead, tensor: kept}
+                found, instead = without, fewer
     return found
 
 
@@ -169,18 +151,6 @@ def _keeps_shapes(graph: Graph, others: Sequence[Graph]) -> bool:
         return False
 
 
-def _without(graph: Graph, instead: Mapping[int, int]) -> Graph:
-    """The graph with some tensors in the place of later ones."""
-
-    def resolved(tensor: int) -> int:
-        while tensor in instead:
-            tensor = instead[tensor]
-        return tensor
-
-    nodes = [replace(node, inputs=tuple(map(resolved, node.inputs))) for node in graph.nodes]
-    return Graph.live(graph.inputs, nodes, [resolved(tensor) for tensor in graph.outputs])
-
-
 # -- mutations that know no properties: Primer's, AutoML-Zero's, and random subgraphs (section 6.3, A.2) --------------
 
 # Each draws again until every operation applies and the shapes of all chains' results stay as they were; otherwise what
@@ -188,87 +158,55 @@ def _without(graph: Graph, instead: Mapping[int, int]) -> Graph:
 
 #: How often a mutation is drawn before none is said to be found.
 ATTEMPTS = 100
-_Change = Callable[[list[Operation], Shape, random.Random], list[Operation] | None]
-
-
-def _delete(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    where = rng.randrange(len(chain))
-    return chain[:where] + chain[where + 1 :]
-
-
-def _insert(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    where = rng.randint(0, len(chain))
-    return [*chain[:where], _any(chain, shape, where, rng), *chain[where:]]
-
-
-def _delete_and_insert(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    where = rng.randrange(len(chain))
-    return [*chain[:where], _any(chain, shape, where, rng), *chain[where + 1 :]]
-
-
-def _any(chain: list[Operation], shape: Shape, where: int, rng: random.Random) -> Operation:
-    """Any operation on the tensor that the operation number ``where`` takes, each choice as likely."""
-    return rng.choice(rng.choice(offered(_shape_at(chain, shape, where))))
-
-
-def _change(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    """Another choice of the attributes of one operation."""
-    where = rng.randrange(len(chain))
-    others = [
-        one
-        for choice in offered(_shape_at(chain, shape, where))
-        for one in choice
-        if one.name == chain[where].name and one != chain[where]
-    ]
-    return [*chain[:where], rng.choice(others), *chain[where + 1 :]] if others else None
-
-
-def _swap(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    if len(chain) < 2:
-        return None
-    where = rng.randrange(len(chain) - 1)
-    return [*chain[:where], chain[where + 1], chain[where], *chain[where + 2 :]]
-
-
-def _random(chain: list[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
-    answer = random_subgraph(Draft(Properties(shape=_shape_at(chain, shape, len(chain))), shape), rng)
-    return None if answer.draft is None else list(answer.draft.chain)
-
-
-def _shape_at(chain: Sequence[Operation], shape: Shape, where: int) -> Shape:
-    """The shape of the tensor that the operation number ``where`` takes."""
-    return Graph.chain(shape, chain[:where]).output_shapes[0]
-
-
-PRIMER: tuple[_Change, ...] = (_delete, _insert, _delete_and_insert, _change, _swap)
+_Kind = Literal["delete", "insert", "exchange", "change", "swap", "random"]
+PRIMER: tuple[_Kind, ...] = ("delete", "insert", "exchange", "change", "swap")
 #: The mutations of each rival by its name, each drawn as often.
-RIVALS: dict[str, tuple[_Change, ...]] = {"primer": PRIMER, "automl_zero": (*PRIMER, _random), "random": (_random,)}
+RIVALS: dict[str, tuple[_Kind, ...]] = {
+    "primer": PRIMER,
+    "automl_zero": (*PRIMER, "random"),
+    "random": ("random",),
+}
 
 
-def mutate_as_rival(graph: Graph, rival: str, seed: int | random.Random = 0) -> Graph | None:
+def _edited(kind: _Kind, chain: Sequence[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
+    """The operations of a chain with one mutation; None where there is none of the kind."""
+    if kind == "random":
+        answer = random_subgraph(Draft(Properties(shape=_shape_after(chain, shape)), shape), rng)
+        return None if answer.draft is None else list(answer.draft.chain)
+    if kind == "swap" and len(chain) < 2:
+        return None
+    at = rng.randint(0, len(chain)) if kind == "insert" else rng.randrange(len(chain) - (kind == "swap"))
+    put: Sequence[Operation] = ()
+    if kind == "swap":
+        put = (chain[at + 1], chain[at])
+    elif kind != "delete":
+        offers = offered(Graph.chain(shape, chain[:at]).output_shapes[0])
+        if kind == "change":  # another choice of the attributes
+            alike = [one for choice in offers for one in choice if one.name == chain[at].name and one != chain[at]]
+            if not alike:
+                return None
+            put = (rng.choice(alike),)
+        else:
+            put = (rng.choice(rng.choice(offers)),)
+    return [*chain[:at], *put, *chain[at + {"insert": 0, "swap": 2}.get(kind, 1) :]]
+
+
+def mutate_as_rival(graph: Graph, rival: str, rng: random.Random) -> Graph | None:
     """A graph with one mutation in one of its chains; None where none that fits was drawn.
 
-    Args:
-        graph: the original.
-        rival: one of `RIVALS`.
-        seed: the same gives the same.
-
     Raises:
-        SearchError: for a rival that is none.
+        SearchError: for a rival that is none of `RIVALS`.
     """
     if rival not in RIVALS:
         raise SearchError(f"mutate: expected one of {', '.join(RIVALS)}, found {quoted(rival)}")
-    rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
     found = chains(graph)
     for _ in range(ATTEMPTS if found else 0):
         chain = rng.choice(found)
-        shape, chosen = graph.shapes[chain.start], operations_of(graph, chain)
-        edited = rng.choice(RIVALS[rival])(list(chosen), shape, rng)
-        if (
-            edited is not None
-            and tuple(edited) != chosen
-            and _shape_after(edited, shape) == _shape_after(chosen, shape)
-        ):
+        shape, chosen = graph.shapes[chain.start], chain.operations
+        edited = _edited(rng.choice(RIVALS[rival]), chosen, shape, rng)
+        if edited is None or tuple(edited) == chosen:
+            continue
+        if _shape_after(edited, shape) == graph.shapes[graph.tensor(chain.nodes[-1])]:
             return with_chains(graph, {chain: edited})
     return None
 
@@ -313,7 +251,7 @@ class Mutations:
     others: float = 0.2
     relax: Relax | str = "paper"
     method: str = "progressive"
-    drop: float = DROP
+    drop: float = 0.2
     going_on: float = 0.75
     most: float = 0.8
     attempts: int = 16
@@ -381,40 +319,18 @@ def _drawn(network: Network, changeable: list[int], rng: random.Random, rules: M
         return None
     alike = [other for other in network.kinds[block.kind] if other != number and rng.random() < rules.others]
     old = block.graph.subgraph(region)
-    elsewhere = []
-    for other in alike:
-        graph = network.blocks[other].graph
-        elsewhere.append(graph.subgraph(graph.region(region.nodes)))
-    relax = RELAXATIONS[rules.relax] if isinstance(rules.relax, str) else rules.relax
-    if _is_inner(region):
-        relax = replace(relax, shape=0.0)
-    new = _instead_of(old, rng, replace(rules, relax=relax), elsewhere)
+    elsewhere = [network.blocks[other].graph.subgraph(region.nodes) for other in alike]
+    if any(len(block.graph.nodes[after].inputs) > 1 for after in block.graph.after(region.nodes) - region.nodes):
+        rules = replace(rules, relax=replace(relax_of(rules.relax), shape=0.0))
+    if rules.method in METHODS:
+        new = synthesise_again(old, rng, rules, elsewhere)
+    else:
+        new = mutate_as_rival(old, rules.method, rng)
     if new is None:
         return None
     blocks = tuple(sorted([number, *alike]))
-    first = network.blocks[blocks[0]].graph
-    shown = first.subgraph(first.region(region.nodes))
+    shown = network.blocks[blocks[0]].graph.subgraph(region.nodes)
     try:
         return Replacement(blocks, tuple(sorted(region.nodes)), shown, new.at(*shown.inputs))
     except SpecError:  # a new shape that the first of the blocks cannot have
         return None
-
-
-def _is_inner(region: Region) -> bool:
-    """Whether the results of a region lead to an operation of its graph that has several inputs."""
-    graph = region.graph
-    open_, seen = list(region.outputs), set(region.nodes)
-    while open_:
-        for user in graph.users[open_.pop()]:
-            if user not in seen:
-                if len(graph.nodes[user].inputs) > 1:
-                    return True
-                seen.add(user)
-                open_.append(graph.tensor(user))
-    return False
-
-
-def _instead_of(old: Graph, rng: random.Random, rules: Mutations, elsewhere: list[Graph]) -> Graph | None:
-    if rules.method in METHODS:
-        return synthesise_again(old, rng, rules.relax, rules.method, rules.drop, elsewhere, rules.operators)
-    return mutate_as_rival(old, rules.method, rng)

@@ -26,7 +26,7 @@ def cost_pane(asked: Asked[Any]) -> Costs:
         shapes = graph.input_shapes(number)
         flops, params = node.operation.flops(*shapes), node.operation.params(*shapes)
         if flops or params:
-            does, out = words(graph.subgraph(graph.region([number]))), graph.shapes[graph.tensor(number)]
+            does, out = words(graph.subgraph([number])), graph.shapes[graph.tensor(number)]
             rows.append(CostRow.of(number, does, str(list(out)), flops, total, params, prod(out), ids=[f"n{number}"]))
     return costs(asked, rows)
 

@@ -87,6 +87,11 @@ class Relax:
 RELAXATIONS = {"paper": Relax(), "code": Relax(shape=0.0, whole=True, geometric=True)}
 
 
+def relax_of(rules: Relax | str) -> Relax:
+    """The rules, or the preset of this name, which is one of :data:`RELAXATIONS`."""
+    return RELAXATIONS[rules] if isinstance(rules, str) else rules
+
+
 @dataclass(frozen=True)
 class Property(Generic[State, Value]):
     """One property: how its value comes about, how values are compared, and how a wanted one is relaxed.

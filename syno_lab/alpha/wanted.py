@@ -24,6 +24,7 @@ from syno_lab.alpha.properties import (
     Value,
     depth_property,
     pairing_of,
+    relax_of,
 )
 from syno_lab.common.pairing import Pairing
 from syno_lab.common.size import Symbols
@@ -194,12 +195,10 @@ class Properties:
         Raises:
             SpecError: for a name that is none of them.
         """
-        if isinstance(rules, str):
-            if rules not in RELAXATIONS:
-                raise SpecError(f"relax: rules: expected one of {', '.join(RELAXATIONS)}, found {quoted(rules)}")
-            rules = RELAXATIONS[rules]
+        if isinstance(rules, str) and rules not in RELAXATIONS:
+            raise SpecError(f"relax: rules: expected one of {', '.join(RELAXATIONS)}, found {quoted(rules)}")
         rng = seed if isinstance(seed, random.Random) else random.Random(seed)  # noqa: S311 - for choices
-        tables: dict[str, Any] = {row.name: row.relax(self.table(row.name), rules, rng) for row in self.rows}
+        tables: dict[str, Any] = {row.name: row.relax(self.table(row.name), relax_of(rules), rng) for row in self.rows}
         return replace(self, **tables)
 
     def to_json(self) -> str:

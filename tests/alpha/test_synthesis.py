@@ -9,7 +9,7 @@ import pytest
 from alpha_networks import representatives
 
 from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.mutating import RIVALS, chains, mutate_as_rival, operations_of, synthesise_again, with_chains
+from syno_lab.alpha.mutating import RIVALS, Mutations, chains, mutate_as_rival, synthesise_again, with_chains
 from syno_lab.alpha.operations import Rel, choices, operation
 from syno_lab.alpha.row import Shape
 from syno_lab.alpha.synthesis import METHODS, SLACK, Draft, enumerative, greedy, offered, progressive, synthesise
@@ -198,7 +198,7 @@ def test_refusals() -> None:
     with pytest.raises(SpecError, match="depth: expected a table for 1 inputs and 1 outputs, found 2 x 1"):
         synthesise(Properties(depth=((1,), (1,))), BLOCK)
     with pytest.raises(SearchError, match="mutate: expected one of primer, automl_zero, random, found 'worst'"):
-        mutate_as_rival(RESIDUAL, "worst")
+        mutate_as_rival(RESIDUAL, "worst", random.Random(0))
 
 
 # -- beyond chains -----------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_chains_of_a_graph() -> None:
     found = chains(RESIDUAL)
     assert [one.nodes for one in found] == [(0, 1, 2, 3, 4), (6,), (8,)]
     assert [one.is_last for one in found] == [False, False, True]
-    assert with_chains(RESIDUAL, {one: operations_of(RESIDUAL, one) for one in found}) == RESIDUAL
+    assert with_chains(RESIDUAL, {one: one.operations for one in found}) == RESIDUAL
     fork = Graph((BLOCK,), (Node(RELU, (0,)), Node(CONV, (1,)), Node(RELU, (1,)), Node(RELU, (2,))), (3, 4))
     assert [one.nodes for one in chains(fork)] == [(0,), (1, 3), (2,)]
     both = Graph((BLOCK,), (Node(RELU, (0,)), Node(CONV, (1,))), (1, 2))
@@ -216,37 +216,37 @@ def test_chains_of_a_graph() -> None:
 
 
 def test_the_skeleton_stays_and_its_chains_satisfy(rng: random.Random) -> None:
-    found = [synthesise_again(RESIDUAL, seed, "code", "greedy", drop=0) for seed in range(12)]
-    assert found == [synthesise_again(RESIDUAL, seed, "code", "greedy", drop=0) for seed in range(12)]
+    rules = Mutations(relax="code", method="greedy", drop=0)
+    found = [synthesise_again(RESIDUAL, random.Random(seed), rules) for seed in range(12)]
+    assert found == [synthesise_again(RESIDUAL, random.Random(seed), rules) for seed in range(12)]
     assert len(set(found)) > 6
     for graph in found:
         assert graph is not None, "greedy synthesis is complete"
         assert graph.output_shapes == RESIDUAL.output_shapes
         kept = [node.operation.name for node in graph.nodes if node.operation.row.role != "chosen"]
         assert kept == ["add", "transpose"]
-    fixed = synthesise_again(RESIDUAL, 3, "paper", "greedy", drop=1)
+    fixed = synthesise_again(RESIDUAL, random.Random(3), Mutations(method="greedy", drop=1))
     assert fixed is not None
 
 
 def test_an_unneeded_branch_is_dropped() -> None:
     """Both inputs of the sum are the same: either will do, and what is asked for holds without the other."""
     twice = Graph((BLOCK,), (Node(RELU, (0,)), Node(operation("add"), (1, 1)), Node(RELU, (2,))), (3,))
-    seen = {
-        len(graph.nodes) for seed in range(30) if (graph := synthesise_again(twice, seed, "code", "greedy", drop=1))
-    }
-    assert min(seen) < 3
+    rules = Mutations(relax="code", method="greedy", drop=1)
+    found = [synthesise_again(twice, random.Random(seed), rules) for seed in range(30)]
+    assert min(len(graph.nodes) for graph in found if graph) < 3
 
 
 @pytest.mark.parametrize("rival", RIVALS)
 def test_rivals_keep_the_shapes(rival: str, rng: random.Random) -> None:
-    found = [mutate_as_rival(RESIDUAL, rival, seed) for seed in range(25)]
-    assert found == [mutate_as_rival(RESIDUAL, rival, seed) for seed in range(25)]
+    found = [mutate_as_rival(RESIDUAL, rival, random.Random(seed)) for seed in range(25)]
+    assert found == [mutate_as_rival(RESIDUAL, rival, random.Random(seed)) for seed in range(25)]
     assert len(set(found)) > 10
     for graph in found:
         assert graph is not None
         assert graph != RESIDUAL
         assert graph.output_shapes == RESIDUAL.output_shapes
-        mine = [operations_of(graph, one) for one in chains(graph)]
+        mine = [one.operations for one in chains(graph)]
         changed = len(graph.nodes) - len(RESIDUAL.nodes)
         assert rival != "primer" or abs(changed) <= 1
         assert sum(map(len, mine)) == len(graph.nodes) - 2
