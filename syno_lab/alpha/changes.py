@@ -8,9 +8,9 @@ from math import isinf
 from typing import Any, Literal
 
 from syno_lab.alpha.operations import Shape
+from syno_lab.alpha.pairings import nothing
 from syno_lab.alpha.properties import MIXING, SHAPE, pairing_of
 from syno_lab.alpha.synthesis import Draft
-from syno_lab.alpha.wanted import named
 from syno_lab.common.pairing import WORDS, Pairing
 from syno_lab.common.wants import RANK, Letter
 from syno_lab.errors import SpecError
@@ -167,10 +167,8 @@ def wanted_mixing(draft: Draft) -> Pairing:
     """The wanted matrix; where none is asked for, one of x, for the shapes that are wanted or there."""
     found: Pairing | None = wanted(draft, MIXING.name)
     if found is None:
-        columns = len(draft.input_shape)
-        rows = len(wanted(draft, SHAPE.name) or draft.shape)
-        found = pairing_of(["x" * columns] * rows, columns)
-    return named(found)
+        return nothing(wanted(draft, SHAPE.name) or draft.shape, draft.input_shape)
+    return pairing_of(found.marks, len(found.columns))
 
 
 def said(value: Shape | int | str | None) -> str:

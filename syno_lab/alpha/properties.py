@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import inf
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation
+from syno_lab.alpha.pairings import axis_names, diagonal, nothing, repeated
 from syno_lab.alpha.row import Shape
 from syno_lab.alpha.table import STRIDES
 from syno_lab.common.pairing import Pairing
@@ -125,27 +126,28 @@ class Property(Generic[State, Value]):
 
     def infer(self, graph: Graph) -> Table[Value]:
         """The values of a graph, for each of its inputs and outputs."""
-        return tuple(self._from(graph, number) for number in range(len(graph.inputs) if self.has_inputs else 1))
+        found = []
+        for number, before in enumerate(graph.inputs[: None if self.has_inputs else 1]):
+            states: dict[int, State] = {number: self.start(before)}
+            for index, node in enumerate(graph.nodes):
+                tensor, shapes = graph.tensor(index), graph.input_shapes(index)
+                for position, taken in enumerate(node.inputs):
+                    if taken in states:
+                        state = self.after(states[taken], node.operation, shapes, position)
+                        states[tensor] = self.join(states[tensor], state) if tensor in states else state
+            found.append(
+                tuple(
+                    [
+                        self.value(states[tensor]) if tensor in states else self.apart(before, graph.shapes[tensor])
+                        for tensor in graph.outputs
+                    ]
+                )
+            )
+        return tuple(found)
 
     def relax(self, table: Table[Value], rules: Relax, rng: random.Random) -> Table[Value]:
         """Wanted values after a mutation by chance."""
         return tuple(tuple(None if one is None else self.weaker(one, rules, rng) for one in row) for row in table)
-
-    def _from(self, graph: Graph, number: int) -> tuple[Value, ...]:
-        before = graph.inputs[number]
-        states: dict[int, State] = {number: self.start(before)}
-        for index, node in enumerate(graph.nodes):
-            tensor, shapes = graph.tensor(index), graph.input_shapes(index)
-            for position, taken in enumerate(node.inputs):
-                if taken in states:
-                    state = self.after(states[taken], node.operation, shapes, position)
-                    states[tensor] = self.join(states[tensor], state) if tensor in states else state
-        return tuple(
-            [
-                self.value(states[tensor]) if tensor in states else self.apart(before, graph.shapes[tensor])
-                for tensor in graph.outputs
-            ]
-        )
 
 
 # -- shape -----------------------------------------------------------------------------------------------------------
@@ -247,16 +249,14 @@ _LETTERS: dict[str, Letter] = {letter: letter for letter in RANK}
 
 
 def pairing_of(rows: Sequence[Sequence[str]], columns: int) -> Pairing:
-    """The matrix of these marks, its axes named by their numbers."""
-    names = tuple(map(str, range(max(columns, len(rows)))))
-    return Pairing(names[: len(rows)], names[:columns], tuple([tuple(map(_LETTERS.__getitem__, row)) for row in rows]))
+    """The matrix of these marks, with the axes of tensors as names."""
+    marks = tuple([tuple(map(_LETTERS.__getitem__, row)) for row in rows])
+    return Pairing(axis_names(len(rows)), axis_names(columns), marks)
 
 
 @lru_cache(1 << 10)
 def _identity(shape: Shape) -> Pairing:
-    """The identity's matrix; an axis of length 1 is read whole by every element."""
-    axes = range(len(shape))
-    return pairing_of([["a" if shape[i] == 1 else "o" if i == k else "x" for i in axes] for k in axes], len(shape))
+    return diagonal(shape, repeated("o", len(shape)))
 
 
 @lru_cache(1 << 14)
@@ -285,18 +285,14 @@ def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
 @cache
 def _all_mixed(axes: int) -> Pairing:
     """The matrix that no chain of operations exceeds and one reaches: each element reads all but other examples."""
-    return pairing_of([["a" if i else "o" if i == k else "x" for i in range(axes)] for k in range(axes)], axes)
+    return diagonal((2,) * axes, ["o", *repeated("a", axes - 1)])
 
 
 def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairing | None:
     if rules.whole:
         return None if rng.random() < rules.mixing else matrix
-    return replace(
-        matrix,
-        marks=tuple(
-            tuple("x" if mark == "x" or rng.random() < rules.mixing else mark for mark in row) for row in matrix.marks
-        ),
-    )
+    marks = [["x" if mark == "x" or rng.random() < rules.mixing else mark for mark in row] for row in matrix.marks]
+    return pairing_of(marks, len(matrix.columns))
 
 
 #: Which input axis is paired with which output axis, and how locally (section 3.1), composed as matrices are (Lemma
@@ -307,7 +303,7 @@ MIXING: Property[Pairing, Pairing] = Property(
     after=lambda state, operation, shapes, position: compose(operation.pairings(*shapes)[position], state),
     join=Pairing.__or__,
     value=lambda state: state,
-    apart=lambda before, after: pairing_of(["x" * len(before)] * len(after), len(before)),
+    apart=lambda before, after: nothing(after, before),
     distance=_mixing_distance,
     weaker=_fewer_pairings,
 )

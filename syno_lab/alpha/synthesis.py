@@ -36,8 +36,6 @@ _SIZED = ("dense", "conv")
 LENT = 0.5
 #: How many drafts an enumeration looks at before it gives up.
 MOST_EVALUATIONS = 20_000
-
-
 #: Operations of one type that do the same to a tensor of one shape, as far as properties can tell; the first is the
 #: representative, which is looked at.
 Choice = tuple[Operation, ...]
@@ -181,21 +179,17 @@ class Draft:
         Raises:
             SpecError: when it does not apply to a tensor of the draft's shape, or of another instance's.
         """
-        shapes = (self.shape,)
-        shape = operation.shape(*shapes)
+        shape = operation.shape(self.shape)
         others = tuple([operation.shape(other) for other in self.other_shapes])
-        states = tuple(
-            row.after(state, operation, shapes, 0)
-            for row, state in zip(self.properties.rows, self._states, strict=True)
-        )
+        rows = zip(self.properties.rows, self._states, strict=True)
+        states = tuple([row.after(state, operation, (self.shape,), 0) for row, state in rows])
         chain = (*self.chain, operation)
         return Draft(self.properties, self.input_shape, chain, self.others, states, shape, others, self.effort)
 
     @cached_property
     def values(self) -> dict[str, Any]:
         """The values of the properties, by their names."""
-        rows = zip(self.properties.rows, self._states, strict=True)
-        return {row.name: row.value(state) for row, state in rows}
+        return {row.name: row.value(state) for row, state in zip(self.properties.rows, self._states, strict=True)}
 
     @cached_property
     def distances(self) -> dict[str, float]:
@@ -233,8 +227,7 @@ class Draft:
     @cached_property
     def features(self) -> tuple[int, ...]:
         """Numbers of channels that are offered beside multiples of the tensor's own: the wanted one."""
-        wanted = [shape[-1] for row in self.properties.shape for shape in row if shape is not None]
-        return tuple(wanted)
+        return tuple([shape[-1] for row in self.properties.shape for shape in row if shape is not None])
 
     @property
     def offers(self) -> tuple[Choice, ...]:
@@ -325,9 +318,33 @@ class Answer:
 Refuses = Callable[["Draft", Operation], bool]
 
 
-def _followers(draft: Draft, refuses: Refuses | None) -> list[Draft]:
-    """What the operations lead to that no rule refuses."""
-    return [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
+def _walked(
+    start: Draft, rng: random.Random, refuses: Refuses | None, evaluations: int = 0, length: int | None = None
+) -> Answer:
+    """One operation after another until all is satisfied: the nearest, before ``length`` by chance.
+
+    Without a length each operation must lead nearer.
+    """
+    draft = start
+    while not draft.is_complete:
+        done = len(draft.chain)
+        if isinf(draft.distance):
+            return Answer(None, evaluations, hopeless_words(draft))
+        if length is not None and done >= length + SLACK:
+            return Answer(None, evaluations, f"not satisfied after {done} operations")
+        drafts = [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
+        evaluations += len(drafts)
+        feasible = [one for one in drafts if not isinf(one.distance)]
+        if length is not None and not feasible:
+            return Answer(None, evaluations, f"nothing leads on after {done} operations")
+        if length is not None and done < length:
+            draft = rng.choices(feasible, [1 / (1 + one.distance) for one in feasible])[0]
+            continue
+        nearest = min((one.nearness for one in feasible), default=(inf,))
+        if length is None and nearest >= draft.nearness:
+            return Answer(None, evaluations, f"no operation leads nearer after {done}")
+        draft = rng.choice([one for one in feasible if one.nearness == nearest])
+    return Answer(draft, evaluations)
 
 
 def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
@@ -338,17 +355,7 @@ def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> 
         rng: decides ties.
         refuses: rules of the user's own, where there are any.
     """
-    draft, evaluations = start, 0
-    while not draft.is_complete:
-        if isinf(draft.distance):
-            return Answer(None, evaluations, hopeless_words(draft))
-        drafts = _followers(draft, refuses)
-        evaluations += len(drafts)
-        nearest = min((one.nearness for one in drafts), default=(inf,))
-        if nearest >= draft.nearness:
-            return Answer(None, evaluations, f"no operation leads nearer after {len(draft.chain)}")
-        draft = rng.choice([one for one in drafts if one.nearness == nearest])
-    return Answer(draft, evaluations)
+    return _walked(start, rng, refuses)
 
 
 def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
@@ -361,29 +368,13 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
             of more than `SLACK` above it is given up.
         refuses: rules of the user's own, where there are any.
     """
-    draft, evaluations = start, 0
-    length = start.properties.length if length is None else length
+    length, evaluations = start.properties.length if length is None else length, 0
     if length is None:
-        shortest = greedy(start, rng, refuses=refuses)
+        shortest = greedy(start, rng, refuses)
         if shortest.draft is None:
             return shortest
         length, evaluations = len(shortest.draft.chain), shortest.evaluations
-    while not draft.is_complete:
-        if isinf(draft.distance):
-            return Answer(None, evaluations, hopeless_words(draft))
-        if len(draft.chain) >= length + SLACK:
-            return Answer(None, evaluations, f"not satisfied after {len(draft.chain)} operations")
-        drafts = _followers(draft, refuses)
-        evaluations += len(drafts)
-        feasible = [one for one in drafts if not isinf(one.distance)]
-        if not feasible:
-            return Answer(None, evaluations, f"nothing leads on after {len(draft.chain)} operations")
-        if len(draft.chain) >= length:
-            nearest = min(one.nearness for one in feasible)
-            draft = rng.choice([one for one in feasible if one.nearness == nearest])
-        else:
-            draft = rng.choices(feasible, [1 / (1 + one.distance) for one in feasible])[0]
-    return Answer(draft, evaluations)
+    return _walked(start, rng, refuses, evaluations, length)
 
 
 def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) -> Answer:
@@ -429,10 +420,9 @@ def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempt
     for _ in range(attempts):
         draft = start
         while True:
-            drawn_from = draft.offers
-            if not drawn_from:
+            if not (offers := draft.offers):
                 break
-            draft = draft.apply(rng.choice(rng.choice(drawn_from)))
+            draft = draft.apply(rng.choice(rng.choice(offers)))
             evaluations += 1
             if rng.random() >= more:
                 break

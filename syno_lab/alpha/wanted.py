@@ -244,12 +244,7 @@ def depth_of(graph: Graph, source: int = 0, output: int = 0) -> int:
 
 def mixing_of(graph: Graph, source: int = 0, output: int = 0) -> Pairing:
     """The pairings of the axes of an output and an input, ``source``. Raises SpecError for one that is not there."""
-    return named(_of_pair(MIXING, graph, source, output))
-
-
-def named(matrix: Pairing) -> Pairing:
-    """A matrix with the axes of tensors as names."""
-    return replace(matrix, rows=axis_names(len(matrix.rows)), columns=axis_names(len(matrix.columns)))
+    return _of_pair(MIXING, graph, source, output)
 
 
 def _of_pair(row: Property[Any, Value], graph: Graph, source: int, output: int) -> Value:
