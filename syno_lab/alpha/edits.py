@@ -18,7 +18,6 @@ from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.files import MAX_BYTES, GraphRecord, graph_of, record_of
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Operation, Shape
-from syno_lab.alpha.row import Value
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import plural, quoted
 from syno_lab.versioned import read_versioned
@@ -145,13 +144,11 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def words(graph: Graph) -> str:
     """The operations of a graph in a line, in numbers: ``conv 3x3 32, relu``; where it is no chain with tensors."""
+    said = [_said(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
     if graph.is_chain:
-        said = [_said(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
         return ", ".join(said) or "nothing"
-    lines = []
-    for number, node in enumerate(graph.nodes):
-        taken = " and ".join(f"t{tensor}" for tensor in node.inputs) or "nothing"
-        lines.append(f"t{graph.tensor(number)} = {_said(node.operation, *graph.input_shapes(number))} of {taken}")
+    taken = [" and ".join(f"t{tensor}" for tensor in node.inputs) or "nothing" for node in graph.nodes]
+    lines = [f"t{graph.tensor(number)} = {does} of {taken[number]}" for number, does in enumerate(said)]
     return "; ".join([*lines, f"outputs {', '.join(f't{tensor}' for tensor in graph.outputs)}"])
 
 
@@ -176,12 +173,9 @@ def _said(operation: Operation, *shapes: Shape) -> str:
         said.append(str(features))
     for key, value in values.items():
         if value != defaults[key] and at.row.attributes[key].is_shown:
-            said.append(f"no {key}" if value is False else key if value is True else f"{key} {_plain(value)}")
+            text = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            said.append(f"no {key}" if value is False else key if value is True else f"{key} {text}")
     return " ".join([name, *said])
-
-
-def _plain(value: Value) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 # -- variants --------------------------------------------------------------------------------------------------------
@@ -273,11 +267,7 @@ class Variant:
             raise FormatError(
                 f"{_WHAT}: expected {expected}, found those of {quoted(read.seed)}; give the seed that it was made from"
             )
-        edits = tuple([edit_of(one, f"{_WHAT}: edit {number}") for number, one in enumerate(read.edits)])
-        try:
-            return Variant(seed, edits)
-        except SpecError as error:
-            raise FormatError(f"{_WHAT}: {error}") from None
+        return variant_of(seed, read.edits, _WHAT)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -286,8 +276,8 @@ class Variant:
 class _Replace(msgspec.Struct, forbid_unknown_fields=True, tag="replace", tag_field="edit"):
     """`text` is for people and is not read."""
 
-    blocks: list[int]
-    nodes: list[int]
+    blocks: tuple[int, ...]
+    nodes: tuple[int, ...]
     old: GraphRecord
     new: GraphRecord
     text: str = ""
@@ -320,19 +310,27 @@ def record_of_edit(edit: Edit) -> EditRecord:
     """An edit as it stands in a file."""
     if isinstance(edit, Replacement):
         graphs = (record_of(edit.old), record_of(edit.new))
-        return _Replace(list(edit.blocks), list(edit.nodes), *graphs, str(edit))
+        return _Replace(edit.blocks, edit.nodes, *graphs, str(edit))
     if isinstance(edit, Duplication):
         return _Copy(edit.block, edit.before, str(edit))
     return _Delete(edit.block, str(edit))
 
 
-def edit_of(record: EditRecord, what: str) -> Edit:
-    """The edit that stands in a file.
+def variant_of(seed: Network, records: Sequence[EditRecord], what: str) -> Variant:
+    """A seed with the edits that stand in a file.
 
     Raises:
-        FormatError: one line that begins with ``what``.
+        FormatError: one line that begins with ``what``, also where an edit does not fit.
     """
+    edits = tuple([_edit_of(one, f"{what}: edit {number}") for number, one in enumerate(records)])
+    try:
+        return Variant(seed, edits)
+    except SpecError as error:
+        raise FormatError(f"{what}: {error}") from None
+
+
+def _edit_of(record: EditRecord, what: str) -> Edit:
     if isinstance(record, _Replace):
         graphs = (graph_of(record.old, f"{what}: old"), graph_of(record.new, f"{what}: new"))
-        return Replacement(tuple(record.blocks), tuple(record.nodes), *graphs)
+        return Replacement(record.blocks, record.nodes, *graphs)
     return Duplication(record.block, record.before) if isinstance(record, _Copy) else Deletion(record.block)

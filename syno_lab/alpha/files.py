@@ -7,14 +7,12 @@ default values are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import msgspec
 
 from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.graph import Graph, Node
-from syno_lab.alpha.operations import OPERATIONS, Operation, Rel
+from syno_lab.alpha.operations import Operation, Shape
+from syno_lab.alpha.row import Value
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.versioned import read_versioned
 
@@ -25,32 +23,21 @@ MAX_BYTES = 1 << 22
 _LONGEST_SOURCE = 400  # characters
 
 
-class _RelRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A size relative to an axis of the first input."""
-
-    mul: int = 1
-    div: int = 1
-    axis: int = -1
-
-
-_Value = bool | int | float | str | _RelRecord | list[int | _RelRecord]
-
-
 class NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """An operation on tensors, by their numbers."""
 
     operation: str
-    attributes: dict[str, _Value] = {}
-    inputs: list[int] = []
+    attributes: dict[str, Value] = {}
+    inputs: tuple[int, ...] = ()
     source: str = ""
 
 
 class GraphRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A graph without a header, as it stands in files of others too."""
 
-    inputs: list[list[int]]
+    inputs: tuple[Shape, ...]
     nodes: list[NodeRecord]
-    outputs: list[int]
+    outputs: tuple[int, ...]
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -87,7 +74,7 @@ class _NetworkFile(NetworkRecord, omit_defaults=True, kw_only=True):
 def record_of(graph: Graph) -> GraphRecord:
     """A graph as it stands in a file."""
     nodes = [record_of_operation(node.operation, node.inputs, node.source) for node in graph.nodes]
-    return GraphRecord([list(shape) for shape in graph.inputs], nodes, list(graph.outputs))
+    return GraphRecord(graph.inputs, nodes, graph.outputs)
 
 
 def graph_of(record: GraphRecord, what: str) -> Graph:
@@ -105,18 +92,20 @@ def graph_of(record: GraphRecord, what: str) -> Graph:
         if len(node.source) > _LONGEST_SOURCE:
             raise FormatError(f"{what}: node {number}: source: expected at most {_LONGEST_SOURCE} characters")
         try:
-            nodes.append(Node(operation_of(node), tuple(node.inputs), node.source))
+            nodes.append(Node(operation_of(node), node.inputs, node.source))
         except SpecError as error:
             raise FormatError(f"{what}: node {number}: {error}") from None
     try:
-        return Graph(tuple(map(tuple, record.inputs)), tuple(nodes), tuple(record.outputs))
+        return Graph(record.inputs, tuple(nodes), record.outputs)
     except SpecError as error:
         raise FormatError(f"{what}: {error}") from None
 
 
-def record_of_operation(operation: Operation, inputs: Iterable[int] = (), source: str = "") -> NodeRecord:
+def record_of_operation(operation: Operation, inputs: tuple[int, ...] = (), source: str = "") -> NodeRecord:
     """An operation as it stands in a file."""
-    return NodeRecord(operation.name, _given(operation), list(inputs), source)
+    rows = operation.row.attributes
+    given = {name: value for name, value in operation.attributes if value != rows[name].default}
+    return NodeRecord(operation.name, given, inputs, source)
 
 
 def operation_of(record: NodeRecord) -> Operation:
@@ -125,7 +114,7 @@ def operation_of(record: NodeRecord) -> Operation:
     Raises:
         SpecError: for one that is none.
     """
-    return Operation(record.operation, tuple([(name, _value(value)) for name, value in record.attributes.items()]))
+    return Operation(record.operation, tuple(record.attributes.items()))
 
 
 def to_json(graph: Graph) -> str:
@@ -186,21 +175,3 @@ def network_from_json(text: str | bytes) -> Network:
     what = "network file"
     record = read_versioned(text, _NetworkFile, what=what, name=NETWORK_FORMAT, version=VERSION, most=MAX_BYTES)
     return network_of(record, what)
-
-
-def _given(operation: Operation) -> dict[str, _Value]:
-    """The attributes that are not the default ones."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Rel):
-            return _RelRecord(value.mul, value.div, value.axis)
-        return list(map(plain, value)) if isinstance(value, tuple) else value
-
-    defaults = OPERATIONS[operation.name].attributes
-    return {name: plain(value) for name, value in operation.attributes if value != defaults[name].default}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, _RelRecord):
-        return Rel(value.mul, value.div, value.axis)
-    return tuple(map(_value, value)) if isinstance(value, list) else value

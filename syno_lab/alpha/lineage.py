@@ -33,24 +33,19 @@ class Generation(TypedDict):
 
 def lineage(variant: Variant) -> list[Generation]:
     """The networks of a lineage, the seed first."""
-    network, rows = variant.seed, [_row(0, "the seed", variant.seed, [])]
-    for number, edit in enumerate(variant.edits, 1):
-        before, network = network, edit.apply(network)
-        is_pictured = number > len(variant.edits) - PICTURED
-        rows.append(_row(number, str(edit), network, pictures(before, edit, network) if is_pictured else []))
+    before, rows = variant.seed, list[Generation]()
+    for number, edit in enumerate((None, *variant.edits)):
+        network = before if edit is None else edit.apply(before)
+        is_pictured = edit is not None and number > len(variant.edits) - PICTURED
+        shown = pictures(before, edit, network) if edit is not None and is_pictured else []
+        said, blocks, graph = str(edit or "the seed"), len(network.blocks), network.graph
+        rows.append(
+            Generation(
+                number=number, words=said, blocks=blocks, flops=graph.flops(), params=graph.params(), pictures=shown
+            )
+        )
+        before = network
     return rows
-
-
-def _row(number: int, said: str, network: Network, shown: list[Shown]) -> Generation:
-    graph = network.graph
-    return {
-        "number": number,
-        "words": said,
-        "blocks": len(network.blocks),
-        "flops": graph.flops(),
-        "params": graph.params(),
-        "pictures": shown,
-    }
 
 
 def pictures(before: Network, edit: Edit, after: Network) -> list[Shown]:

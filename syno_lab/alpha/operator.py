@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from syno_lab.alpha.blocks import Block, Network, in_numbers
-from syno_lab.alpha.edits import EditRecord, Variant, edit_of, record_of_edit
+from syno_lab.alpha.edits import EditRecord, Variant, record_of_edit, variant_of
 from syno_lab.alpha.files import MAX_BYTES, NetworkRecord, network_of, record_of_network
 from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Shape
@@ -128,13 +128,8 @@ class NetworkOperator:
         from syno_lab.alpha.reference import weight_order
 
         graph = self.at(binding)
-        return tuple(
-            [
-                shape
-                for number in weight_order(graph)
-                for shape in graph.nodes[number].operation.weights(*graph.input_shapes(number))
-            ]
-        )
+        order = [(graph.nodes[number].operation, graph.input_shapes(number)) for number in weight_order(graph)]
+        return tuple([shape for operation, shapes in order for shape in operation.weights(*shapes)])
 
     def flops(self, binding: Mapping[str, int] | None = None, /) -> int:
         """Of the whole batch, 2 for each multiply-add."""
@@ -204,15 +199,11 @@ class NetworkOperator:
 
     def dot(self, **options: Any) -> str:
         """See :func:`syno_lab.alpha.drawing.dot`."""
-        from syno_lab.alpha.drawing import dot
-
-        return dot(self.graph, **options)
+        return self.graph.dot(**options)
 
     def svg(self, **options: Any) -> str:
         """See :func:`syno_lab.alpha.drawing.svg`."""
-        from syno_lab.alpha.drawing import svg
-
-        return svg(self.graph, **options)
+        return self.graph.svg(**options)
 
     def to_json(self) -> str:
         """The text of an operator file, which :func:`from_json` reads."""
@@ -240,8 +231,8 @@ def from_json(text: str | bytes) -> NetworkOperator:
     """
     record = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
     seed = network_of(record.seed, f"{_WHAT}: seed")
-    edits = tuple([edit_of(one, f"{_WHAT}: edit {number}") for number, one in enumerate(record.edits)])
+    variant = variant_of(seed, record.edits, _WHAT)
     try:
-        return NetworkOperator(Variant(seed, edits))
+        return NetworkOperator(variant)
     except SpecError as error:
         raise FormatError(f"{_WHAT}: {error}") from None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, TypeGuard
 
+import msgspec
+
 from syno_lab.alpha.pairings import Pairing
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
@@ -19,8 +21,7 @@ Role = Literal["chosen", "structure", "kept"]
 MOST_AXES = 8
 
 
-@dataclass(frozen=True)
-class Rel:
+class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A size relative to an axis of the operation's first input: that axis' size times ``mul`` through ``div``.
 
     Raises:
@@ -37,8 +38,8 @@ class Rel:
         if not is_integer(self.axis) or not -MOST_AXES <= self.axis < MOST_AXES:
             raise SpecError(f"expected an axis from -{MOST_AXES} to {MOST_AXES - 1}, found {quoted(self.axis)}")
         common = gcd(self.mul, self.div)
-        object.__setattr__(self, "mul", self.mul // common)
-        object.__setattr__(self, "div", self.div // common)
+        msgspec.structs.force_setattr(self, "mul", self.mul // common)
+        msgspec.structs.force_setattr(self, "div", self.div // common)
 
     def of(self, shape: Shape) -> int:
         """The size for an input of this shape.

@@ -1,4 +1,4 @@
-"""The variants of a seed network as a space that any search can search, and αNAS's evolution in it.
+"""The variants of a seed network as a space (:class:`.OperatorSpace`) for any search, and αNAS's evolution in it.
 
 A state is a variant. Its children are to stop there, and mutations by their numbers: each is drawn with the state and
 its number as the seed, so it is the same whenever it is looked at. A search finds its way back to a variant by the
@@ -10,17 +10,21 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from syno_lab.alpha.blocks import Network
+from syno_lab.alpha.blocks import Block, Network, find_blocks, why_none
 from syno_lab.alpha.edits import MOST_EDITS, Edit, Replacement, Variant, words
-from syno_lab.alpha.mutating import Mutations, mutate
+from syno_lab.alpha.mutating import METHODS_AND_RIVALS, Mutations, mutate
 from syno_lab.alpha.operator import NetworkOperator
-from syno_lab.errors import SearchError
+from syno_lab.alpha.properties import RELAXATIONS
+from syno_lab.alpha.wanted import Properties
+from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import positive, quoted
-from syno_lab.search.pareto import ParetoEvolution, Selection
-from syno_lab.search.protocol import Child, Step, Taken
+from syno_lab.protocol import OperatorSpace, SpaceRequest
+from syno_lab.search import Search
+from syno_lab.search.pareto import SELECTIONS, ParetoEvolution, Selection
+from syno_lab.search.protocol import Child, State, Step, Taken
 
 #: The name of the step that ends a way.
 STOP = "stop"
@@ -206,3 +210,96 @@ class Evolution(ParetoEvolution):
         assert isinstance(step.state, NetworkState)
         stop = step.state.stop()
         return (*before, step, stop) if self.facts.is_open(stop.state) else None
+
+
+# -- the space of a search of the lab ----------------------------------------------------------------------------------
+
+#: Options of the space: how a new subgraph is found, how properties are relaxed, how parents are chosen. The first of
+#: each is the default.
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "mutations": METHODS_AND_RIVALS,
+    "relax": tuple(RELAXATIONS),
+    "selection": tuple(SELECTIONS),
+}
+
+
+def meets(block: Block, wants: str) -> bool:
+    """Whether a block mixes its axes (B, H, W, C) as is wished; one that is never changed counts as such."""
+    if not wants or not block.mutable or len(block.graph.inputs) != 1 or len(block.graph.outputs) != 1:
+        return True
+    wished = Properties.of_wishes(wants, block.graph.inputs[0])
+    return Properties(mixing=wished.mixing).satisfied_by(block.graph)
+
+
+class NetworkSpace(OperatorSpace):
+    """Variants of the request's network. A wish holds for each of its blocks.
+
+    Raises:
+        SpecError: for a request without a network, one that cannot be traced or has nothing that may be changed, and
+            for settings that are those of operators in layers: one line.
+    """
+
+    def __init__(self, request: SpaceRequest) -> None:
+        if request.network is None:
+            raise SpecError("αNAS: expected the network to begin with, found layers alone")
+        for name, given in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
+            if given:
+                raise SpecError(f"αNAS: {name}: expected none for whole networks, found {quoted(given)}")
+        if unknown := sorted(set(request.limits) - {"max_edits"}):
+            raise SpecError(f"αNAS: limits: expected some of max_edits, found {quoted(unknown)}")
+        edits = request.limits.get("max_edits", MOST_EDITS)
+        if positive(edits) is None or edits > MOST_EDITS:
+            raise SpecError(f"αNAS: max_edits: expected a whole number from 1 to {MOST_EDITS}, found {quoted(edits)}")
+        from syno_lab.alpha.tracing import trace
+
+        graph = trace(*request.network())
+        self.seed: Network = find_blocks(graph)
+        if not any(block.mutable for block in self.seed.blocks):
+            raise SpecError(f"αNAS: expected a network with blocks that may be changed, found none: {why_none(graph)}")
+        chosen = {name: values[0] for name, values in OPTIONS.items()} | dict(request.options)
+        self._settings = Settings(Mutations(relax=chosen["relax"], method=chosen["mutations"]), most_edits=edits)
+        self._selection, self._request, self._spare = chosen["selection"], request, request.spare_flops
+        for number, block in enumerate(self.seed.blocks):
+            if not meets(block, self.wants):  # nothing says that edits could meet it
+                (mixing,) = block.graph.properties().mixing[0]
+                said = " ".join("".join(row) for row in mixing.marks)
+                found = f"{quoted(self.wants)}; block {number} has {said}"
+                raise SpecError(f"αNAS: wants: expected what the network's own blocks mix, found {found}")
+
+    def __str__(self) -> str:
+        kinds = self.seed.kinds
+        return f"networks that edits of {len(self.seed.blocks)} blocks of {len(kinds)} types lead to"
+
+    @property
+    def wants(self) -> str:
+        """What each block must mix, as text; empty for nothing: mutations keep what a part does, relaxed by chance."""
+        return self._request.wants or ""
+
+    def root(self, accepts: Callable[[Any], bool]) -> State:
+        """The seed, which more edits may follow."""
+
+        def accepted(operator: NetworkOperator) -> bool:
+            self._request.drawn(operator.variant.key)
+            if not all(meets(block, self.wants) for block in operator.variant.network.blocks):
+                return False
+            self._request.wished(operator.variant.key)
+            return operator.flops() <= self._spare and accepts(operator)
+
+        return NetworkState(Variant(self.seed), replace(self._settings, accepts=accepted))
+
+    def known(self, root: State) -> Mapping[str, NetworkOperator]:
+        """None: the seed is the baseline."""
+        return {}
+
+    def name_of(self, operator: NetworkOperator) -> str:
+        """Equal for networks of one structure."""
+        return operator.variant.key
+
+    def lower(self, spare_flops: int) -> None:
+        """Accept networks of at most so many FLOPs from now on."""
+        self._spare = spare_flops
+
+    def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
+        """αNAS's evolution, from :meth:`root` (Algorithm 2)."""
+        assert isinstance(root, NetworkState)
+        return Evolution(root, rng, objectives=objectives, selection=self._selection)

@@ -237,7 +237,7 @@ def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
 
 def _text(graph: Graph, number: int) -> str:
     """An operation and the shape that it gives."""
-    said = words(graph.subgraph(graph.region([number])))
+    said = words(graph.subgraph([number]))
     return f"{said} gives [{', '.join(map(str, graph.shapes[graph.tensor(number)]))}]"
 
 

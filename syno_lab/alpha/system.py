@@ -12,7 +12,7 @@ from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
 from syno_lab.alpha.panes import PANES
-from syno_lab.alpha.search_space import OPTIONS, NetworkSpace
+from syno_lab.alpha.space import OPTIONS, NetworkSpace
 from syno_lab.alpha.stepping import CONSTRUCTION, ChainConstruction, traces
 from syno_lab.inputs import count_of
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
@@ -51,7 +51,7 @@ class Alpha(System):
         return Edited(operator.variant)
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
-        """See :class:`syno_lab.alpha.search_space.NetworkSpace`."""
+        """See :class:`syno_lab.alpha.space.NetworkSpace`."""
         return NetworkSpace(request)
 
     def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 import syno_lab as sl
 from syno_lab.alpha.blocks import find_blocks, why_none
 from syno_lab.alpha.compared import _difference, _Pass, check_same
-from syno_lab.alpha.search_space import NetworkSpace
+from syno_lab.alpha.space import NetworkSpace
 from syno_lab.alpha.tracing import uncompared
 from syno_lab.errors import SpecError
 from syno_lab.protocol import SpaceRequest
