@@ -45,8 +45,8 @@ def accuracy(seeds: int, epochs: int) -> list[dict[str, Any]]:
 
     from syno_lab.data.datasets import Dataset, load_dataset
     from syno_lab.training import train
-    from syno_lab.training.answers import image_answers
-    from syno_lab.training.images import ImageTask
+    from syno_lab.training.tasks import ImageTask
+    from syno_lab.training.train import image_answers
     from syno_lab.trial import TrialRequest
     from syno_lab.trial.backbone import build
 

@@ -76,7 +76,7 @@ def child(place: str, how: str, size: int) -> None:
     from syno_lab.data.datasets import load_dataset
     from syno_lab.data.image_folder import find_image_folder
     from syno_lab.data.stream import stream_of, workers_for
-    from syno_lab.training.examples import task_of
+    from syno_lab.training.tasks import task_of
 
     threads = torch.get_num_threads()
     me, peak, over = psutil.Process(), 0.0, threading.Event()

@@ -67,7 +67,7 @@ class Built:
         """The precision that a request has."""
         if self.precision != "fastest":
             return self.precision
-        from syno_lab.training.precision import fastest_precision
+        from syno_lab.training.recipes import fastest_precision
 
         return fastest_precision(device)
 

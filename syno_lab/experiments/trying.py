@@ -24,10 +24,9 @@ from syno_lab.models.sites import Kind, Site
 from syno_lab.models.tried import try_network
 from syno_lab.patience import patient
 from syno_lab.systems import opened
-from syno_lab.training.examples import ExampleTask, task_of
-from syno_lab.training.images import ImageTask, StreamTask
 from syno_lab.training.loop import cross_entropy, outputs_of
 from syno_lab.training.recipes import Arithmetic
+from syno_lab.training.tasks import ExampleTask, ImageTask, StreamTask, task_of
 from syno_lab.training.train import find_device
 from syno_lab.trial import TrialRequest, places_of
 from syno_lab.trial.backbone import build

@@ -25,9 +25,8 @@ from syno_lab.errors import TrainingError
 from syno_lab.models.tried import blame
 from syno_lab.training.checkpoint import Settings, Standing, Trained, load_checkpoint, save_checkpoint
 from syno_lab.training.limits import Limits, Stop
-from syno_lab.training.recipes import Arithmetic, Recipe
+from syno_lab.training.recipes import Arithmetic, Recipe, mix
 from syno_lab.training.records import EpochRecord, Resumption, Stopped, TrainingProgress
-from syno_lab.training.schedule import mix
 
 Judge = Callable[[Sequence[EpochRecord]], str | None]
 """A function called after every epoch but the last: returns the reason to end the training, or None."""
@@ -125,10 +124,11 @@ def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Course:
-    """How long a training is, and what is drawn in it; with ``steps`` it is one epoch of so many batches."""
+    """How long a training is, and what is drawn in it; with ``total_steps`` it is one epoch of so many batches."""
 
     epochs: int
-    steps: int | None
+    total_steps: int | None
+    batch_size: int
     learning_rate: float
     seed: int
 
@@ -144,7 +144,7 @@ class Loop:
         arithmetic: Arithmetic,
         course: Course,
         settings: Settings,
-        checkpoint: Path | None,
+        checkpoint: str | Path | None,
         watch: Watch,
     ) -> None:
         self.module = module
@@ -153,7 +153,7 @@ class Loop:
         self.arithmetic = arithmetic
         self.course = course
         self.settings = settings
-        self.checkpoint = checkpoint
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.watch = watch
         self.curve: list[EpochRecord] = []
         self.last_loss: float | None = None
@@ -170,8 +170,8 @@ class Loop:
         self._skipped = 0
         # A training of a number of steps is one epoch of so many batches, in which the task begins anew when it is
         # through: it is measured once, at its end.
-        self._epochs = course.epochs if course.steps is None else 1
-        self._batches = task.train_batches if course.steps is None else course.steps
+        self._epochs = course.epochs if course.total_steps is None else 1
+        self._batches = task.train_batches if course.total_steps is None else course.total_steps
         self._closing: list[float] = []
 
     def go(self) -> Stopped:
@@ -222,7 +222,7 @@ class Loop:
         self.curve.append(EpochRecord(epoch, train.loss, test.loss, test.accuracy, time.monotonic() - start, closing))
         if out_of_time:
             raise Stop("time")
-        if self.checkpoint is not None and self.course.steps is None:
+        if self.checkpoint is not None and self.course.total_steps is None:
             limits = self.watch.limits
             standing = Standing(self.curve, self.last_loss, limits.wall_s, limits.cpu_s, limits.work_s)
             save_checkpoint(self.checkpoint, self.settings, self._trained, standing)

@@ -1,6 +1,7 @@
 """Train an image classifier or a language model, reproducibly, with progress, early stopping and resuming.
 
-Shapes: B examples in a batch, C channels, H rows, W columns, T tokens, V tokens of a vocabulary. For images the method
+What a trained network answers for each example of the test part is here too. Shapes: B examples in a batch, C channels,
+H rows, W columns, T tokens, V tokens of a vocabulary, N test images, M windows of a test text. For images the method
 is He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded crops and flips
 for CIFAR), but with one cosine cycle of the learning rate, which suits short trainings better than steps. For texts it
 is AdamW with clipped gradients.
@@ -9,26 +10,27 @@ is AdamW with clipped gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from syno_lab.copies import modes_kept
 from syno_lab.data.datasets import Dataset
 from syno_lab.data.own import OwnData
 from syno_lab.data.stream import ImageStream
 from syno_lab.data.text import TextData
 from syno_lab.errors import TrainingError
 from syno_lab.inputs import quoted
-from syno_lab.training.examples import task_of
-from syno_lab.training.images import Augment, augmentation
+from syno_lab.training.checkpoint import Settings
 from syno_lab.training.limits import Limits
-from syno_lab.training.loop import Course, Judge, Loop, Watch
-from syno_lab.training.recipes import Arithmetic, Precision, image_recipe, text_recipe
+from syno_lab.training.loop import Course, Judge, Loop, Task, Watch, cross_entropy, outputs_of
+from syno_lab.training.recipes import Arithmetic, Precision, Recipe, image_recipe, text_recipe
 from syno_lab.training.records import Resumption, TrainingProgress, TrainingResult
-from syno_lab.training.text import TextTask
+from syno_lab.training.tasks import Augment, TextTask, augmentation, task_of
 
 
 def train(
@@ -60,7 +62,7 @@ def train(
     """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
 
     Images are normalised by the training images' mean and deviation in each channel; ``augment`` says how training
-    images are changed (:data:`.images.Augment`, True: ``crop``; by default what is usual for the data). Data of the
+    images are changed (:data:`.tasks.Augment`, True: ``crop``; by default what is usual for the data). Data of the
     user's own (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape.
     ``learning_rate`` is the highest of the cycle, ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` bounds all
     seconds spent, including those before a resumption; it and ``should_stop`` are checked after every batch; with
@@ -91,44 +93,29 @@ def train(
     ``raise_on_divergence``. Raises TrainingError also for numbers out of range, logits of a wrong shape, an unknown
     device, a module without parameters, and a checkpoint that is damaged or belongs to another training.
     """
-    _check_numbers(epochs=epochs, batch_size=batch_size, patience=patience, steps=steps, probe_steps=probe_steps)
-    _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
-    _check_seed(seed)
+    _check(
+        seed,
+        {"epochs": epochs, "batch_size": batch_size, "patience": patience, "steps": steps, "probe_steps": probe_steps},
+        {"learning_rate": learning_rate, "time_limit_s": time_limit_s},
+    )
     kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment)
     place = find_device(device)
     if channels_last:
         to_channels_last(module)
     recipe = image_recipe(optimizer, ends_by_clock=ends_by_clock)
-    task = task_of(dataset, place, batch_size, kind, channels_last=channels_last)
-    loop = Loop(
-        module.to(place),
-        task,
-        recipe,
-        Arithmetic(precision, place),
-        Course(epochs, steps, float(learning_rate), seed),
-        {
-            "dataset": dataset.fingerprint,
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "learning_rate": float(learning_rate),
-            "seed": seed,
-            "augment": kind,
-            "precision": precision,
-            "total_steps": steps,
-            "channels_last": channels_last,
-            "recipe": recipe.name,
-        },
-        None if checkpoint is None else Path(checkpoint),
-        Watch(
-            Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps, is_cpu=place.type == "cpu"),
-            on_progress,
-            on_resume,
-            judge,
-            patience,
-        ),
-    )
-    with closing(task):
-        return _run(loop, raise_on_divergence)
+    limits = Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps, is_cpu=place.type == "cpu")
+    with closing(task_of(dataset, place, batch_size, kind, channels_last=channels_last)) as task:
+        return _train(
+            module,
+            task,
+            recipe,
+            precision,
+            Course(epochs, steps, batch_size, float(learning_rate), seed),
+            {"dataset": dataset.fingerprint, "augment": kind, "channels_last": channels_last},
+            checkpoint,
+            Watch(limits, on_progress, on_resume, judge, patience),
+            raises=raise_on_divergence,
+        )
 
 
 def train_text(
@@ -166,37 +153,25 @@ def train_text(
 
     ``total_steps`` is ``steps`` of :func:`train`. All other arguments and errors are those of that function.
     """
-    _check_numbers(epochs=epochs, batch_size=batch_size, steps=steps, context=context, test_windows=test_windows)
-    _check_numbers(total_steps=total_steps, probe_steps=probe_steps)
-    _check_positive(learning_rate=learning_rate, time_limit_s=time_limit_s)
-    _check_seed(seed)
-    place = find_device(device)
-    recipe = text_recipe(ends_by_clock=ends_by_clock)
-    loop = Loop(
-        module.to(place),
-        TextTask(text, place, context=context, batch_size=batch_size, steps=steps, test_windows=test_windows),
-        recipe,
-        Arithmetic(precision, place),
-        Course(epochs, total_steps, float(learning_rate), seed),
-        {
-            "dataset": text.fingerprint,
-            "context": context,
-            "epochs": epochs,
-            "steps": steps,
-            "batch_size": batch_size,
-            "learning_rate": float(learning_rate),
-            "seed": seed,
-            "recipe": recipe.name,
-            "test_windows": test_windows,
-            "precision": precision,
-            "total_steps": total_steps,
-        },
-        None if checkpoint is None else Path(checkpoint),
-        Watch(
-            Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps), on_progress, on_resume, judge
-        ),
+    _check(
+        seed,
+        {"epochs": epochs, "batch_size": batch_size, "steps": steps, "context": context, "test_windows": test_windows}
+        | {"total_steps": total_steps, "probe_steps": probe_steps},
+        {"learning_rate": learning_rate, "time_limit_s": time_limit_s},
     )
-    return _run(loop, False)
+    limits = Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps)
+    return _train(
+        module,
+        TextTask(
+            text, find_device(device), context=context, batch_size=batch_size, steps=steps, test_windows=test_windows
+        ),
+        text_recipe(ends_by_clock=ends_by_clock),
+        precision,
+        Course(epochs, total_steps, batch_size, float(learning_rate), seed),
+        {"dataset": text.fingerprint, "context": context, "steps": steps, "test_windows": test_windows},
+        checkpoint,
+        Watch(limits, on_progress, on_resume, judge),
+    )
 
 
 def to_channels_last(module: nn.Module) -> None:
@@ -206,34 +181,43 @@ def to_channels_last(module: nn.Module) -> None:
             part.weight.data = part.weight.data.contiguous(memory_format=torch.channels_last)
 
 
-def _run(loop: Loop, raise_on_divergence: bool) -> TrainingResult:
+def _train(
+    module: nn.Module,
+    task: Task,
+    recipe: Recipe,
+    precision: Precision,
+    course: Course,
+    settings: Settings,
+    checkpoint: str | Path | None,
+    watch: Watch,
+    *,
+    raises: bool = False,
+) -> TrainingResult:
+    """Train on the task's device; ``settings`` are what decides the result beside the course, recipe and precision."""
+    whole = {**settings, **asdict(course), "recipe": recipe.name, "precision": precision}
+    arithmetic = Arithmetic(precision, task.device)
+    loop = Loop(module.to(task.device), task, recipe, arithmetic, course, whole, checkpoint, watch)
     stopped = loop.go()
-    if stopped == "diverged" and raise_on_divergence:
+    if stopped == "diverged" and raises:
         raise TrainingError(loop.reason)
     return TrainingResult(
         accuracy=max((record.test_accuracy for record in loop.curve), default=None),
         curve=tuple(loop.curve),
         stopped=stopped,
-        seed=loop.course.seed,
+        seed=course.seed,
         parameters=sum(parameter.numel() for parameter in loop.parameters),
         last_loss=loop.last_loss,
         reason=loop.reason,
     )
 
 
-def _check_numbers(**numbers: int | None) -> None:
-    for name, value in numbers.items():
+def _check(seed: int, counts: Mapping[str, int | None], amounts: Mapping[str, float | None]) -> None:
+    for name, value in counts.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise TrainingError(f"expected {name} as a whole number from 1 up, found {quoted(value)}")
-
-
-def _check_positive(**numbers: float | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise TrainingError(f"expected {name} as a number above 0, found {quoted(value)}")
-
-
-def _check_seed(seed: int) -> None:
+    for name, amount in amounts.items():
+        if amount is not None and not (math.isfinite(amount) and amount > 0):
+            raise TrainingError(f"expected {name} as a number above 0, found {quoted(amount)}")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TrainingError(f"expected seed as a whole number, found {quoted(seed)}")
 
@@ -249,3 +233,55 @@ def find_device(device: str | torch.device) -> torch.device:
             f"expected a device of this machine such as 'cpu', found {quoted(str(device))}: {reason}"
         ) from None
     return place
+
+
+def image_answers(
+    module: nn.Module,
+    dataset: Dataset | ImageStream | OwnData,
+    *,
+    batch_size: int = 64,
+    device: str | torch.device = "cpu",
+    precision: Precision = "float32",
+    channels_last: bool = False,
+) -> tuple[list[int], list[float]]:
+    """The class that ``module`` predicts for each test image [N], and the loss of each [N] in nats."""
+    predictions: list[int] = []
+    losses: list[float] = []
+    with closing(task_of(dataset, find_device(device), batch_size, "none", channels_last=channels_last)) as task:
+        for logits, answers in _tested(module, task, precision):
+            predictions += logits.argmax(1).tolist()
+            losses += cross_entropy(logits, answers, reduction="none").tolist()
+    return predictions, losses
+
+
+def text_answers(
+    module: nn.Module,
+    text: TextData,
+    *,
+    context: int,
+    test_windows: int | None = None,
+    batch_size: int = 32,
+    device: str | torch.device = "cpu",
+    precision: Precision = "float32",
+) -> list[float]:
+    """The mean loss in nats of ``module`` in each window [M] of the test part."""
+    task = TextTask(
+        text, find_device(device), context=context, batch_size=batch_size, steps=1, test_windows=test_windows
+    )
+    losses: list[float] = []
+    for logits, answers in _tested(module, task, precision):
+        losses += cross_entropy(logits, answers, reduction="none").mean(1).tolist()
+    return losses
+
+
+@torch.no_grad()
+def _tested(module: nn.Module, task: Task, precision: Precision) -> Iterator[tuple[Tensor, Tensor]]:
+    arithmetic = Arithmetic(precision, task.device)
+    dtype = next((parameter.dtype for parameter in module.parameters()), torch.float32)
+    with modes_kept(module):
+        module.to(task.device).eval()
+        for number in range(task.test_batches):
+            inputs, answers = task.test_batch(number, dtype)
+            with arithmetic.forward():
+                logits = task.check(outputs_of(module, inputs), inputs)
+            yield logits, answers

@@ -25,9 +25,9 @@ from syno_lab.inputs import read_json
 from syno_lab.models.registry import OWN
 from syno_lab.store.courses import CURVE_FILE, write_course
 from syno_lab.training import EpochRecord, Resumption, TrainingProgress, TrainingResult, train, train_text
-from syno_lab.training.answers import image_answers, text_answers
 from syno_lab.training.checkpoint import DamagedCheckpointError
 from syno_lab.training.files import write_whole
+from syno_lab.training.train import image_answers, text_answers
 from syno_lab.trial.backbone import Network, build, one_example
 from syno_lab.trial.examples import STEPS, TEST_WINDOWS, examples_of, held_text_of
 from syno_lab.trial.facts import Facts, context_of, facts_of

@@ -13,7 +13,7 @@ from syno_lab.data.datasets import load_dataset
 from syno_lab.data.image_folder import decode, find_image_folder
 from syno_lab.data.stream import stream_of
 from syno_lab.errors import DataError
-from syno_lab.training.examples import task_of
+from syno_lab.training.tasks import task_of
 
 RAMP = np.linspace(0, 65535, 16 * 16).reshape(16, 16).astype(np.uint16)
 GREY = np.rint(RAMP / 257)

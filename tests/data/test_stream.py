@@ -14,8 +14,7 @@ from syno_lab.data.image_folder import LEAST_AREA, MOST_SIDES, crop_box, find_im
 from syno_lab.data.stream import CHOICES, ImageStream, stream_of
 from syno_lab.errors import DataError, TrainingError
 from syno_lab.training import train
-from syno_lab.training.examples import task_of
-from syno_lab.training.images import augmentation, resized_crop_and_flip
+from syno_lab.training.tasks import augmentation, resized_crop_and_flip, task_of
 from syno_lab.trial import TrialRequest, examples, run_trial
 
 CPU = torch.device("cpu")

@@ -15,9 +15,9 @@ from syno_lab.models.gpt import GPT
 from syno_lab.models.tokens import Tokens
 from syno_lab.operators import grouped_linear
 from syno_lab.training import train_text
-from syno_lab.training.answers import text_answers
 from syno_lab.training.recipes import text_recipe
-from syno_lab.training.text import TextTask
+from syno_lab.training.tasks import TextTask
+from syno_lab.training.train import text_answers
 from syno_lab.trial import TrialRequest, costs_of, run_trial, sites_of
 
 

@@ -14,8 +14,8 @@ from syno_lab.data.datasets import Dataset, load_dataset
 from syno_lab.errors import TrainingError
 from syno_lab.models import resnet_tiny
 from syno_lab.training import Resumption, TrainingProgress, TrainingResult, train
-from syno_lab.training.images import crop_and_flip
-from syno_lab.training.schedule import batch_bounds, cycle
+from syno_lab.training.recipes import cycle
+from syno_lab.training.tasks import batch_bounds, crop_and_flip
 
 
 @pytest.fixture(autouse=True)

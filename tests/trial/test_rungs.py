@@ -251,7 +251,7 @@ def test_an_epoch_of_steps_is_an_epoch(tmp_path):
 
 
 def test_the_learning_rate_goes_through_its_whole_cycle(monkeypatch):
-    from syno_lab.training.schedule import cycle
+    from syno_lab.training.recipes import cycle
 
     seen = []
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self, *_: seen.append(self.param_groups[0]["lr"]))
