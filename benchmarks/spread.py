@@ -22,7 +22,7 @@ from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.models import backbone
-from syno_lab.pgraphs.derive import derive_spec
+from syno_lab.pgraphs.of_network import derive_spec
 from syno_lab.synthesis.sampler import Sampler
 
 

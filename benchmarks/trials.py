@@ -20,7 +20,7 @@ from common import about, parser, save, say, typed, use_one_core
 import syno_lab as sl
 from syno_lab import operators
 from syno_lab.errors import SynoError
-from syno_lab.pgraphs.derive import derive_spec
+from syno_lab.pgraphs.of_network import derive_spec
 from syno_lab.trial import TrialRequest, full_costs_of, run_trial, sites_of
 
 SEEDS = (0, 1, 2)

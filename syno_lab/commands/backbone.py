@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """Show a backbone's convolutions and linear layers: shapes, FLOPs and share, and the spec of operators for them."""
     from syno_lab.models.registry import backbone
-    from syno_lab.pgraphs.derive import derive_spec
+    from syno_lab.pgraphs.of_network import derive_spec
 
     if name is None:
         _list_all()

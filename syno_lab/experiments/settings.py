@@ -109,7 +109,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         seeds: seeds on which the baseline and the best operators are trained; empty: nothing is compared.
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
-        coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.derive.derive_spec`; None: the system's own.
+        coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.of_network.derive_spec`; None: the system's own.
         weight_limits: which limits of occurrences bind the dimensions of weights, ``primary`` or ``free``; the system's
             own limits differ between the two.
         starts_with_known: train the known operators that the space has (:meth:`.OperatorSpace.known`) first: the search

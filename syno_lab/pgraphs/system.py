@@ -50,8 +50,8 @@ class PGraphs(System):
         return KNOWN
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
-        """See :func:`syno_lab.pgraphs.known.for_layer`."""
-        from syno_lab.pgraphs.known import for_layer
+        """See :func:`syno_lab.pgraphs.of_network.for_layer`."""
+        from syno_lab.pgraphs.of_network import for_layer
 
         return for_layer(site)
 

@@ -12,8 +12,10 @@ keeps most of the squared distances, and :attr:`Atlas.kept` says how much. It ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -26,6 +28,7 @@ from syno_lab.reports.axes import axis_value, find_axis
 from syno_lab.reports.marks import mark_name, mark_of
 from syno_lab.reports.rows import TrialRow
 from syno_lab.reports.shown import usual_measure
+from syno_lab.reports.text_tables import html_page, html_table
 from syno_lab.systems import all_systems, binding_for, read_operator, system_of
 
 #: The layer at whose sizes operators are compared: a 3x3 convolution in the middle of a residual network.
@@ -45,20 +48,18 @@ class Placed:
         key: of its trial, or ``known:NAME``.
         name: for people.
         operator: the operator.
-        x, y: its place, in units of the distance.
         known: whether it is a known operator.
         value: the result by the atlas's measure; None where there is none.
-        row: its trial, or None.
+        x, y: its place, in units of the distance.
     """
 
     key: str
     name: str
     operator: Operator
-    x: float
-    y: float
     known: bool
-    value: float | None
-    row: TrialRow | None
+    value: float | None = None
+    x: float = 0.0
+    y: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -108,62 +109,38 @@ def atlas(
         StoppedError: when it was told to stop.
     """
     measure = usual_measure(rows)
-    found: list[tuple[str, str, Operator, float | None, TrialRow | None]] = []
-    if known:
-        found += [(f"known:{name}", name, operator, None, None) for name, operator in _known()]
     trials = _trials(rows, measure)
-    found += [(row.key, row.label, operator, value, row) for operator, row, value in trials[:most]]
+    named = [one for system in all_systems() for one in system.known().items()] if known else []
+    found = [Placed(f"known:{name}", name, make(), True) for name, make in named]
+    found += [Placed(row.key, row.label, operator, False, value) for operator, row, value in trials[:most]]
     words: list[Mapping[str, int]] = []
     fitting = []
     for one in found:
         end_if(should_stop, "comparing the traits of operators")
-        traits = traits_of(one[2])
+        traits = traits_of(one.operator)
         if traits is not None:
             words.append(traits)
             fitting.append(one)
     if not fitting:
         raise SpecError("atlas: expected an operator that fits a convolution's layer, found none")
     places, kept = plane(words)
-    return Atlas(
-        tuple(
-            [
-                Placed(key, name, operator, x, y, row is None, value, row)
-                for (key, name, operator, value, row), (x, y) in zip(fitting, places, strict=True)
-            ]
-        ),
-        measure,
-        kept,
-        len(found) - len(fitting),
-        max(0, len(trials) - most),
-    )
-
-
-def _known() -> Iterable[tuple[str, Operator]]:
-    return ((name, make()) for system in all_systems() for name, make in system.known().items())
+    placed = tuple([replace(one, x=x, y=y) for one, (x, y) in zip(fitting, places, strict=True)])
+    return Atlas(placed, measure, kept, len(found) - len(fitting), max(0, len(trials) - most))
 
 
 def _trials(rows: Iterable[TrialRow], measure: str) -> list[tuple[Operator, TrialRow, float | None]]:
     """Operators with their best trials, the best first."""
     axis = find_axis(measure)
-    best: dict[str, tuple[TrialRow, float | None]] = {}
-    for row in rows:
-        if not row.operator or row.is_baseline:
-            continue
-        value = axis_value(row, axis)
-        if row.operator not in best or _more(value, best[row.operator][1]):
-            best[row.operator] = row, value
+    given = [(axis_value(row, axis), row) for row in rows if row.operator and not row.is_baseline]
+    best: dict[str, tuple[float | None, TrialRow]] = {}
+    for value, row in sorted(given, key=lambda one: -math.inf if one[0] is None else one[0], reverse=True):
+        best.setdefault(row.operator, (value, row))
     found = []
-    for text, (row, value) in best.items():
-        try:
+    for text, (value, row) in best.items():
+        with suppress(FormatError):  # of a system that nobody knows here
             found.append((read_operator(text), row, value))
-        except FormatError:  # of a system that nobody knows here
-            continue
     found.sort(key=lambda one: (one[2] is None, -(one[2] or 0.0), one[1].number))
     return found
-
-
-def _more(value: float | None, than: float | None) -> bool:
-    return value is not None and (than is None or value > than)
 
 
 def traits_of(operator: Operator) -> Mapping[str, int] | None:
@@ -355,18 +332,6 @@ def _legend(shown: ShownAtlas) -> str:
     return "".join(parts)
 
 
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font-family: system-ui, sans-serif; margin: 16px auto; max-width: 1100px; padding: 0 12px; }
-table { border-collapse: collapse; }
-th, td { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid #8a8a94; overflow-wrap: anywhere; }
-td.number { text-align: right; }
-svg text { fill: currentColor; }
-a:focus-visible { outline: 3px solid #1f5fbf; }
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
-
-
 def atlas_page(title: str, shown: ShownAtlas) -> str:
     """The atlas as HTML: the picture and a table, both with links to the operators' pages; nothing is fetched."""
     rows = []
@@ -374,14 +339,12 @@ def atlas_page(title: str, shown: ShownAtlas) -> str:
         name = safe(one.name)
         link = f'<a href="{safe(one.page)}">{name}</a>' if one.page else name
         value = "known" if one.known else "" if one.value is None else f"{one.value:.4g}"
-        cells = f'<td>{safe(one.system)}</td><td class="number">{value}</td>'
-        rows.append(f'<tr><th scope="row">{link}</th>{cells}</tr>')
-    heads = "".join(f'<th scope="col">{safe(text)}</th>' for text in ("operator", "system", shown.measure))
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{safe(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{safe(title)}</h1>\n"
-        f"<p>{safe(shown.words)}</p>\n{atlas_svg(shown, has_links=True)}"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>\n</main>\n</body>\n</html>\n"
-    )
+        rows.append([link, safe(one.system), value])
+    table = html_table(("operator", "system", shown.measure), rows)
+    return html_page(title, [f"<p>{safe(shown.words)}</p>", atlas_svg(shown, has_links=True), table], _STYLE)
+
+
+_STYLE = """th, td { overflow-wrap: anywhere; }
+svg text { fill: currentColor; }
+a:focus-visible { outline: 3px solid #1f5fbf; }
+"""

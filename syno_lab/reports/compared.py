@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from operator import methodcaller
 
 from syno_lab.errors import FormatError
@@ -24,27 +25,21 @@ def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | 
     A trial is of an operator where it holds an equal one. That with an accuracy comes before that with a probe alone,
     and of several the newest.
     """
-    known: dict[str, Operator | None] = {}
+
+    @cache
+    def read(text: str) -> Operator | None:
+        with suppress(FormatError):  # of a system that nobody knows here
+            return read_operator(text)
+        return None
+
+    def says(row: TrialRow) -> tuple[bool, int, bool, str]:
+        return row.accuracy is not None, len(row.rungs), row.probe is not None, row.ended
+
     found: list[TrialRow | None] = []
     for one in subjects:
-        rows = [row for row in reading.rows if one.operator is not None and _is_of(row, one.operator, known)]
-        found.append(max(rows, key=_says, default=None))
+        rows = [row for row in reading.rows if row.operator and one.operator and read(row.operator) == one.operator]
+        found.append(max(rows, key=says, default=None))
     return found
-
-
-def _says(row: TrialRow) -> tuple[bool, int, bool, str]:
-    return row.accuracy is not None, len(row.rungs), row.probe is not None, row.ended
-
-
-def _is_of(row: TrialRow, operator: Operator, known: dict[str, Operator | None]) -> bool:
-    text = row.operator
-    if not text:
-        return False
-    if text not in known:
-        known[text] = None
-        with suppress(FormatError):  # of a system that nobody knows here
-            known[text] = read_operator(text)
-    return known[text] == operator
 
 
 def result_rows(rows: Sequence[TrialRow | None]) -> list[NumberRow]:

@@ -13,7 +13,7 @@ from syno_lab.jobs.records import JobRecord
 from syno_lab.reports.rows import Source
 from syno_lab.reports.searched import Epoch, Outcome, told
 from syno_lab.store.courses import COURSE_FILE, CURVE_FILE, read_course
-from syno_lab.store.rungs import BASELINE
+from syno_lab.store.rungs import BASELINE, FINAL
 
 
 class Course(NamedTuple):
@@ -37,6 +37,15 @@ class Course(NamedTuple):
     points: tuple[tuple[float, float], ...]
     losses: tuple[tuple[float, float, float], ...] = ()
     rung: str = ""
+
+    @property
+    def chart(self) -> str:
+        """The title of the figure that it belongs in: each rung has one of its own."""
+        if self.kind != "train":
+            return "Best latency of tunings"
+        if self.rung == FINAL:
+            return "Accuracy of trainings in the finals, test images"
+        return f"Accuracy of trainings{f' on the rung {self.rung}, held-out images' if self.rung else ''}"
 
 
 class _Tuning(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ would be too narrow, the children with the least weight share one box.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ NARROWEST = 1 / 64
 #: The most children that a table lists.
 LISTED = 200
 _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
+_HOLDS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq}
 _NUMBERS = ("searches", "visits", "outstanding", "fruitless", "reward", "best", "distance", "probe")
 _WIDTH, _HIGH, _LETTER = 900, 24, 6.6  # the sketch's width, a box's height, a letter's mean width [pixels]
 _GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
@@ -170,7 +172,7 @@ def _test(word: str) -> Callable[[Branch], bool]:
         if name == "kind" and sign == "=":
             return lambda branch: branch.kind.replace(" ", "").startswith(value)
         if name in _NUMBERS and (number := _number(value)) is not None:
-            return lambda branch: (have := getattr(branch, name)) is not None and _holds(have, sign, number)
+            return lambda branch: (have := getattr(branch, name)) is not None and _HOLDS[sign](have, number)
     return lambda branch: word in f"{branch.text} {branch.kind} {branch.reason}".lower()
 
 
@@ -179,16 +181,6 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _holds(have: float, sign: str, number: float) -> bool:
-    return {
-        "<": have < number,
-        ">": have > number,
-        "<=": have <= number,
-        ">=": have >= number,
-        "=": have == number,
-    }[sign]
 
 
 def _kept(what: Branching, root: str, fits: Callable[[Branch], bool]) -> set[str]:

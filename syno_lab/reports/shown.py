@@ -30,7 +30,6 @@ from syno_lab.reports.rows import Source, TrialRow, rungs_among
 from syno_lab.reports.searched import finalists
 from syno_lab.reports.text_tables import Cell, shown_table
 from syno_lab.store.latencies import short_title, target_of
-from syno_lab.store.rungs import FINAL
 
 _TEXTS = ("label", "source", "state")
 #: Columns of searches in rungs, where there is one.
@@ -123,29 +122,9 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
 
 
 def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[list[float]]]]:
-    """Curves for drawing: ``job``, ``name``, ``state``, ``kind``, ``chart`` and ``points``.
-
-    ``chart`` is the title of the figure that a curve belongs in: each rung has one of its own.
-    """
-    return [
-        {
-            "job": one.job,
-            "name": one.name,
-            "state": one.state,
-            "kind": one.kind,
-            "chart": _chart(one),
-            "points": [list(point) for point in one.points],
-        }
-        for one in courses
-    ]
-
-
-def _chart(one: Course) -> str:
-    if one.kind != "train":
-        return "Best latency of tunings"
-    if one.rung == FINAL:
-        return "Accuracy of trainings in the finals, test images"
-    return f"Accuracy of trainings on the rung {one.rung}, held-out images" if one.rung else "Accuracy of trainings"
+    """Curves for drawing: ``job``, ``name``, ``state``, ``kind``, ``chart`` (:attr:`.Course.chart`) and ``points``."""
+    named = ("job", "name", "state", "kind", "chart")
+    return [{**{name: getattr(one, name) for name in named}, "points": [*map(list, one.points)]} for one in courses]
 
 
 def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:

@@ -1,8 +1,9 @@
-"""Tables of facts as plain data, and as text: the front ends and files draw the same ones."""
+"""Tables of facts as plain data, as text and as HTML: the front ends and files draw the same ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import NamedTuple
 
 from syno_lab.inputs import printable
@@ -58,3 +59,33 @@ def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[l
         "numbers": [any(isinstance(cell, int | float) for cell in column) for column in columns],
         "rows": [[cell_text(cell) for cell in row] for row in table.rows],
     }
+
+
+def html_table(heads: Iterable[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """A table of cells that are HTML already; the first cell of a row names it."""
+    said = f"<caption>{escape(caption)}</caption>" if caption else ""
+    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
+    lines = (f'<th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in cells)}' for first, *cells in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_page(title: str, body: Iterable[str], style: str = "") -> str:
+    """A page that loads nothing and runs nothing, with parts of HTML below its title; ``style`` is more CSS."""
+    return _PAGE.format(title=escape(title), body="\n".join(body), style=style)
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width"><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+table {{ border-collapse: collapse; margin: 1.5em 0; }}
+caption {{ text-align: left; font-weight: bold; padding: .3em 0; }}
+th, td {{ text-align: left; padding: .2em 1.2em .2em 0; vertical-align: top; border-bottom: 1px solid #8888; }}
+{style}</style></head><body><main>
+<h1>{title}</h1>
+{body}
+</main></body></html>
+"""

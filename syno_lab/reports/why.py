@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,7 +15,7 @@ from syno_lab.protocol import Operator
 from syno_lab.reports.lab import LabReader
 from syno_lab.reports.rows import OnRung, TrialRow
 from syno_lab.reports.searched import RESULT, read_said, searched
-from syno_lab.reports.text_tables import Table, cell_text, shown_table, table_text
+from syno_lab.reports.text_tables import Table, cell_text, html_page, html_table, shown_table, table_text
 from syno_lab.store.latencies import latency_title
 from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import FINAL
@@ -87,7 +87,7 @@ def read_why(folder: Path, key: str) -> Why:
 def why_tables(found: Why) -> list[Table]:
     """What is known as tables: a title, the heads and the cells of each."""
     row = found.row
-    rows = [[title, _plain(getattr(row, name)), _over(found, name)] for name, title in _COSTS]
+    rows = [[title, f"{getattr(row, name):,}", _over(found, name)] for name, title in _COSTS]
     if row.accuracy is not None:
         rows.insert(0, ["accuracy", f"{row.accuracy:.3f}", _over(found, "accuracy")])
     rows += [[latency_title(target), f"{latency:.3g} ms", ""] for target, latency in row.latencies.items()]
@@ -160,33 +160,16 @@ def _pictures(found: Why) -> list[tuple[str, str, bool]]:
 
 def why_page(found: Why) -> str:
     """What is known, as an HTML page that loads nothing and runs nothing."""
-    title = escape(_title(found))
     figures = {paper: _figure(svg, words, paper=paper) for svg, words, paper in _pictures(found)}
-    parts = [f"<h1>{title}</h1>", figures.get(False, "")]
-    for caption, heads, rows in why_tables(found):
-        head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
-        body = "".join(_line([cell_text(cell) for cell in row]) for row in rows)
-        parts.append(
-            f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
-    parts.append(figures.get(True, ""))
-    return _PAGE.format(title=title, body="\n".join(parts))
+    tables = [
+        html_table(heads, [[escape(cell_text(cell)) for cell in row] for row in rows], caption)
+        for caption, heads, rows in why_tables(found)
+    ]
+    return html_page(_title(found), [figures.get(False, ""), *tables, figures.get(True, "")], _STYLE)
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width"><style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
-table {{ border-collapse: collapse; margin: 1.5em 0; }}
-caption {{ text-align: left; font-weight: bold; padding: .3em 0; }}
-th, td {{ text-align: left; padding: .2em 1.2em .2em 0; vertical-align: top; border-bottom: 1px solid #8888; }}
-figure {{ margin: 1.5em 0; overflow-x: auto; }}
-figure.paper svg {{ background: #fff; color: #000; }}
-</style></head><body><main>
-{body}
-</main></body></html>
+_STYLE = """figure { margin: 1.5em 0; overflow-x: auto; }
+figure.paper svg { background: #fff; color: #000; }
 """
 
 
@@ -205,18 +188,9 @@ def _title(found: Why) -> str:
     return f"Why {found.row.label} of {found.row.source.partition(':')[2]}: {found.row.primitives}{name}"
 
 
-def _line(row: Sequence[str]) -> str:
-    first, *others = (escape(one) for one in row)
-    return f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{one}</td>" for one in others) + "</tr>"
-
-
 def _figure(svg: str, words: str, *, paper: bool = False) -> str:
     kind = ' class="paper"' if paper else ""
     return f'<figure{kind} tabindex="0">{svg}<figcaption>{escape(words)}</figcaption></figure>'
-
-
-def _plain(number: float) -> str:
-    return f"{number:,}"
 
 
 def _measure(number: float | None) -> str:

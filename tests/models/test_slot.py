@@ -25,7 +25,7 @@ from syno_lab.models import (
     with_slots,
 )
 from syno_lab.nas_pte.operator import nas_pte_1
-from syno_lab.pgraphs.derive import derive_spec
+from syno_lab.pgraphs.of_network import derive_spec
 
 
 class Strided(nn.Module):

@@ -12,9 +12,7 @@ from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
 from syno_lab.models import backbone
 from syno_lab.models.registry import BACKBONES
-from syno_lab.pgraphs.derive import derive_spec
-from syno_lab.pgraphs.known import placed
-from syno_lab.pgraphs.of_network import NetworkSpace
+from syno_lab.pgraphs.of_network import NetworkSpace, derive_spec, placed
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.protocol import SpaceRequest
 from syno_lab.trial import TrialRequest

@@ -7,7 +7,7 @@ from torch import nn
 import syno_lab as sl
 from syno_lab.errors import SpecError
 from syno_lab.models import Selection, backbone, put_in, resnet_tiny, survey
-from syno_lab.pgraphs.derive import derive_spec
+from syno_lab.pgraphs.of_network import derive_spec
 
 
 def test_the_spec_of_resnet18():

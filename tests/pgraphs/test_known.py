@@ -19,7 +19,7 @@ from syno_lab.experiments import Driver, SearchSettings, Space, Stopped
 from syno_lab.experiments.watching import Board
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
-from syno_lab.pgraphs.known import known_operators, placed
+from syno_lab.pgraphs.of_network import known_operators, placed
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import RandomSearch
 from syno_lab.store import Store

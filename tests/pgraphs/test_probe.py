@@ -22,8 +22,7 @@ from syno_lab.models.sites import Site
 from syno_lab.operators import KNOWN, conv1x1, conv2d, grouped, separable, shift_conv
 from syno_lab.pgraphs import of_network
 from syno_lab.pgraphs.of_network import NetworkSpace, name_of
-from syno_lab.pgraphs.probe import probe, probe_binding
-from syno_lab.pgraphs.roles import Roles, mirrors_of, roles_of
+from syno_lab.pgraphs.probe import Roles, mirrors_of, probe, probe_binding, roles_of
 from syno_lab.protocol import SpaceRequest
 from syno_lab.search import RandomSearch
 from syno_lab.synthesis.sampler import Sampler

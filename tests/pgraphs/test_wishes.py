@@ -9,8 +9,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models import backbone
 from syno_lab.models.sites import Site, derived_wants
 from syno_lab.operators import conv1x1, conv2d, depthwise, grouped, separable
-from syno_lab.pgraphs.known import for_layer
-from syno_lab.pgraphs.of_network import NetworkSpace
+from syno_lab.pgraphs.of_network import NetworkSpace, for_layer
 from syno_lab.protocol import SpaceRequest
 
 SITE = Site("layer", 16, 32, 12, 14, (3, 3), 1, 1)

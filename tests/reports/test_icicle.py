@@ -19,8 +19,7 @@ from syno_lab.operators import conv2d
 from syno_lab.pgraphs.probe import probe
 from syno_lab.reports import LabReader
 from syno_lab.reports.icicle import NARROWEST, Box, icicle, icicle_sketch, listed, parse_filter, way_to
-from syno_lab.reports.replay import improvements, moment, replayed
-from syno_lab.reports.trees import read_tree, tree_file, trial_below
+from syno_lab.reports.trees import improvements, moment, read_tree, replayed, tree_file, trial_below
 from syno_lab.search.branches import Branch
 from syno_lab.sessions.around import MOST_STEPS, Around
 from syno_lab.synthesis.candidates import candidates

@@ -12,7 +12,7 @@ from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SpecError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
-from syno_lab.pgraphs.known import known_operators
+from syno_lab.pgraphs.of_network import known_operators
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.synthesis.sampler import Sampler
 

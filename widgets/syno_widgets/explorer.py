@@ -21,9 +21,17 @@ from syno_lab.inputs import count_of, is_file
 from syno_lab.jobs import Lab
 from syno_lab.reports import LabReader, Reading
 from syno_lab.reports.icicle import COLOURS, Icicle, icicle, icicle_sketch, listed, way_to
-from syno_lab.reports.replay import Moment, improvements, moment, replayed
 from syno_lab.reports.rows import TrialRow
-from syno_lab.reports.trees import SearchTree, read_tree, tree_file, trial_below
+from syno_lab.reports.trees import (
+    Moment,
+    SearchTree,
+    improvements,
+    moment,
+    read_tree,
+    replayed,
+    tree_file,
+    trial_below,
+)
 from syno_lab.search.branches import Branching
 from syno_lab.sessions.around import Around
 from syno_lab.sessions.session import Session, session_of
