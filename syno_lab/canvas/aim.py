@@ -100,12 +100,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class AimedDraft:
-    """A draft with its aim; each change gives a new one.
-
-    Attributes:
-        draft: as far as it has grown.
-        aim: what it is grown for.
-    """
+    """A draft, and the aim that it is grown for; each change gives a new one."""
 
     draft: Draft
     aim: Aim
@@ -113,8 +108,7 @@ class AimedDraft:
     def step(self, step: Taken | Candidate | Primitive | str) -> Taken:
         """A step as it is kept: of a candidate, or of a primitive on the last tensor, also as text: ``"fc x0"``.
 
-        Raises:
-            PrimitiveError: where it does not apply.
+        Raises PrimitiveError where it does not apply.
         """
         if isinstance(step, Candidate):
             step = step.taken
@@ -122,11 +116,7 @@ class AimedDraft:
         return Taken(*node, step.substitution if isinstance(step, Taken) else None)
 
     def apply(self, step: Taken | Primitive | str) -> AimedDraft:
-        """The draft with one primitive more; ``step`` as for :meth:`.Draft.apply`.
-
-        Raises:
-            PrimitiveError: where it does not apply.
-        """
+        """The draft with one primitive more: see :meth:`.Draft.apply`."""
         return AimedDraft(self.draft.apply(step), self.aim)
 
     # -- how far it is -----------------------------------------------------------------------------------------------
@@ -178,11 +168,7 @@ class AimedDraft:
         return self._made if isinstance(self._made, str) else None
 
     def operator(self) -> Fitted:
-        """The operator; its dynamic variables are filled up to the budget.
-
-        Raises:
-            SynoError: where it is none.
-        """
+        """The operator; its dynamic variables are filled up to the budget. Raises SynoError where it is none."""
         if isinstance(self._made, str):
             raise SynoError(self._made)
         return self._made
@@ -222,14 +208,11 @@ _BACK, _RETURNS = 2, 3
 _REFUSALS = 30  # steps that the user's rules refuse before a random way is begun anew
 
 Refuses = Callable[[AimedDraft, Taken], bool]
-
-
-def _never(state: AimedDraft, step: Taken) -> bool:
-    return False
+_NEVER: Refuses = lambda state, step: False  # noqa: E731 - a default
 
 
 def shortest_way(
-    state: AimedDraft, *, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None, refuses: Refuses = _never
+    state: AimedDraft, *, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None, refuses: Refuses = _NEVER
 ) -> tuple[Taken, ...]:
     """A shortest way of steps that nothing refuses; where the time does not suffice for that, a short one.
 
@@ -266,20 +249,11 @@ def random_way(
     *,
     seconds: float | None = PATIENCE_S,
     should_stop: Stop | None = None,
-    refuses: Refuses = _never,
+    refuses: Refuses = _NEVER,
 ) -> tuple[Taken, ...]:
     """Random steps to an operator, at least one, drawn as a sampler draws (:meth:`.Growing.grow`).
 
-    Args:
-        state: where to begin; an operator may be one too.
-        rng: chance.
-        seconds: of computing; None for as long as it takes.
-        should_stop: asked often.
-        refuses: whether rules of the user's own refuse a step.
-
-    Raises:
-        StoppedError: when ``should_stop`` said so.
-        SynoError: where no way is found.
+    See :func:`shortest_way`; it may begin with an operator too.
     """
     needed = _needed(state)
     most = max(needed + _MORE, _MANY - len(state.draft.nodes))

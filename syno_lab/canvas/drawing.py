@@ -81,9 +81,7 @@ def svg(what: Draft | AtPlaces, bound: Mapping[str, int] | None = None, **option
 def describe(what: Draft | Kernel) -> str:
     """The text alternative of the picture of a draft or a kernel."""
     draft = what if isinstance(what, Draft) else what.draft
-    count, lines = count_of(len(draft.nodes), "primitive"), [f"t0 = input: {draft.shapes[0]}"]
-    lines += [f"t{number} = {node}: {draft.shapes[number]}" for number, node in enumerate(draft.nodes, start=1)]
-    drawn = f"{count}, top to bottom: {'; '.join(lines)}"
+    drawn = f"{count_of(len(draft.nodes), 'primitive')}, top to bottom: {'; '.join(draft.lines)}"
     if isinstance(what, Draft):
         leaves = ", ".join(f"t{number}" for number in draft.leaves)
         said = plural(len(draft.leaves), "leaf", "leaves")
@@ -110,14 +108,9 @@ def colour_of(name: str) -> str:
 
 
 def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
-    """The parts that are lit with each part of a picture, by their ids, itself among them.
+    """The parts that are lit with each part of a draft's picture, by their ids, of which ``said`` are all.
 
-    Args:
-        draft: of the picture.
-        said: the ids of its parts.
-
-    Returns:
-        Of a tensor all that it is computed from, of a primitive and of each of its edges its tensors.
+    With a tensor it is all that it is computed from, with a primitive and each of its edges its tensors; and itself.
     """
     found = {"t0": ["t0"]}
     ids = list(said)

@@ -70,11 +70,7 @@ def to_json(operator: Fitted) -> str:
 
 
 def from_json(text: str | bytes) -> Fitted:
-    """Read a kernel file.
-
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
+    """Read a kernel file. Raises FormatError: one line with what was expected, what was found and where."""
     record = read_versioned(text, _File, what="kernel file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     nodes = tuple([Node(Primitive(node.primitive, node.parameter), tuple(node.inputs)) for node in record.nodes])
     try:

@@ -70,9 +70,9 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
         _base(merged, lcms, len(names)),
         budget,
     )
-    why = solver.over_budget
-    if why is not None:
-        return f"base solution: {why}"
+    for what, most, needed in zip(("FLOPs", "parameters"), solver.most, solver.spent, strict=True):
+        if needed > most:
+            return f"base solution: expected at most {most} {what}, found {quoted(needed)}"
     solver.fill()
     spent = Spent(*solver.spent)
     for what, least, found in (
@@ -223,8 +223,8 @@ class _Solver:
         multiples: list[list[int]],
         budget: Budget,
     ) -> None:
-        self._costs, self._lcms, self._multiples, self._budget = costs, lcms, multiples, budget
-        self._most = tuple([inf if most is None else most for most in (budget.max_flops, budget.max_params)])
+        self._costs, self._lcms, self._multiples = costs, lcms, multiples
+        self.most = tuple([inf if most is None else most for most in (budget.max_flops, budget.max_params)])
         self._at = [self._cost(i, values) for i, values in enumerate(self.values)]
         self.spent = [sum(found) for found in zip(*self._at, strict=True)]
 
@@ -236,20 +236,13 @@ class _Solver:
             for row, unit in zip(self._multiples, self._lcms, strict=True)
         ]
 
-    @property
-    def over_budget(self) -> str | None:
-        for what, most, found in zip(("FLOPs", "parameters"), self._most, self.spent, strict=True):
-            if found > most:
-                return f"expected at most {most} {what}, found {quoted(found)}"
-        return None
-
     def _cost(self, i: int, values: Sequence[int]) -> tuple[int, int]:
         flops, params = self._costs[i]
         return _value(flops, values), _value(params, values)
 
     def fill(self) -> None:
         """Grow by the whole number, by a half, by a quarter, …, by one lcm, until nothing fits."""
-        if min(self._most) == inf:
+        if min(self.most) == inf:
             return
         halvings = 0
         while True:
@@ -280,28 +273,21 @@ class _Solver:
         values[j] = multiple * self._lcms[i][j]
         after = self._cost(i, values)
         more = (after[0] - self._at[i][0], after[1] - self._at[i][1])
-        return _Price(max(more[0] / self._most[0], more[1] / self._most[1]), more, after, multiple)
+        return _Price(max(more[0] / self.most[0], more[1] / self.most[1]), more, after, multiple)
 
     def _take(self, i: int, j: int, price: _Price) -> bool:
         """Take a step where it fits."""
         spent = [self.spent[0] + price.more[0], self.spent[1] + price.more[1]]
-        if spent[0] > self._most[0] or spent[1] > self._most[1]:
+        if spent[0] > self.most[0] or spent[1] > self.most[1]:
             return False
         self.spent, self._at[i], self._multiples[i][j] = spent, price.after, price.multiple
         return True
 
 
 class _Price(NamedTuple):
-    """What a step costs.
+    """What a step costs."""
 
-    Attributes:
-        share: the larger of its shares of the two limits.
-        more: FLOPs and parameters.
-        after: those of the place after it.
-        multiple: the multiple of the lcm after it.
-    """
-
-    share: float
-    more: tuple[int, int]
-    after: tuple[int, int]
-    multiple: int
+    share: float  # the larger of its shares of the two limits
+    more: tuple[int, int]  # FLOPs and parameters
+    after: tuple[int, int]  # those of the place after it
+    multiple: int  # of the lcm, after it

@@ -73,10 +73,7 @@ class Fitted:
         if len({replace(place, layers=1) for place in self.places}) < len(self.places):
             raise SpecError("places: expected no two of equal sizes")
 
-    @property
-    def format(self) -> str:
-        """See :class:`syno_lab.protocol.Operator`."""
-        return FORMAT
+    format = FORMAT
 
     # -- sizes --------------------------------------------------------------------------------------------------------
 
@@ -126,7 +123,7 @@ class Fitted:
             if number is None:
                 raise SpecError(f"Canvas: expected a whole number from 1 up for {name}, found {quoted(chosen[name])}")
             bound[name] = number
-        template = self.kernel.complete_binding(_template(place, bound))
+        template = self.kernel.complete_binding(_at(bound)[1])
         for shape in self.kernel.shapes:
             elements = shape.volume.at(template)
             if elements > MOST_ELEMENTS:
@@ -157,19 +154,14 @@ class Fitted:
     def binding(self, place: Place) -> dict[str, int]:
         """All numbers at a place, whatever its number of layers: the operator's (:attr:`variables`) and the template's.
 
-        Every method that takes a binding takes them, and means this place.
-
-        Raises:
-            SpecError: as :meth:`complete_binding`.
+        Every method that takes a binding takes them, and means this place. Raises as :meth:`complete_binding`.
         """
         bound = self.complete_binding(outer_of(place))
-        return bound | _template(place, bound)
+        return bound | _at(bound)[1]
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
         """The place of a binding, and the template's numbers there."""
-        bound = self.complete_binding(binding)
-        place = place_in(bound)
-        return place, _template(place, bound)
+        return _at(self.complete_binding(binding))
 
     def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
         """[N, C_in, s·H, s·W]."""
@@ -191,18 +183,14 @@ class Fitted:
     @cached_property
     def spent(self) -> Spent:
         """The sums over all places, for one example."""
-        flops = params = 0
-        for place in self.places:
-            outer = outer_of(place)
-            flops += place.layers * self.flops(outer)
-            params += place.layers * self.params(outer)
-        return Spent(flops, params)
+        bounds = [(place.layers, self.complete_binding(outer_of(place))) for place in self.places]
+        return Spent(*(sum(layers * cost(bound) for layers, bound in bounds) for cost in (self.flops, self.params)))
 
     def flops(self, binding: Binding | None = None, /) -> int:
         """2 for each multiply-add; the pooling in front is counted."""
         bound = self.complete_binding(binding)
-        place = place_in(bound)
-        return bound["N"] * (place.parts * self.kernel.flops(_template(place, bound)) + place.pooling)
+        place, template = _at(bound)
+        return bound["N"] * (place.parts * self.kernel.flops(template) + place.pooling)
 
     def params(self, binding: Binding | None = None, /) -> int:
         """The number of weight elements."""
@@ -214,8 +202,7 @@ class Fitted:
         What a stride's pooling makes of the input is counted beside it.
         """
         bound = self.complete_binding(binding)
-        place = place_in(bound)
-        template = _template(place, bound)
+        place, template = _at(bound)
         live = self.kernel.memory(template) - FLOAT32_BYTES * self.kernel.params(template)
         outside = prod(self.input_sizes(bound)) + prod(self.output_sizes(bound)) + self.params(bound)
         outside += bound["N"] * place.c_in * place.h * place.w if place.stride > 1 else 0
@@ -224,8 +211,7 @@ class Fitted:
     def traffic(self, binding: Binding | None = None, /) -> int:
         """Elements of all tensors that a forward pass makes, views aside."""
         bound = self.complete_binding(binding)
-        place = place_in(bound)
-        template = _template(place, bound)
+        place, template = _at(bound)
         made = sum(
             shape.volume.at(template)
             for node, shape in zip(self.kernel.nodes, self.kernel.shapes[1:], strict=True)
@@ -255,10 +241,8 @@ class Fitted:
     def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
         """The output for ``x`` and the weights, in NumPy, in float64.
 
-        A kernel that normalises is that of a fresh module in evaluation: means of 0 and variances of 1.
-
-        Raises:
-            SpecError: a shape or the number of weights does not fit the binding.
+        A kernel that normalises is that of a fresh module in evaluation: means of 0 and variances of 1. Raises
+        SpecError where a shape or the number of weights does not fit the binding.
         """
         from syno_lab.canvas.reference import at_place
 
@@ -317,10 +301,10 @@ def outer_of(place: Place) -> dict[str, int]:
     return dict(zip(OUTER[1:], numbers, strict=True))
 
 
-def _template(place: Place, bound: Binding) -> dict[str, int]:
-    """The template's numbers."""
-    inner = {name: number for name, number in bound.items() if name not in OUTER}
-    return place.binding(bound.get("G", 1)) | inner
+def _at(bound: Binding) -> tuple[Place, dict[str, int]]:
+    """The place of a complete binding, and the template's numbers there."""
+    place, inner = place_in(bound), {name: number for name, number in bound.items() if name not in OUTER}
+    return place, place.binding(bound.get("G", 1)) | inner
 
 
 def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
@@ -329,16 +313,9 @@ def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
 
 
 def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
-    """The kernel with its dynamic variables filled up to the budget at all places.
+    """The kernel with its dynamic variables filled up to the budget at all places; or why there is none, in one line.
 
-    Args:
-        kernel: the template.
-        places: what it replaces; those of equal sizes are taken together.
-        budget: for the sums over all places. Without an upper limit the base solution stays.
-        groups: the number for G.
-
-    Returns:
-        The kernel with the solution, or why there is none, in one line.
+    Places of equal sizes are taken together. Without an upper limit the base solution stays. ``groups`` is for G.
     """
     found = solve(kernel, places, budget, groups)
     return found if isinstance(found, str) else Fitted(kernel, groups, found.places, found.numbers)
@@ -361,13 +338,9 @@ def fit_to(
     found = places_of(places)
     choices = group_choices(kernel, found) if groups is None else (groups,)
     if not choices:
-        raise SpecError(_no_groups(found))
+        channels = ", ".join(map(str, sorted({place.channels for place in found})[:8]))
+        raise SpecError(f"groups: expected channels with a common divisor from 2 up, found {channels}")
     fitted = fill(kernel, found, budget or NO_BUDGET, choices[0])
     if isinstance(fitted, str):
         raise SpecError(fitted)
     return fitted
-
-
-def _no_groups(places: Sequence[Place]) -> str:
-    found = ", ".join(map(str, sorted({place.channels for place in places})[:8])) or "no place"
-    return f"groups: expected channels with a common divisor from 2 up, found {found}"

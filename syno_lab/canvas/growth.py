@@ -37,12 +37,7 @@ NEIGHBOURS = ("unfold", "shift", "softmax", *FOLDS)
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound on what a draft may become.
-
-    Attributes:
-        name: in a few words.
-        sentence: why a primitive is refused by it.
-    """
+    """A bound on what a draft may become: its name, and the sentence why a primitive is refused by it."""
 
     name: str
     sentence: str
@@ -275,10 +270,7 @@ class Growing:
 
         What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
         needed, that kind has the chance n/r. The rest is for all names but the FC, whose kind comes again with no
-        chance: it is for where nothing else can be taken.
-
-        Args:
-            fcs: the number of FCs that the kernel aims at.
+        chance: it is for where nothing else can be taken. ``fcs`` is the number of FCs that the kernel aims at.
         """
         needs, left = self.needs(), self.left
         names, missing = _names_of(self.room.include), _names_of(self.missing)
@@ -299,12 +291,7 @@ class Growing:
         return found
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
-        """With one primitive more, drawn; None where none can be taken.
-
-        Args:
-            rng: for the draw.
-            fcs: see :meth:`kinds`.
-        """
+        """With one primitive more, drawn; None where none can be taken. ``fcs`` as for :meth:`kinds`."""
         kinds = self.kinds(fcs)
         place = rng.random()
         for number, (chance, names) in enumerate(kinds):
@@ -520,10 +507,7 @@ class Candidate(NamedTuple):
 def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: None) -> Iterator[Candidate]:
     """Every primitive on every tensor, and every broadcast of every ordered pair with each of its substitutions.
 
-    Args:
-        draft: what gets a primitive.
-        room: what it may become.
-        look: called for each tensor and pair, to end what takes too long by an exception.
+    ``look`` is called for each tensor and pair, to end what takes too long by an exception.
     """
     growing = Growing(room, draft.nodes, draft.shapes)
     tensors = range(len(draft.shapes))

@@ -181,8 +181,7 @@ class Draft:
     def substitute(self, number: int, by: Size) -> Draft:
         """The draft with ``by`` in the place of the dynamic variable ``x{number}`` in all shapes (section 6.2).
 
-        Raises:
-            PrimitiveError: where a size is no legal one afterwards, or a primitive does not apply any more.
+        Raises PrimitiveError where a size is no legal one afterwards, or a primitive does not apply any more.
         """
         said = Substitution(number, by)
         if number not in self.variables:
@@ -198,6 +197,12 @@ class Draft:
             return Draft(nodes)
         except PrimitiveError as error:
             raise PrimitiveError(f"{said}: {error}") from None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What each tensor is made by, and its shape, as text."""
+        made = ("input", *self.nodes)
+        return tuple([f"t{number} = {made[number]}: {shape}" for number, shape in enumerate(self.shapes)])
 
     @property
     def leaves(self) -> tuple[int, ...]:
@@ -244,11 +249,7 @@ class Draft:
     def kernel(self, *, normalise: bool = False) -> Kernel:
         """The finished kernel; a dynamic variable in its output is solved for C·H·W elements first.
 
-        Args:
-            normalise: see :class:`Kernel`.
-
-        Raises:
-            PrimitiveError: where the draft has several leaves, or its leaf cannot be [C, H, W].
+        Raises PrimitiveError where the draft has several leaves, or its leaf cannot be [C, H, W].
         """
         found = self._finished()
         if isinstance(found, str):
@@ -310,9 +311,7 @@ class Kernel:
     @cached_property
     def variables(self) -> tuple[str, ...]:
         """The variables of a binding: C, H, W and what else is in use."""
-        used = {
-            name for size in self.conditions for name, power in zip(SYMBOLS.names, size.exponents, strict=True) if power
-        }
+        used = {name for size in self.conditions for name in size.variables}
         return tuple([name for name in SYMBOLS.names if name in used])
 
     @property
@@ -431,10 +430,7 @@ class Kernel:
             """The text of a kernel file without places."""
 
     def __str__(self) -> str:
-        lines = [f"t0 = input: {self.shapes[0]}"]
-        for number, node in enumerate(self.nodes, start=1):
-            lines.append(f"t{number} = {node}: {self.shapes[number]}")
-        return "\n".join(lines)
+        return "\n".join(self.draft.lines)
 
 
 # -- the key -----------------------------------------------------------------------------------------------------------

@@ -214,8 +214,7 @@ def _place(site: Site) -> Place:
 def places_of(given: Sequence[Place | Site]) -> tuple[Place, ...]:
     """The places of sites of a network, without those that no kernel can replace; places stay as they are.
 
-    Raises:
-        SpecError: where none is left, with the reason of the first.
+    Raises SpecError where none is left, with the reason of the first.
     """
     found, reasons = [], []
     for one in given:

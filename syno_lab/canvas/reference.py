@@ -72,10 +72,7 @@ def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Bindin
     wanted = kernel.weight_sizes(bound)
     if len(weights) != len(wanted):
         raise SpecError(f"expected {len(wanted)} weights, found {len(weights)}")
-    image = (bound["C"], bound["H"], bound["W"])
-    data = np.asarray(x, np.float64)
-    if data.ndim != 4 or data.shape[1:] != image:
-        raise SpecError(f"expected an input of shape [N, {', '.join(map(str, image))}], found {quoted(data.shape)}")
+    data = _images(x, (bound["C"], bound["H"], bound["W"]))
     given = [np.asarray(weight, np.float64) for weight in weights]
     for number, (weight, sizes) in enumerate(zip(given, wanted, strict=True)):
         if weight.shape != sizes:
@@ -103,18 +100,10 @@ def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bou
         operator: the operator.
         x: [N, C_in, s·H, s·W], any N.
         weights: those of :meth:`.Fitted.weight_sizes`.
-        bound: a complete binding.
-
-    Raises:
-        SpecError: where an array has another shape than the binding says.
+        bound: a complete binding. Raises SpecError where an array has another shape than it says.
     """
     place, template = operator.template(bound)
-    data, wanted = np.asarray(x, np.float64), operator.input_sizes(bound)
-    if data.ndim != 4 or data.shape[1:] != wanted[1:]:
-        raise SpecError(
-            f"expected an input of shape [N, {', '.join(map(str, wanted[1:]))}], found {quoted(data.shape)}"
-        )
-    sizes = operator.weight_sizes(bound)
+    data, sizes = _images(x, operator.input_sizes(bound)[1:]), operator.weight_sizes(bound)
     given = [np.asarray(weight, np.float64) for weight in weights]
     if [weight.shape for weight in given] != list(sizes):
         raise SpecError(f"expected weights of shapes {quoted(sizes)}, found {quoted([one.shape for one in given])}")
@@ -128,17 +117,20 @@ def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bou
     return np.mean(found, 0) if place.c_in > place.c_out else np.concatenate(found, 1)
 
 
+def _images(x: ArrayLike, sizes: tuple[int, ...]) -> Array:
+    """In float64. Raises SpecError where they have other sizes; any number of them will do."""
+    data = np.asarray(x, np.float64)
+    if data.ndim != 4 or data.shape[1:] != sizes:
+        raise SpecError(f"expected an input of shape [N, {', '.join(map(str, sizes))}], found {quoted(data.shape)}")
+    return data
+
+
 def value(
     primitive: Primitive, shapes: tuple[Shape, ...], inputs: Sequence[Array], bound: Binding, weight: Array | None
 ) -> Array:
-    """What a primitive computes of arrays [N, G, C, KH, KW, H, W]; the elements of its result in order.
+    """What a primitive computes of one or two arrays [N, G, C, KH, KW, H, W]; the elements of its result in order.
 
-    Args:
-        primitive: applied.
-        shapes: of the inputs.
-        inputs: one or two arrays.
-        bound: numbers for the variables.
-        weight: of an FC.
+    ``shapes`` are those of the inputs, ``bound`` has numbers for the variables, ``weight`` is an FC's.
     """
     name, parameter = primitive
     if name == "fc":

@@ -17,10 +17,7 @@ from syno_lab.canvas.shape import Shape, Size, volume_of
 class LeastCosts:
     """The least FLOPs and parameters that sizes stand for at all places together: every dynamic variable is 1.
 
-    Args:
-        places: what a kernel replaces.
-        budget: the limits of the sums.
-        groups: the numbers that G may have.
+    ``groups`` are the numbers that G may have.
     """
 
     def __init__(self, places: Sequence[Place], budget: Budget, *groups: int) -> None:

@@ -303,11 +303,7 @@ RULES_OF = rules_of(RULES)
 
 
 def rules_without(names: Collection[str]) -> tuple[Rule, ...]:
-    """:data:`RULES` without those of these names.
-
-    Raises:
-        SpecError: for a name that no rule has.
-    """
+    """:data:`RULES` without those of these names. Raises SpecError for a name that no rule has."""
     known = [rule.name for rule in RULES]
     if isinstance(names, str):
         raise SpecError(f"without_rules: expected a list of names, found the text {quoted(names)}")
@@ -320,15 +316,7 @@ def rules_without(names: Collection[str]) -> tuple[Rule, ...]:
 def pruning(
     nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...], rules: RulesOf = RULES_OF
 ) -> Rule | None:
-    """The first rule that prunes a node; None where it is canonical.
-
-    Args:
-        nodes: of the draft.
-        shapes: of its tensors.
-        primitive: of the node; it applies to the tensors.
-        inputs: the numbers of the tensors.
-        rules: that decide, by the names of primitives.
-    """
+    """The first rule that prunes a node that applies to these tensors of a draft; None: it is canonical."""
     added = Added(nodes, shapes, primitive, inputs)
     for rule in rules.get(primitive.name, ()):
         if rule.prunes(added):

@@ -147,8 +147,7 @@ class Sampler:
     def replace(self, net: nn.Module, operator: Fitted) -> nn.Module:
         """A copy of a network with an operator in all places that it fits, with weights of its own in each.
 
-        Raises:
-            SpecError: where the sampler was not made of a network's sites, or the operator fits none.
+        Raises SpecError where the sampler was not made of a network's sites, or the operator fits none.
         """
         from syno_lab.canvas.system import CANVAS
         from syno_lab.copies import copied
@@ -206,9 +205,7 @@ class Sampler:
     def fit(self, kernel: Kernel, groups: int | None = None) -> Try:
         """The kernel with numbers for every place, within the budget; or why there are none, in one line.
 
-        Args:
-            kernel: the template.
-            groups: the number for G; None: one of the sampler's, drawn.
+        ``groups`` is the number for G; None: one of the sampler's, drawn.
         """
         if "G" not in kernel.variables:
             groups = 1

@@ -14,6 +14,7 @@ from typing import ClassVar
 from weakref import WeakValueDictionary
 
 from syno_lab.common.size import Size, Symbols
+from syno_lab.common.size import product as product_of
 
 #: Dynamic variables that one draft may have at a time.
 MOST_VARIABLES = 8
@@ -36,10 +37,7 @@ def parse(text: str) -> Size:
 
 def volume_of(sizes: Iterable[Size]) -> Size:
     """The product of sizes."""
-    found = ONE
-    for size in sizes:
-        found = found * size
-    return found
+    return product_of(sizes, SYMBOLS)
 
 
 def variable(number: int) -> Size:

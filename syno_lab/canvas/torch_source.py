@@ -78,12 +78,8 @@ def to_torch(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.M
 
     Its weights ``weight_1``, ``weight_2``, … are those of :meth:`.Fitted.weight_sizes`. Those of FCs start as PyTorch's
     convolutions do, uniform within 1/√(inputs of a group), and scales and offsets of normalisations as 1 and 0. It can
-    be pickled and copied: it is rebuilt from the operator's JSON and the binding.
-
-    Args:
-        operator: the operator.
-        bound: a complete binding of it.
-        options: of :func:`.module_of`.
+    be pickled and copied: it is rebuilt from the operator's JSON and the complete binding. ``options`` are those of
+    :func:`.module_of`.
     """
     return module_of(to_torch, to_torch_source(operator, bound), operator, bound, **options)
 
@@ -116,14 +112,11 @@ class _Writer:
             lines += [*_EXP.strip().splitlines(), "", ""]
         lines += ["class SynoOperator(nn.Module):"]
         lines += [f'    """A kernel of Canvas on tensors of shape [N, {wanted}]."""', ""]
-        lines += ["    def __init__(self):", "        super().__init__()", *self._weights()]
-        lines += [
-            "",
-            "    def forward(self, image):",
-            f"        if image.ndim != 4 or image.shape[1:] != {self.input}:",
-        ]
-        lines.append(f'            wanted = "[N, {wanted}]"')
-        lines.append('            raise ValueError(f"expected an input of shape {wanted}, found {list(image.shape)}")')
+        lines += ["    def __init__(self):", "        super().__init__()", *self._weights(), ""]
+        lines += ["    def forward(self, image):"]
+        lines += [f"        if image.ndim != 4 or image.shape[1:] != {self.input}:"]
+        lines += [f'            wanted = "[N, {wanted}]"']
+        lines += ['            raise ValueError(f"expected an input of shape {wanted}, found {list(image.shape)}")']
         return "\n".join([*lines, *self._forward(), ""])
 
     def _weights(self) -> list[str]:
@@ -131,12 +124,8 @@ class _Writer:
         norms = {self.weights[tensor] for tensor in self.kernel.normalised}
         lines = []
         for number, sizes in enumerate(self.sizes, start=1):
-            if number - 1 in norms:
-                lines.append(f"        self.weight_{number} = nn.Parameter(torch.ones({sizes}))")
-            elif number - 2 in norms:
-                lines.append(f"        self.weight_{number} = nn.Parameter(torch.zeros({sizes}))")
-            else:
-                lines.append(f"        self.weight_{number} = nn.Parameter(torch.empty({sizes}))")
+            start = "ones" if number - 1 in norms else "zeros" if number - 2 in norms else "empty"
+            lines.append(f"        self.weight_{number} = nn.Parameter(torch.{start}({sizes}))")
         for number in sorted(norms):
             sizes = self.sizes[number]
             lines.append(f'        self.register_buffer("mean_{number}", torch.zeros({sizes}))')

@@ -40,15 +40,8 @@ def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32")
     """A module with one unscheduled function ``main(X, W1, ..., Y)``, as MetaSchedule wants it.
 
     X is [N, C_in, s·H, s·W], Y [N, C_out, H, W], and the weights are those of :meth:`.Fitted.weight_sizes`. A kernel
-    that normalises is that of a fresh module in evaluation: means of 0 and variances of 1.
-
-    Args:
-        operator: the operator.
-        bound: a complete binding of it.
-        dtype: of all tensors, ``"float32"`` or ``"float64"``; in ``"float16"`` LLVM has no erf, which gelu needs.
-
-    Raises:
-        SpecError: where a number is missing, or a size is not whole.
+    that normalises is that of a fresh module in evaluation: means of 0 and variances of 1. All tensors have the dtype
+    ``"float32"`` or ``"float64"``; in ``"float16"`` LLVM has no erf, which gelu needs.
     """
     writer = _Writer(operator, dict(bound), dtype)
     function = te.create_prim_func([writer.X, *writer.weights, writer.result()])
@@ -65,6 +58,8 @@ class _Writer:
         self.out = operator.output_sizes(bound)
         #: Whether the parts see the same input; otherwise each has a block of the input's channels.
         self.is_shared = self.place.c_in < self.place.c_out
+        #: Whether the results of the parts are averaged; otherwise they are concatenated along the channels.
+        self.is_averaged = self.place.c_in > self.place.c_out
         self.X = te.placeholder(operator.input_sizes(bound), dtype, name="X")
         sizes = operator.weight_sizes(bound)
         self.weights = [te.placeholder(size, dtype, name=f"W{i}") for i, size in enumerate(sizes, start=1)]
@@ -80,16 +75,11 @@ class _Writer:
         """The output Y, of all stages."""
         last = len(self.kernel.nodes)
         axes, wanted = self._axes(last), (self.place.channels, self.place.h, self.place.w)
-        is_output = axes == wanted and (self.parts == 1 or not self._is_averaged) and self.views[last].of == last > 0
+        is_output = axes == wanted and not self.is_averaged and self.views[last].of == last > 0
         for tensor, node in enumerate(self.kernel.nodes, start=1):
             if self.views[tensor].of == tensor:
                 self.made[tensor] = self._stage(tensor, node, "Y" if is_output and tensor == last else f"T{tensor}")
         return self.made[last] if is_output else self._output(last, wanted)
-
-    @property
-    def _is_averaged(self) -> bool:
-        """Whether the results of the parts are averaged; otherwise they are concatenated along the channels."""
-        return self.place.c_in > self.place.c_out
 
     def _output(self, last: int, wanted: tuple[int, ...]) -> te.Tensor:
         """The last tensor as [N, C_out, H, W]."""
@@ -98,7 +88,7 @@ class _Writer:
         def element(n: Index, a: Index, place: Sequence[Index]) -> Expr:
             return read(n, a, dict(zip(filled, _viewed(place, wanted, axes), strict=True)))
 
-        if self.parts == 1 or not self._is_averaged:
+        if not self.is_averaged:
             return te.compute(self.out, lambda n, *place: element(n, *self._apart(place, wanted)), name="Y")
         a = te.reduce_axis((0, self.parts), "a")
         share = self._constant(1 / self.parts)
@@ -341,9 +331,7 @@ class _Writer:
 
         def folded(of: te.Tensor, n: Index, a: Index, indices: Indices) -> Expr:
             place = [indices[slot] for slot in rest]
-            if not rest:
-                return of[n, a]
-            return of[(n, a * sizes[0] + place[0], *place[1:])]
+            return of[(n, a * sizes[0] + place[0], *place[1:])] if rest else of[n, a]
 
         def of_powers(n: Index, a: Index, indices: Indices) -> Expr:
             place = [indices[slot] for slot in filled]

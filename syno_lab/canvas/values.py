@@ -46,13 +46,7 @@ _MOST_EXPONENT = math.log(_MOST)
 
 
 def range_of(nodes: Nodes, tensor: int, image: Range = ANY) -> Range:
-    """The range of a tensor.
-
-    Args:
-        nodes: of the draft.
-        tensor: its number.
-        image: the range of tensor 0.
-    """
+    """The range of a tensor of a draft, by its number; ``image`` is the range of tensor 0."""
     return _range_of(nodes, tensor, {0: image})
 
 
@@ -194,12 +188,9 @@ def left_after_cancelling(
 
 
 def is_at_hand(shapes: Shapes, terms: dict[Term, int], wanted: Shape) -> bool:
-    """Whether a sum of these terms is constant, a tensor of the draft, or one primitive on its tensors.
+    """Whether a sum of terms, each so often, is constant, a tensor of the draft, or one primitive on its tensors.
 
-    Args:
-        shapes: of the draft.
-        terms: how often each is in the sum.
-        wanted: the shape of the sum.
+    ``wanted`` is the shape of the sum.
     """
     whole = [(term, number) for term, number in terms.items() if not term.repeats and shapes[term.tensor] is wanted]
     if len(terms) < 2:

@@ -53,21 +53,13 @@ class NasPteOperator:
     name: str
     latency_only: bool = False
 
-    @property
-    def format(self) -> str:
-        """See :class:`syno_lab.protocol.Operator`."""
-        return FORMAT
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """N, C_in, C_out, H and W."""
-        return VARIABLES
+    format = FORMAT
+    variables = VARIABLES
 
     def parts(self, binding: Binding | None = None, /) -> tuple[Part, ...]:
         """The convolutions for a binding, in the order of their outputs and of the weights.
 
-        Raises:
-            SpecError: where the binding lacks a variable or its channels do not divide.
+        Raises SpecError where the binding lacks a variable or its channels do not divide.
         """
         bound = self.complete_binding(binding)
         parts = PARTS[self.name](bound["C_in"], bound["C_out"])
@@ -128,18 +120,13 @@ class NasPteOperator:
         return FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """32 hexadecimal digits of its terms under the binding: see :mod:`syno_lab.nas_pte.parts`.
-
-        Raises:
-            SynoError: where it has too many terms to list them.
-        """
+        """32 hexadecimal digits of its terms (:func:`.parts_fingerprint`). Raises SynoError for too many of them."""
         return _fingerprint(self.parts(binding), self.input_sizes(binding), self.rows(binding))
 
     def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
         """The output for ``x`` and the weights, in NumPy; without a binding the sizes are those of the arguments.
 
-        Raises:
-            SpecError: a shape or the number of weights does not fit the binding.
+        Raises SpecError where a shape or the number of weights does not fit the binding.
         """
         arrays = [np.asarray(array) for array in (x, *weights)]
         bound = self.complete_binding(binding_of(arrays[0], arrays[1:]) if binding is None else binding)
@@ -283,11 +270,7 @@ NAS_PTE: dict[str, Callable[[], NasPteOperator]] = {made.__name__: made for made
 
 
 def from_json(text: str | bytes) -> NasPteOperator:
-    """Read :meth:`NasPteOperator.to_json`'s text.
-
-    Raises:
-        FormatError: for another format or version, missing fields or junk.
-    """
+    """Read :meth:`NasPteOperator.to_json`'s text. Raises FormatError for another format or version, and for junk."""
     file = read_versioned(text, _File, what="NAS-PTE operator file", name=FORMAT, version=VERSION, most=1 << 12)
     if file.name not in NAS_PTE:
         raise FormatError(

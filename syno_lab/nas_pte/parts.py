@@ -92,8 +92,7 @@ def check_shapes(arrays: Sequence[Array], wanted: Sequence[tuple[int, ...]]) -> 
 def parts_fingerprint(parts: Sequence[Part], input_shape: tuple[int, ...], rows: int) -> str:
     """32 hexadecimal digits of the 3x3 convolutions ``parts`` over the first ``rows`` rows of [N, C_in, H, W].
 
-    Raises:
-        SynoError: when there are too many terms to list them.
+    Raises SynoError where there are too many terms to list them.
     """
     images, _, _, columns = input_shape
     total = images * rows * columns * sum(prod(part.weight_shape) for part in parts)
