@@ -12,7 +12,6 @@ from syno_lab.canvas import drawing as _drawing
 from syno_lab.canvas import known as known
 from syno_lab.canvas.fitted import Fitted as Fitted
 from syno_lab.canvas.fitted import fit_to
-from syno_lab.canvas.growth import Room as Room
 from syno_lab.canvas.kernel import Draft as Draft
 from syno_lab.canvas.kernel import Kernel as Kernel
 from syno_lab.canvas.matching import broadcast as broadcast
@@ -21,6 +20,7 @@ from syno_lab.canvas.places import Place as Place
 from syno_lab.canvas.primitives import PRIMITIVES as PRIMITIVES
 from syno_lab.canvas.primitives import Primitive as Primitive
 from syno_lab.canvas.rules import RULES as RULES
+from syno_lab.canvas.rules import Room as Room
 from syno_lab.canvas.sampler import Sampler as Sampler
 
 # Drafts and kernels know nothing of growth, fitting and drawing, so their methods that need these are bound here, as

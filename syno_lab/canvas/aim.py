@@ -10,10 +10,11 @@ from typing import Any
 
 from syno_lab.canvas.filling import Solution, solve
 from syno_lab.canvas.fitted import Fitted, fill
-from syno_lab.canvas.growth import Candidate, Growing, LeastCosts, Room, candidates
+from syno_lab.canvas.growth import Candidate, Growing, candidates
 from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Taken
 from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
+from syno_lab.canvas.rules import LeastCosts, Room
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import OverTimeError, PrimitiveError, SpecError, SynoError, TooLargeError
 from syno_lab.sessions.construction import PATIENCE_S
@@ -47,25 +48,15 @@ def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
 
 @dataclass(frozen=True)
 class Aim:
-    """What a kernel is grown for.
+    """What a kernel is grown for."""
 
-    Attributes:
-        places: the convolutions that it replaces.
-        budget: for all of them.
-        groups: the numbers that G may have.
-        room: what it may become.
-        fewest: primitives that it has at least.
-        normalise: whether results of FCs are normalised (:class:`.Kernel`).
-        is_example: whether the places are an example, to which the operator is not fitted.
-    """
-
-    places: tuple[Place, ...] = (EXAMPLE,)
-    budget: Budget = NO_BUDGET
-    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))
-    room: Room = FREE_HAND
-    fewest: int = 1
-    normalise: bool = False
-    is_example: bool = True
+    places: tuple[Place, ...] = (EXAMPLE,)  # the convolutions that it replaces
+    budget: Budget = NO_BUDGET  # for all of them
+    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))  # the numbers that G may have
+    room: Room = FREE_HAND  # what it may become
+    fewest: int = 1  # primitives that it has at least
+    normalise: bool = False  # whether results of FCs are normalised (:class:`.Kernel`)
+    is_example: bool = True  # whether the places are an example, to which the operator is not fitted
 
     @classmethod
     def of(cls, start: Draft | Kernel | Fitted) -> Aim:
@@ -79,13 +70,11 @@ class Aim:
         return cls()
 
     @classmethod
-    def within(
-        cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: dict[str, Any], **more: Any
-    ) -> Aim:
-        """The aim of these, with the least costs that its room looks at where there is a budget."""
+    def within(cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: Room, **more: Any) -> Aim:
+        """The aim of these; its room gets the least costs where there is a budget."""
         has_limits = budget.max_flops is not None or budget.max_params is not None
         costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
-        return cls(places, budget, groups, Room(**room, costs=costs), **more)
+        return cls(places, budget, groups, replace(room, costs=costs), **more)
 
     def fitted(self, kernel: Kernel) -> Fitted | str:
         """The operator of a finished kernel, with the first number of groups that fits; or why there is none."""

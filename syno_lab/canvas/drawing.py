@@ -29,7 +29,7 @@ from syno_lab.inputs import count_of, plural
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.places import AtPlaces, Place
-    from syno_lab.canvas.shape import Shape, Size
+    from syno_lab.canvas.shape import Size
 
 #: Fill and border of tensors between input and output, and of leaves, which also say that they are one.
 _TENSOR = ("#ffffff", LINE)
@@ -50,7 +50,7 @@ def dot(
     bound: Mapping[str, int] | None = None,
     *,
     title: str | None = None,
-    highlight: Iterable[Any] = (),
+    highlight: Iterable[int] = (),
     leaves_marked: bool = True,
     **_: Any,
 ) -> str:
@@ -68,11 +68,7 @@ def dot(
 
 
 def svg(what: Draft | AtPlaces, bound: Mapping[str, int] | None = None, **options: Any) -> str:
-    """:func:`dot` as an SVG element with a text alternative.
-
-    Raises:
-        SynoError: when the layout program is not installed.
-    """
+    """:func:`dot` as SVG with a text alternative. Raises SynoError where the layout program is not installed."""
     drawing = _Drawing(what, bound, **options)
     said = ". ".join([*drawing.captions, describe(what if isinstance(what, Draft) else what.kernel)])
     return accessible_svg(drawing.source(), said, drawing.titles)
@@ -139,19 +135,14 @@ def _captions(operator: AtPlaces, place: Place, template: Mapping[str, int]) -> 
 
 
 class _Drawing:
-    """One drawing, of symbols, or at the place of a binding: the lines of DOT, and what is said of each part.
-
-    Attributes:
-        words: of each part, by its id in the SVG.
-        titles: of nodes and edges, by the names that Graphviz gives them.
-    """
+    """One drawing, of symbols, or at the place of a binding: the lines of DOT, and what is said of each part."""
 
     def __init__(
         self,
         what: Draft | AtPlaces,
         bound: Mapping[str, int] | None = None,
         title: str | None = None,
-        highlight: Iterable[Any] = (),
+        highlight: Iterable[int] = (),
         leaves_marked: bool = True,
         **_: Any,
     ) -> None:
@@ -164,8 +155,8 @@ class _Drawing:
             place, self.template = what.template(bound)
             self.captions += _captions(what, place, self.template)
         self.highlight = frozenset(highlight)
-        self.words: dict[str, str] = {}
-        self.titles: dict[str, str] = {}
+        self.words: dict[str, str] = {}  # of each part, by its id in the SVG
+        self.titles: dict[str, str] = {}  # of nodes and edges, by the names that Graphviz gives them
         self.lines: list[str] = []
         self.weights = 0  # of FCs so far, numbered as the operator's weights are
         self._tensor(0)
@@ -194,7 +185,7 @@ class _Drawing:
         if number in self.leaves:
             kinds.append("leaf")
             fill, border = _LEAF
-        lines = [" ".join([name, ", ".join(kinds)]).strip(), self._sized(shape)]
+        lines = [" ".join([name, ", ".join(kinds)]).strip(), self._list(shape.sizes)]
         if is_output and shape is not IMAGE_SHAPE:
             lines.append(f"viewed as {IMAGE_SHAPE}")
         chosen = number in self.highlight
@@ -208,7 +199,7 @@ class _Drawing:
         )
         made = f", {self.draft.nodes[number - 1]}" if number else ""
         which = f", {' and '.join(kinds)}" if kinds else ""
-        self.words[name] = self.titles[name] = f"tensor t{number}{which}{made}, of shape {self._sized(shape)}"
+        self.words[name] = self.titles[name] = f"tensor t{number}{which}{made}, of shape {self._list(shape.sizes)}"
 
     def _primitive(self, number: int) -> None:
         node = self.draft.nodes[number - 1]
@@ -263,9 +254,6 @@ class _Drawing:
         self.titles[f"{upper}->{lower}"] = f"{before}; {said}" if before else said
 
     # -- sizes -------------------------------------------------------------------------------------------------------
-
-    def _sized(self, shape: Shape) -> str:
-        return self._list(shape.sizes)
 
     def _list(self, sizes: Iterable[Size]) -> str:
         """Sizes as symbols, and with a binding as numbers too."""

@@ -33,17 +33,11 @@ class Spent(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Numbers for the dynamic variables of a kernel.
+    """Numbers for the dynamic variables of a kernel."""
 
-    Attributes:
-        places: no two of equal sizes.
-        numbers: for each place, of the kernel's free variables.
-        spent: the sums over all places.
-    """
-
-    places: tuple[Place, ...]
-    numbers: tuple[tuple[int, ...], ...]
-    spent: Spent
+    places: tuple[Place, ...]  # no two of equal sizes
+    numbers: tuple[tuple[int, ...], ...]  # for each place, of the kernel's free variables
+    spent: Spent  # the sums over all places
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:

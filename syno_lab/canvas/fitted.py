@@ -18,9 +18,12 @@ from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from syno_lab.canvas.drawing import dot, svg
 from syno_lab.canvas.filling import MOST_ELEMENTS, Spent, solve
 from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of, places_of
+from syno_lab.canvas.reference import at_place
+from syno_lab.canvas.torch_source import to_torch, to_torch_source
 from syno_lab.errors import SpecError
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
@@ -49,8 +52,7 @@ class Fitted:
         places: no two of equal sizes; empty for a kernel that was fitted to no network.
         solutions: for each place, the numbers of the kernel's free variables.
 
-    Raises:
-        SpecError: where there is not one solution for each place, or one is no list of positive whole numbers.
+    Raises SpecError where there is not one solution for each place, or one is no list of positive whole numbers.
     """
 
     kernel: Kernel
@@ -98,8 +100,9 @@ class Fitted:
                 without C_in and C_out, or with others.
         """
         given = dict(binding or {})
-        known = self._first_like(given)
-        defaults = _DEFAULTS if known is None else outer_of(known)
+        outers = (outer_of(place) for place in self.places)
+        first = next((one for one in outers if all(given.get(name, size) == size for name, size in one.items())), None)
+        defaults = _DEFAULTS if first is None else first
         bound: dict[str, int] = {}
         for name in OUTER:
             value = given.get(name, 1 if name == "N" else defaults.get(name))
@@ -132,13 +135,6 @@ class Fitted:
                     f"found {shape} with {quoted(elements)}"
                 )
         return bound
-
-    def _first_like(self, given: Binding) -> Place | None:
-        for place in self.places:
-            outer = outer_of(place)
-            if all(given.get(name, outer[name]) == outer[name] for name in outer):
-                return place
-        return None
 
     def _solution(self, place: Place) -> dict[str, int]:
         """The free variables' numbers at a place, its base solution if it was not solved."""
@@ -244,20 +240,14 @@ class Fitted:
         A kernel that normalises is that of a fresh module in evaluation: means of 0 and variances of 1. Raises
         SpecError where a shape or the number of weights does not fit the binding.
         """
-        from syno_lab.canvas.reference import at_place
-
         return at_place(self, x, weights, self.complete_binding(binding))
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
         """A module for images [batch, C_in, s·H, s·W] of any batch size."""
-        from syno_lab.canvas.torch_source import to_torch
-
         return to_torch(self, self.complete_binding(binding))
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
         """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
-        from syno_lab.canvas.torch_source import to_torch_source
-
         return to_torch_source(self, self.complete_binding(binding))
 
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> IRModule:
@@ -268,14 +258,10 @@ class Fitted:
 
     def dot(self, binding: Binding | None = None, **options: Any) -> str:
         """The micro-DAG as DOT text, with numbers where a binding is given."""
-        from syno_lab.canvas.drawing import dot
-
         return dot(self, None if binding is None else self.complete_binding(binding), **options)
 
     def svg(self, binding: Binding | None = None, **options: Any) -> str:
         """The picture of :meth:`dot`."""
-        from syno_lab.canvas.drawing import svg
-
         return svg(self, None if binding is None else self.complete_binding(binding), **options)
 
     def to_json(self) -> str:
@@ -332,8 +318,7 @@ def fit_to(
         budget: for the sums over all places; None: the base solution.
         groups: the number for G; None: the smallest common divisor of the channels from 2 up.
 
-    Raises:
-        SpecError: in one line, where there is no solution.
+    Raises SpecError where there is no solution.
     """
     found = places_of(places)
     choices = group_choices(kernel, found) if groups is None else (groups,)

@@ -13,14 +13,13 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 from syno_lab.canvas.kernel import Draft, Node, Substitution, Taken, fresh_in
 from syno_lab.canvas.matching import Match, matches
 from syno_lab.canvas.primitives import BROADCASTS, FOLDS, PRIMITIVES, Primitive, conditions_of, try_result
-from syno_lab.canvas.room import LeastCosts as LeastCosts
-from syno_lab.canvas.room import Room as Room
-from syno_lab.canvas.rules import Rule, pruning
+from syno_lab.canvas.rules import Room, Rule, pruning
 from syno_lab.canvas.shape import Shape, Size, fault_of, solve_for_image, substitute, variable
 
 #: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of
@@ -474,15 +473,7 @@ def offers(name: str, shape: Shape, fresh: int | None) -> tuple[tuple[Primitive,
 
 
 class Candidate(NamedTuple):
-    """A primitive that a draft could get next.
-
-    Attributes:
-        primitive: with its parameter.
-        inputs: the numbers of its tensors.
-        substitution: made in the whole draft before it, for a broadcast that needs one.
-        verdict: the rule or limit that refuses it; None where it may be taken.
-        shape: of its result.
-    """
+    """A step that a draft could take next (:class:`.Taken`), with what refuses it and the shape of its result."""
 
     primitive: Primitive
     inputs: tuple[int, ...]
@@ -510,14 +501,16 @@ def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: N
     ``look`` is called for each tensor and pair, to end what takes too long by an exception.
     """
     growing = Growing(room, draft.nodes, draft.shapes)
-    tensors = range(len(draft.shapes))
     for name in PRIMITIVES:
-        if name not in room.include:
-            continue
-        for first in tensors:
-            for inputs in [(first, second) for second in tensors] if name in BROADCASTS else [(first,)]:
+        if name in room.include:
+            for inputs in inputs_of(name, draft):
                 look()
                 yield from candidates_of(growing, name, inputs)
+
+
+def inputs_of(name: str, draft: Draft) -> Iterator[tuple[int, ...]]:
+    """What primitives of a name may be applied to: each tensor of a draft, or each ordered pair."""
+    return product(range(len(draft.shapes)), repeat=PRIMITIVES[name].arity)
 
 
 def candidates_of(growing: Growing, name: str, inputs: tuple[int, ...]) -> Iterator[Candidate]:

@@ -7,12 +7,12 @@ batch stands in front of every tensor and takes part in nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from syno_lab.canvas.primitives import (
     BROADCASTS,
@@ -41,12 +41,10 @@ from syno_lab.canvas.shape import (
 from syno_lab.common.canonical import Vertex, least_form
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
-from syno_lab.protocol import FLOAT32_BYTES
+from syno_lab.protocol import FLOAT32_BYTES, Binding
 
 #: Nodes of one draft: the paper's kernels have up to 12.
 MOST_NODES = 64
-
-Binding = Mapping[str, int]
 
 
 class Node(NamedTuple):
@@ -114,8 +112,7 @@ class Draft:
         nodes: in topological order.
         shapes: of the tensors: the input's, then that of each node's result.
 
-    Raises:
-        PrimitiveError: for a node that names a later tensor, or whose primitive does not apply: which and why.
+    Raises PrimitiveError for a node that names a later tensor, or whose primitive does not apply: which and why.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -268,8 +265,7 @@ class Kernel:
         normalise: whether the result of each FC that has an axis of the image goes through a batch normalisation, and
             through ReLU where another FC comes after it (section 7).
 
-    Raises:
-        PrimitiveError: where a node does not apply, or the nodes are not finished: see :class:`Draft`.
+    Raises PrimitiveError where a node does not apply, or the nodes are not finished: see :class:`Draft`.
     """
 
     nodes: tuple[Node, ...]
@@ -371,8 +367,7 @@ class Kernel:
     def complete_binding(self, binding: Binding) -> dict[str, int]:
         """The binding's numbers for :attr:`variables`, all sizes checked.
 
-        Raises:
-            SpecError: where a number is missing or no positive whole one, a window is even, or a size is not whole.
+        Raises SpecError where a number is missing or no positive whole one, a window is even, or a size is not whole.
         """
         bound: dict[str, int] = {}
         for name in self.variables:
@@ -420,14 +415,6 @@ class Kernel:
     def key(self) -> str:
         """32 hexadecimal digits, equal for isomorphic kernels alone: see :func:`key_of`."""
         return key_of(self.draft, self.normalise)
-
-    if TYPE_CHECKING:  # bound in syno_lab.canvas: fitting is above the kernel
-
-        def fit(self, places: Sequence[Any], budget: Any = None, groups: int | None = None) -> Any:
-            """See :func:`syno_lab.canvas.fitted.fit_to`."""
-
-        def to_json(self) -> str:
-            """The text of a kernel file without places."""
 
     def __str__(self) -> str:
         return "\n".join(self.draft.lines)

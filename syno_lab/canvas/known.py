@@ -103,11 +103,7 @@ KNOWN = {kernel.__name__: kernel for kernel in (*_DESIGNED, *_FOUND)}
 
 
 def _fitted(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
-    @wraps(make)
-    def fitted() -> Fitted:
-        return Fitted(make())
-
-    return fitted
+    return wraps(make)(lambda: Fitted(make()))
 
 
 #: The same as operators, fitted to no network.

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from syno_lab.canvas.kernel import Binding, Kernel
+    from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.places import Place
     from syno_lab.canvas.primitives import Primitive
     from syno_lab.canvas.shape import Shape
+    from syno_lab.protocol import Binding
 
 Array = np.ndarray[Any, Any]
 #: The axes of a kernel's input and output, by which wishes name them.
@@ -45,8 +46,7 @@ _GROUPS = 2
 def parse_wishes(text: str | None) -> tuple[Wish, ...]:
     """The wishes of a text such as ``"C_in>=m, H->W>=o"`` (:func:`syno_lab.common.wants.parse_wants`).
 
-    Raises:
-        SpecError: for a text that is none, and for the axis N, which takes part in nothing.
+    Raises SpecError for a text that is none, and for the axis N, which takes part in nothing.
     """
     symbols = Symbols(tuple(dict.fromkeys((*INPUT, *OUTPUT))), ())
     into, out = ([symbols.size(name) for name in names] for names in (INPUT, OUTPUT))
@@ -66,12 +66,8 @@ def wishes_text(wants: Sequence[Wish]) -> str:
 def pairing_of(kernel: Kernel, window: tuple[int, int] = (3, 3)) -> Pairing:
     """The mixing property of a kernel, from [N, C_in, H, W] to [N, C_out, H, W].
 
-    Args:
-        kernel: with as many channels in as out: at other places it runs in parts, which mix more.
-        window: of the convolution that it replaces.
-
-    Raises:
-        SpecError: where it has no whole sizes at the sizes at which kernels are looked at.
+    It is that with as many channels in as out: at other places a kernel runs in parts, which mix more. ``window`` is
+    that of the replaced convolution. Raises SpecError where it has no whole sizes at the sizes of :data:`_SIZES`.
     """
     outer = {**_SIZES, "KH": window[0], "KW": window[1]}
     bound = Fitted(kernel, _GROUPS if "G" in kernel.variables else 1).template(outer)[1]
@@ -162,10 +158,7 @@ def probe(operator: Fitted, place: Place) -> Probe | None:
     """The probe of an operator at a place, whose image is made smaller, with weights that are the same each time.
 
     Batch normalisations are those of fresh modules in evaluation. None where the operator is too large to be probed,
-    or its derivatives are no finite numbers.
-
-    Raises:
-        SpecError: where the operator does not fit the place.
+    or its derivatives are no finite numbers. Raises SpecError where the operator does not fit the place.
     """
     import torch
 

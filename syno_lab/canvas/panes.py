@@ -121,29 +121,17 @@ def _sums(operator: Fitted, number: int) -> str:
 
 
 class Number(NamedTuple):
-    """The number of one dynamic variable at one place.
+    """The number of one dynamic variable at one place."""
 
-    Attributes:
-        place: the name of the place (:func:`place_name`).
-        layers: how many layers of the network are there.
-        variable: ``x0``.
-        lcm: what it must be a multiple of.
-        base: its number in the base solution; None where there is none.
-        doublings: how often the base was doubled; None where the number is less than the base.
-        more: the number, less the doubled base.
-        value: the number.
-        is_solved: whether the place is one of those that the kernel was fitted to.
-    """
-
-    place: str
-    layers: int
-    variable: str
-    lcm: int
-    base: int | None
-    doublings: int | None
-    more: int | None
-    value: int
-    is_solved: bool
+    place: str  # its name (:func:`place_name`)
+    layers: int  # of the network that are there
+    variable: str  # x0
+    lcm: int  # what it must be a multiple of
+    base: int | None  # its number in the base solution; None where there is none
+    doublings: int | None  # of the base; None where the number is less than the base
+    more: int | None  # the number, less the doubled base
+    value: int  # the number
+    is_solved: bool  # whether the place is one of those that the kernel was fitted to
 
 
 def place_name(place: Place) -> str:

@@ -62,7 +62,6 @@ FREE = Cost(0, ONE)
 
 Family = Literal["rearrangement", "arithmetic", "blending"]
 Result = Callable[[str, tuple[Shape, ...]], Shape]
-Flops = Callable[[str, tuple[Shape, ...]], Cost]
 #: ``[groups, outputs of a group, inputs of a group]``.
 Weight = tuple[Size, Size, Size]
 
@@ -71,33 +70,21 @@ Weight = tuple[Size, Size, Size]
 class Kind:
     """A row of the table, and the card of its primitives.
 
-    Attributes:
-        name: of the primitives.
-        family: as in Table 1.
-        meaning: the value, in a line.
-        result: the shape of the result; raises PrimitiveError where it does not apply.
-        choices: the parameters that it may have, or those worth offering for a shape; none for an FC, whose size the
-            draft chooses, and for a broadcast, where shape matching finds them.
-        flops: of one example.
-        parameter: what its parameter says; empty where it has none.
-        before, after: shapes as text.
-        misuses: what is refused.
-        arity: how many tensors it takes.
-        weight: the sizes of its weight, ``[groups, outputs of a group, inputs of a group]``; None where it has none.
+    ``choices`` are the parameters that it may have, or those worth offering for a shape; none for an FC, whose size the
+    draft chooses, and for a broadcast, where shape matching finds them.
     """
 
     name: str
-    family: Family
-    meaning: str
-    result: Result
+    family: Family  # as in Table 1
+    meaning: str  # the value, in a line
+    result: Result  # the shape of the result; raises PrimitiveError where it does not apply
     choices: tuple[str, ...] | Callable[[Shape], tuple[str, ...]] = ()
-    flops: Flops = lambda parameter, shapes: FREE
-    parameter: str = ""
-    before: str = "[…]"
+    flops: int = 0  # for each element of ``a``, or of a broadcast's RHS; an FC's are counted by themselves
+    parameter: str = ""  # what its parameter says; empty where it has none
+    before: str = "[…]"  # shapes as text
     after: str = "the same"
-    misuses: tuple[str, ...] = ()
-    arity: int = 1
-    weight: Callable[[str, Shape], Weight] | None = None
+    misuses: tuple[str, ...] = ()  # what is refused
+    arity: int = 1  # how many tensors it takes
 
     def offers(self, shape: Shape) -> tuple[str, ...]:
         """Those of its choices with which it applies to a tensor of this shape."""
@@ -126,11 +113,6 @@ class Kind:
 
 def _refuse(expected: str, shape: Shape) -> PrimitiveError:
     return PrimitiveError(f"expected {expected}, found {shape}")
-
-
-def _each_element(number: int) -> Flops:
-    """So many FLOPs for each element of the last input: of ``a``, or of a broadcast's RHS."""
-    return lambda parameter, shapes: Cost(number, shapes[-1].volume)
 
 
 # -- rearrangement -----------------------------------------------------------------------------------------------------
@@ -190,17 +172,6 @@ def _fc(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     if not is_legal(channels / groups):
         raise PrimitiveError(f"expected channels that {groups.pretty} groups divide, found {channels.pretty}")
     return Shape((None, channels, None, None, shape["H"], shape["W"]))
-
-
-def _fc_flops(parameter: str, shapes: tuple[Shape, ...]) -> Cost:
-    (shape,) = shapes
-    return Cost(2, parse(parameter) * shape.group_inputs * shape.size("H") * shape.size("W"))
-
-
-def _fc_weight(parameter: str, shape: Shape) -> Weight:
-    """The inputs of a group are in the order of C, KH, KW."""
-    groups = shape.size("G")
-    return groups, parse(parameter) / groups, shape.group_inputs
 
 
 def _same(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
@@ -297,7 +268,7 @@ _NOT_THERE = "an axis that is not there"
 
 
 def _elementwise(name: str, flops: int, meaning: str) -> Kind:
-    return Kind(name, "arithmetic", meaning, _same, ("",), _each_element(flops))
+    return Kind(name, "arithmetic", meaning, _same, ("",), flops)
 
 
 def _folding(name: str, meaning: str) -> Kind:
@@ -307,7 +278,7 @@ def _folding(name: str, meaning: str) -> Kind:
         f"the {meaning} over the axis",
         _fold,
         SLOTS,
-        _each_element(1),
+        1,
         parameter="axis",
         before="[…, X, …]",
         after="[…, …]",
@@ -321,7 +292,7 @@ def _blending(name: str, value: str) -> Kind:
         "blending",
         f"{value}, LHS viewed as [prefix, 1, L, suffix], RHS as [prefix, M, L, suffix]",
         _broadcast,
-        flops=_each_element(1),
+        flops=1,
         parameter="slots of RHS",
         before="[prefix, L, suffix], [prefix, R, suffix]",
         after="the shape of RHS",
@@ -368,12 +339,10 @@ _KINDS = (
         "arithmetic",
         "out(g·v/G + o, h, w) = Σ of a · weight over C, KH, KW of group g; weight [G, v/G, C·KH·KW], no bias",
         _fc,
-        flops=_fc_flops,
         parameter="v",
         before="[G, C, KH, KW, H, W]",
         after="[v, H, W]",
         misuses=("a number of groups that has a dynamic variable", "channels v that the groups do not divide"),
-        weight=_fc_weight,
     ),
     Kind(
         "softmax",
@@ -381,7 +350,7 @@ _KINDS = (
         "exp(a), divided by its sum over the axes together",
         _softmax,
         _softmax_choices,
-        _each_element(3),
+        3,
         parameter="adjacent axes",
         misuses=(_NOT_THERE, "axes that are not adjacent"),
     ),
@@ -430,13 +399,17 @@ def try_result(primitive: Primitive, shapes: tuple[Shape, ...]) -> Shape | str:
 @lru_cache(maxsize=1 << 17)
 def flops_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> Cost:
     """FLOPs for one example."""
-    return PRIMITIVES[primitive.name].flops(primitive.parameter, shapes)
+    if primitive.name == "fc":
+        (shape,) = shapes
+        return Cost(2, parse(primitive.parameter) * shape.group_inputs * shape.size("H") * shape.size("W"))
+    number = PRIMITIVES[primitive.name].flops
+    return Cost(number, shapes[-1].volume) if number else FREE
 
 
 def weight_of(primitive: Primitive, shape: Shape) -> Weight | None:
-    """The sizes of the weight of a primitive on a tensor of this shape; None where it has none."""
-    weight = PRIMITIVES[primitive.name].weight
-    return weight(primitive.parameter, shape) if weight is not None else None
+    """The sizes of the weight of an FC on a tensor of this shape, inputs in the order of C, KH, KW; else None."""
+    groups = shape.size("G")
+    return (groups, parse(primitive.parameter) / groups, shape.group_inputs) if primitive.name == "fc" else None
 
 
 @lru_cache(maxsize=1 << 17)

@@ -19,10 +19,11 @@ from syno_lab.inputs import quoted
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from syno_lab.canvas.kernel import Binding, Kernel
+    from syno_lab.canvas.kernel import Kernel
     from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.primitives import Primitive
     from syno_lab.canvas.shape import Shape
+    from syno_lab.protocol import Binding
 
 Array = np.ndarray[Any, Any]
 #: Of each slot among the axes of an array.
@@ -63,10 +64,7 @@ def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Bindin
         binding: numbers for the variables of the kernel.
 
     Returns:
-        [N, C, H, W].
-
-    Raises:
-        SpecError: where a number is missing, a size is not whole, or an array has another shape.
+        [N, C, H, W]. Raises SpecError where a number is missing, a size is not whole, or an array has another shape.
     """
     bound = kernel.complete_binding(binding)
     wanted = kernel.weight_sizes(bound)

@@ -1,4 +1,4 @@
-"""The pruning rules of Canvas, each with its reason (Canvas, section 6.1).
+"""What a kernel of Canvas may become while it grows: the pruning rules, each with its reason, and limits (section 6.1).
 
 A rule looks at a node that would be added to a draft, and prunes it. An *exact* rule loses no kernel: what it prunes
 computes what a draft of as many primitives or fewer computes without it (weights may take other values), or is
@@ -7,24 +7,29 @@ constant. An *approximate* one may lose kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from math import isinf
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
+from math import inf, isinf
 from typing import NamedTuple
 
+from syno_lab.canvas.filling import ratios_of
+from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import (
     BROADCASTS,
     COMMUTATIVE,
     ELEMENTWISE,
     FOLDS,
+    PRIMITIVES,
     SHIFTS,
     Primitive,
     axes_of,
+    flops_of,
     parts_of,
     span_of,
+    weight_of,
 )
-from syno_lab.canvas.shape import SLOTS
+from syno_lab.canvas.shape import SLOTS, Shape, Size, volume_of
 from syno_lab.canvas.values import (
     ANY,
     NOT_NEGATIVE,
@@ -100,6 +105,10 @@ def _is_repeated(at: Added) -> bool:
     if at.primitive.name in COMMUTATIVE and at.is_of_one_shape:
         turned = at.inputs[::-1]
     return any(node.primitive == at.primitive and node.inputs in (at.inputs, turned) for node in at.nodes)
+
+
+def _is_the_same(at: Added) -> bool:
+    return at.made() == at.primitive
 
 
 def _is_of_itself(at: Added) -> bool:
@@ -197,11 +206,13 @@ _PAPER = "Canvas, section 6.1"
 _REPEATED = ("group", "shift", "unfold", "softmax", *ELEMENTWISE, *FOLDS, *BROADCASTS)
 _IN_ORDER = ("shift", "unfold", *ELEMENTWISE, *FOLDS)
 
+_approximate = partial(Rule, exact=False)
+
 RULES: tuple[Rule, ...] = (
     Rule("once", "the same primitive on the same tensors is in the kernel", _REPEATED, _is_repeated, source=_PAPER),
     Rule("zero", "a tensor minus itself is 0", ("sub",), _is_of_itself, source=_PAPER),
     Rule("same sides", "the larger or the smaller of a tensor and itself is the tensor", _EXTREMES, _is_of_itself),
-    Rule("double", "a tensor plus itself is only twice as large", ("add",), _is_of_itself, exact=False),
+    _approximate("double", "a tensor plus itself is only twice as large", ("add",), _is_of_itself),
     Rule("no sign", "no element is negative and nothing changes, or none is positive", ("relu", "abs"), _has_one_sign),
     Rule("sign twice", "the sign was changed just before", ("abs", "neg"), _follows("neg")),
     Rule(
@@ -216,12 +227,11 @@ RULES: tuple[Rule, ...] = (
         _SUMS,
         _cancels_to_what_is_there,
     ),
-    Rule(
+    _approximate(
         "lost in a sum",
         "a term of one side cancels with one of the other, so what made it is lost",
         _SUMS,
         lambda at: left_after_cancelling(*at) is not None,
-        exact=False,
     ),
     Rule("one side", "every element of one side is the larger, so the result is a side", _EXTREMES, _is_one_side),
     Rule(
@@ -241,48 +251,25 @@ RULES: tuple[Rule, ...] = (
         ("softmax",),
         _is_constant_along,
     ),
-    Rule(
-        "activation twice",
-        "an activation follows an activation",
-        ACTIVATIONS,
-        _follows(*ACTIVATIONS),
-        exact=False,
-        source=_PAPER,
+    _approximate(
+        "activation twice", "an activation follows an activation", ACTIVATIONS, _follows(*ACTIVATIONS), source=_PAPER
     ),
-    Rule(
-        "activation first",
-        "the network has an activation before it",
-        ACTIVATIONS,
-        lambda at: at.inputs == (0,),
-        exact=False,
+    _approximate(
+        "activation first", "the network has an activation before it", ACTIVATIONS, lambda at: at.inputs == (0,)
     ),
-    Rule(
+    _approximate(
         "image without sign",
         "behind an activation no element of the image is negative: then nothing changes, or one side is the result",
         ("relu", "abs", *_EXTREMES),
         _needs_a_sign,
-        exact=False,
     ),
-    Rule(
-        "twice",
-        "the same primitive twice in a row",
-        (*ELEMENTWISE, "softmax"),
-        lambda at: at.made() == at.primitive,
-        exact=False,
-    ),
-    Rule(
-        "order",
-        "the two commute, and the other order is the one that is kept",
-        _IN_ORDER,
-        _is_out_of_order,
-        exact=False,
-    ),
-    Rule(
+    _approximate("twice", "the same primitive twice in a row", (*ELEMENTWISE, "softmax"), _is_the_same),
+    _approximate("order", "the two commute, and the other order is the one that is kept", _IN_ORDER, _is_out_of_order),
+    _approximate(
         "unbounded",
         "its input has no bounds, and the gradients of such exp and sin grow from layer to layer",
         ("exp", "sin"),
         _is_unbounded,
-        exact=False,
     ),
 )
 
@@ -322,3 +309,70 @@ def pruning(
         if rule.prunes(added):
             return rule
     return None
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+class LeastCosts:
+    """The least FLOPs and parameters that sizes stand for at all places together: every dynamic variable is 1.
+
+    ``groups`` are the numbers that G may have.
+    """
+
+    def __init__(self, places: Sequence[Place], budget: Budget, *groups: int) -> None:
+        self.most_flops = inf if budget.max_flops is None else budget.max_flops
+        self.most_params = inf if budget.max_params is None else budget.max_params
+        self.pooling = sum(place.pooling for place in places)
+        self._ratios = [
+            [(place.parts * place.layers, ratios_of(place, number)) for place in places] for number in groups
+        ]
+        #: FLOPs and parameters of a primitive on tensors of these shapes; most are asked for often.
+        self.of_node = lru_cache(maxsize=1 << 16)(self._of_node)
+
+    def of(self, size: Size) -> float:
+        """The sum over all places, each part of each layer on its own; a size that must be whole is at least 1."""
+        found = [[(times, *known[size]) for times, known in row] for row in self._ratios]
+        return min([sum([times * max(1.0, above / below) for times, above, below in row]) for row in found])
+
+    def _of_node(self, primitive: Primitive, shapes: tuple[Shape, ...]) -> tuple[float, float]:
+        flops = flops_of(primitive, shapes)
+        weight = weight_of(primitive, shapes[0])
+        return (
+            flops.number * self.of(flops.size) if flops.number else 0.0,
+            0.0 if weight is None else self.of(volume_of(weight)),
+        )
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a kernel may become: its number of primitives, and what it must and may have.
+
+    Attributes:
+        primitives: how many a kernel has, input and output not counted.
+        width: the most leaves at a time.
+        fcs: the fewest and the most FCs.
+        include: the names of the primitives that it may have.
+        must_have: the names of those of them that it must have, once at least.
+        without: primitives, as text, that make no sense in these places: ``group G`` without a common divisor.
+        must_mix: whether it must have a primitive that reads along H and one along W.
+        prefers_free: whether draws take steps that keep dynamic variables more often.
+        costs: the least costs, held against the budget; None: without a budget.
+        rules: that prune it.
+    """
+
+    primitives: int
+    width: int = 8
+    fcs: tuple[int, int] = (1, 4)
+    include: frozenset[str] = frozenset(PRIMITIVES)
+    must_have: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+    must_mix: bool = True
+    prefers_free: bool = False
+    costs: LeastCosts | None = field(default=None, compare=False)
+    rules: tuple[Rule, ...] = RULES
+
+    @cached_property
+    def rules_of(self) -> RulesOf:
+        """The rules by the names of primitives."""
+        return rules_of(self.rules)

@@ -10,11 +10,11 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from syno_lab.canvas.fitted import Fitted, fill
-from syno_lab.canvas.growth import Growing, LeastCosts, Room
+from syno_lab.canvas.growth import Growing
 from syno_lab.canvas.kernel import MOST_NODES, Kernel
 from syno_lab.canvas.places import Budget, Place, group_choices_of, places_of
 from syno_lab.canvas.primitives import PRIMITIVES
-from syno_lab.canvas.rules import rules_without
+from syno_lab.canvas.rules import LeastCosts, Room, rules_without
 from syno_lab.effort import Effort
 from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted

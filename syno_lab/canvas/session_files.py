@@ -17,7 +17,7 @@ from syno_lab.canvas.kernel import Draft, Substitution
 from syno_lab.canvas.places import Budget
 from syno_lab.canvas.places import Place as Convolution
 from syno_lab.canvas.primitives import PRIMITIVES, Primitive
-from syno_lab.canvas.rules import RULES, rules_without
+from syno_lab.canvas.rules import RULES, Room, rules_without
 from syno_lab.canvas.shape import MOST_VARIABLES, parse
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import quoted
@@ -193,17 +193,17 @@ def _aim(record: _Aim) -> Aim:
         places,
         Budget(**msgspec.structs.asdict(record.budget)),
         tuple(record.groups),
-        {
-            "primitives": room.primitives,
-            "width": room.width,
-            "fcs": room.fcs,
-            "include": frozenset(room.include),
-            "without": frozenset(room.without),
-            "must_mix": room.must_mix,
-            "must_have": frozenset(room.must_have),
-            "prefers_free": room.prefers_free,
-            "rules": rules_without(room.without_rules),
-        },
+        Room(
+            room.primitives,
+            room.width,
+            room.fcs,
+            frozenset(room.include),
+            frozenset(room.must_have),
+            frozenset(room.without),
+            room.must_mix,
+            room.prefers_free,
+            rules=rules_without(room.without_rules),
+        ),
         fewest=record.fewest,
         normalise=record.normalise,
         is_example=record.is_example,

@@ -7,19 +7,20 @@ and then its tensors, so that only pairs of tensors of a chosen name are looked 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 from syno_lab.canvas.fitted import Fitted, fill
-from syno_lab.canvas.growth import Growing, LeastCosts, Room, candidates_of
+from syno_lab.canvas.growth import Growing, candidates_of, inputs_of
 from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Node
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.mixing import pairing_of, parse_wishes, probe, wishes_text
 from syno_lab.canvas.places import Budget, obstacle_to, places_of
 from syno_lab.canvas.primitives import BROADCASTS
+from syno_lab.canvas.rules import LeastCosts, Room
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.shape import Size, parse, static_part, variables_of
 from syno_lab.common.probe import NO_PROMISE, convolution_probe
@@ -37,12 +38,8 @@ _RARE = 1e-3  # the chance of a kind that is for where nothing else can be taken
 class KernelSpace(OperatorSpace):
     """The kernels that fit the convolutions of a request, each fitted to all of them within its FLOPs.
 
-    Attributes:
-        places: the convolutions that a kernel can replace; the others stay.
-
-    Raises:
-        SpecError: where there is none or no FLOPs are left for it, for limits that Canvas does not have, and for a text
-            that is no wish.
+    Convolutions that no kernel can replace stay. Raises SpecError where all do or no FLOPs are left for a kernel, for
+    limits that Canvas does not have, and for a text that is no wish.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
@@ -148,21 +145,13 @@ class _Rules:
 
 @dataclass(frozen=True, eq=False)
 class KernelState:
-    """A draft with what it may become.
+    """A draft with what it may become."""
 
-    Attributes:
-        rules: of the space.
-        draft: as far as it has grown.
-        room: what it may become; None before the number of primitives is chosen.
-        name: of the primitive whose tensors are chosen next; empty before.
-        groups: the number for G; 0 before it is chosen.
-    """
-
-    rules: _Rules
+    rules: _Rules  # of the space
     draft: Draft
-    room: Room | None = None
-    name: str = ""
-    groups: int = 0
+    room: Room | None = None  # None before the number of primitives is chosen
+    name: str = ""  # of the primitive whose tensors are chosen next; empty before
+    groups: int = 0  # the number for G; 0 before it is chosen
 
     @cached_property
     def key(self) -> Hashable:
@@ -206,7 +195,7 @@ class KernelState:
                 for room in (replace(self.rules.widest, primitives=length),)
             ]
         if self.name:
-            return [_Tensors(self, inputs) for inputs in self._inputs()]
+            return [_Tensors(self, inputs) for inputs in inputs_of(self.name, self.draft)]
         growing = self.growing
         if growing.left:
             weights: dict[str, float] = {}
@@ -219,12 +208,6 @@ class KernelState:
         if "G" not in self._kernel.variables:
             return [_choice(1.0, "finished", replace(self, groups=1))]
         return [_choice(1.0, f"G={groups}", replace(self, groups=groups)) for groups in draws.groups]
-
-    def _inputs(self) -> Iterator[tuple[int, ...]]:
-        tensors = range(len(self.draft.shapes))
-        if self.name in BROADCASTS:
-            return ((lhs, rhs) for lhs in tensors for rhs in tensors)
-        return ((tensor,) for tensor in tensors)
 
     def operator(self) -> Fitted | None:
         """The kernel fitted to all places; None where it misses a wish or is over the budget."""

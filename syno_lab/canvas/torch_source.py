@@ -49,15 +49,10 @@ _CALLS = {
 
 
 class View(NamedTuple):
-    """A tensor as what stands in front of its unfolds and groups.
+    """A tensor as what stands in front of its unfolds and groups."""
 
-    Attributes:
-        of: the number of that tensor; the tensor's own where it is the result of neither.
-        axes: H, W, both or none: where its windows slide.
-    """
-
-    of: int
-    axes: tuple[str, ...]
+    of: int  # the number of that tensor; the tensor's own where it is the result of neither
+    axes: tuple[str, ...]  # H, W, both or none: where its windows slide
 
 
 def view_of(kernel: Kernel, tensor: int) -> View:

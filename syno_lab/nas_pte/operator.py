@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from syno_lab.drawing.render import accessible_svg
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.generated import module_of
 from syno_lab.inputs import MOST_DIGITS, positive, quoted
@@ -173,8 +174,6 @@ class NasPteOperator:
 
     def svg(self, binding: Binding | None = None, **_: Any) -> str:
         """The picture of :meth:`dot`."""
-        from syno_lab.drawing.render import accessible_svg
-
         return accessible_svg(self.dot(binding), str(self), {})
 
     def __str__(self) -> str:

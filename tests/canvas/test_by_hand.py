@@ -5,8 +5,9 @@ from itertools import product
 import pytest
 
 import syno_lab as sl
-from syno_lab.canvas.growth import Room, candidates
+from syno_lab.canvas.growth import candidates
 from syno_lab.canvas.kernel import Draft
+from syno_lab.canvas.rules import Room
 from syno_lab.errors import PrimitiveError
 
 SMALL = frozenset({"fc", "fold_avg", "add", "sigmoid"})

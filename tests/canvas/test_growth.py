@@ -11,12 +11,12 @@ from canvas_growth import SIZES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syno_lab.canvas.growth import NEIGHBOURS, Growing, LeastCosts, Limit, Room, candidates, mixed, offers
+from syno_lab.canvas.growth import NEIGHBOURS, Growing, Limit, candidates, mixed, offers
 from syno_lab.canvas.kernel import Draft, Node, Substitution
 from syno_lab.canvas.matching import matches
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
-from syno_lab.canvas.rules import pruning
+from syno_lab.canvas.rules import LeastCosts, Room, pruning
 from syno_lab.canvas.shape import is_legal, variables_of
 from syno_lab.errors import PrimitiveError
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from canvas_growth import BINDING
 
-from syno_lab.canvas.growth import Candidate, Limit, Room, candidates
+from syno_lab.canvas.growth import Candidate, Limit, candidates
 from syno_lab.canvas.kernel import Draft, Node
 from syno_lab.canvas.known import KNOWN
 from syno_lab.canvas.primitives import Primitive, weight_of
 from syno_lab.canvas.reference import value
-from syno_lab.canvas.rules import RULES, Rule, pruning
+from syno_lab.canvas.rules import RULES, Room, Rule, pruning
 from syno_lab.canvas.values import ANY, NOT_NEGATIVE, SUMS, Term, left_after_cancelling, range_of, terms_of
 
 #: After which a sum may not depend on one of its tensors.

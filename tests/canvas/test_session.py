@@ -16,11 +16,11 @@ from syno_widgets import Explorer, Stepper
 from syno_lab.canvas import known
 from syno_lab.canvas.aim import Aim, AimedDraft, Taken, random_way, shortest_way
 from syno_lab.canvas.fitted import Fitted
-from syno_lab.canvas.growth import Room, candidates
+from syno_lab.canvas.growth import candidates
 from syno_lab.canvas.kernel import Draft, Kernel, Substitution
 from syno_lab.canvas.places import Budget, Place
 from syno_lab.canvas.primitives import Primitive
-from syno_lab.canvas.rules import RULES, Rule
+from syno_lab.canvas.rules import RULES, Room, Rule
 from syno_lab.canvas.sampler import Sampler
 from syno_lab.canvas.shape import parse
 from syno_lab.canvas.system import CANVAS
