@@ -18,13 +18,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from syno_lab.alpha.graph import Graph, Node, Nodes, Shape
-from syno_lab.alpha.operations import OPAQUE, Operation, Rel
-from syno_lab.alpha.row import Value
+from syno_lab.alpha.operations import OPAQUE, Rel
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
-#: Attributes that are written relative to the input's channels within a block.
-_OF_CHANNELS = ("features", "groups")
 _LONGEST_KIND = 200  # characters
 #: Classes of PyTorch that only hold others.
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
@@ -139,11 +136,9 @@ class Network:
     @property
     def kinds(self) -> dict[str, tuple[int, ...]]:
         """The types, each with the numbers of its instances."""
-        found: dict[str, list[int]] = {}
-        for number, block in enumerate(self.blocks):
-            if block.kind:
-                found.setdefault(block.kind, []).append(number)
-        return {kind: tuple(numbers) for kind, numbers in found.items()}
+        kinds = [block.kind for block in self.blocks]
+        every = dict.fromkeys(filter(None, kinds))
+        return {each: tuple([number for number, kind in enumerate(kinds) if kind == each]) for each in every}
 
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
         """The network with other blocks; each, and the head, for the shape that the part before it gives.
@@ -220,7 +215,7 @@ def find_blocks(
         name = classes.get(path, "")
         is_wanted = name in names if names is not None else counts[name] > 1 and name not in CONTAINERS
         if path and is_wanted:
-            nodes = frozenset([n for n, node in enumerate(graph.nodes) if f"{node.source}.".startswith(f"{path}.")])
+            nodes = _of_module(graph, path)
             if len(nodes) > 1 and _is_stage(graph, nodes):
                 found.append((name, nodes))
                 return
@@ -233,6 +228,10 @@ def find_blocks(
     return _split(graph, sorted(found, key=lambda block: min(block[1])))
 
 
+def _of_module(graph: Graph, path: str) -> frozenset[int]:
+    return frozenset([n for n, node in enumerate(graph.nodes) if f"{node.source}.".startswith(f"{path}.")])
+
+
 def why_none(graph: Graph) -> str:
     """Why a traced network has no blocks that an edit may change: what speaks against the first that could be one."""
     classes = graph.origin.classes if graph.origin is not None else {}
@@ -241,7 +240,7 @@ def why_none(graph: Graph) -> str:
         has_parts = any(other.startswith(f"{path}.") for other in classes)
         if not path or not has_parts or counts[name] < 2 or name in CONTAINERS:
             continue
-        nodes = frozenset([n for n, node in enumerate(graph.nodes) if f"{node.source}.".startswith(f"{path}.")])
+        nodes = _of_module(graph, path)
         opaque = [graph.nodes[n].operation["what"] for n in nodes if graph.nodes[n].operation.name == OPAQUE]
         where = f"{path} ({name})"
         if nodes and len(opaque) == len(nodes):
@@ -254,29 +253,23 @@ def why_none(graph: Graph) -> str:
 
 def in_numbers(graph: Graph) -> Graph:
     """The graph with all sizes in numbers, where :func:`relative` has them relative to an axis."""
-    nodes = [
-        replace(node, operation=node.operation.at(*graph.input_shapes(number)))
-        for number, node in enumerate(graph.nodes)
-    ]
-    return replace(graph, nodes=tuple(nodes))
+    nodes = enumerate(graph.nodes)
+    made = [replace(node, operation=node.operation.at(*graph.input_shapes(number))) for number, node in nodes]
+    return replace(graph, nodes=tuple(made))
 
 
 def relative(graph: Graph) -> Graph:
     """The graph with the features and groups of its operations relative to their inputs' channels."""
-
-    def node_of(number: int, node: Node) -> Node:
-        (shape, *_) = graph.input_shapes(number) or ((1,),)
-        attributes = [(name, _relative(name, value, shape)) for name, value in node.operation.attributes]
-        return replace(node, operation=Operation(node.operation.name, tuple(attributes)))
-
-    nodes = tuple([node_of(*each) for each in enumerate(graph.nodes)])
-    return Graph(graph.inputs, nodes, graph.outputs, graph.origin)
-
-
-def _relative(name: str, value: Value, shape: Shape) -> Value:
-    # One group is one group whatever the channels are, and all of them are all.
-    is_one = name == "groups" and value != shape[-1]
-    return Rel(value, shape[-1]) if name in _OF_CHANNELS and isinstance(value, int) and not is_one else value
+    nodes = []
+    for number, node in enumerate(graph.nodes):
+        (shape, *_) = graph.input_shapes(number) or ((),)
+        channels, sizes = shape[-1] if shape else 1, {}
+        for name, value in node.operation.attributes:
+            # One group is one group whatever the channels are, and all of them are all.
+            if isinstance(value, int) and (name == "features" or (name == "groups" and value == channels)):
+                sizes[name] = Rel(value, channels)
+        nodes.append(replace(node, operation=node.operation.replace(**sizes)))
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _fresh(kind: str, kinds: Collection[str]) -> str:
@@ -348,16 +341,16 @@ def _ancestors(graph: Graph, tensor: int) -> set[int]:
     return set() if maker is None else graph.before([maker])
 
 
-def _reaches_input(graph: Graph, tensor: int) -> bool:
-    return tensor == 0 or any(0 in graph.nodes[node].inputs for node in _ancestors(graph, tensor))
-
-
 def _residuals(graph: Graph) -> list[int]:
     """The nodes that add two branches of a block, both from its input, with no way around them, in order."""
+
+    def reaches_input(tensor: int) -> bool:
+        return tensor == 0 or any(0 in graph.nodes[node].inputs for node in _ancestors(graph, tensor))
+
     every = set(range(len(graph.nodes)))
     found = []
     for number, node in enumerate(graph.nodes):
-        if node.operation.name == "add" and all(_reaches_input(graph, tensor) for tensor in node.inputs):
+        if node.operation.name == "add" and all(map(reaches_input, node.inputs)):
             before = _ancestors(graph, graph.tensor(number))
             region = graph.region(before)
             taken = {tensor for other in every - before for tensor in graph.nodes[other].inputs}

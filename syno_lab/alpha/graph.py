@@ -116,9 +116,8 @@ class Graph:
         given = set(self.outputs)
         for number, tensor in enumerate(range(len(self.inputs), len(shapes))):
             if not self.users[tensor] and tensor not in given:
-                raise SpecError(
-                    f"node {number} ({self.nodes[number].operation.name}): expected one that serves an output"
-                )
+                name = self.nodes[number].operation.name
+                raise SpecError(f"node {number} ({name}): expected one that serves an output")
 
     @classmethod
     def live(
@@ -201,11 +200,16 @@ class Graph:
 
     def params(self) -> int:
         """The number of weights."""
-        return sum(node.operation.params(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
+        return sum(self.costs(number)[1] for number in range(len(self.nodes)))
 
     def flops(self) -> int:
         """FLOPs for the inputs as they are, the whole batch; 2 for each multiply-add."""
-        return sum(node.operation.flops(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
+        return sum(self.costs(number)[0] for number in range(len(self.nodes)))
+
+    def costs(self, node: int) -> tuple[int, int]:
+        """FLOPs and the number of weights of a node."""
+        made, shapes = self.nodes[node].operation, self.input_shapes(node)
+        return made.flops(*shapes), made.params(*shapes)
 
     @cached_property
     def key(self) -> str:
@@ -243,9 +247,8 @@ class Graph:
         """
         chosen = set(nodes)
         if not chosen or not all(isinstance(n, int) and 0 <= n < len(self.nodes) for n in chosen):
-            raise SpecError(
-                f"expected nodes from 0 to {len(self.nodes) - 1}, at least one, found {quoted(sorted(chosen))}"
-            )
+            expected = f"nodes from 0 to {len(self.nodes) - 1}, at least one"
+            raise SpecError(f"expected {expected}, found {quoted(sorted(chosen))}")
         return Region(self, frozenset(self.after(chosen) & self.before(chosen)))
 
     def after(self, nodes: Collection[int]) -> set[int]:
@@ -322,10 +325,8 @@ class Graph:
         """As :meth:`replace`, with the number that each node had before; None for those of ``graph``."""
         if region.graph is not self and region.graph != self:
             raise SpecError("expected a region of this graph, found one of another")
-        for what, wanted, found in (
-            ("inputs", region.inputs, graph.inputs),
-            ("outputs", region.outputs, graph.outputs),
-        ):
+        sides = ("inputs", region.inputs, graph.inputs), ("outputs", region.outputs, graph.outputs)
+        for what, wanted, found in sides:
             if len(wanted) != len(found):
                 raise SpecError(f"expected a graph with {len(wanted)} {what} for the region, found {len(found)}")
         after = self.after(region.nodes)  # a region is closed, so none of that is its input

@@ -32,53 +32,45 @@ _POOLS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
 }
 
 
-class _Padded(nn.Module):
-    """Windows over a tensor [B, C, spatial axes…] that is padded as the operation says."""
-
-    def __init__(self, at: Applied, width: int) -> None:
-        super().__init__()
-        self.at, self.width = at, width
-
-    def padded(self, x: Tensor, value: float = 0.0) -> Tensor:
-        """[B, C, …] with more positions."""
-        found = pads(self.at, x.shape[2:])
-        return functional.pad(x, found, value=value) if any(found) else x
+def _padded(x: Tensor, at: Applied, value: float = 0.0) -> Tensor:
+    """[B, C, spatial axes…] with more positions, as the operation says."""
+    found = pads(at, x.shape[2:])
+    return functional.pad(x, found, value=value) if any(found) else x
 
 
-class Conv(_Padded):
+class Conv(nn.Module):
     """A convolution."""
 
     def __init__(self, at: Applied) -> None:
-        super().__init__(at, at["kernel"])
+        super().__init__()
+        self.at = at
         options = {name: at[name] for name in ("groups", "dilation", "bias")}
-        kind = _CONVS[len(at.shape)]
-        self.inner = kind(at.channels, at["features"], at["kernel"], at["stride"], **options)
+        self.inner = _CONVS[len(at.shape)](at.channels, at["features"], at["kernel"], at["stride"], **options)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, …] to [B, features, …]."""
-        return self.inner(self.padded(x))
+        return self.inner(_padded(x, self.at))
 
 
-class Pool(_Padded):
+class Pool(nn.Module):
     """The largest or the mean of each window; what is padded does not count."""
 
     def __init__(self, at: Applied, is_max: bool) -> None:
-        super().__init__(at, at["window"])
-        self.is_max = is_max
+        super().__init__()
+        self.at, self.is_max = at, is_max
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, …] to [B, C, …]."""
-        if self.width == 0:
+        size = (self.at["window"], self.at["stride"])
+        if size[0] == 0:
             spatial = tuple(range(2, x.ndim))
             return x.amax(spatial, keepdim=True) if self.is_max else x.mean(spatial, keepdim=True)
         largest, mean = _POOLS[x.ndim]
-        size = (self.width, self.at["stride"])
+        padded = _padded(x, self.at, float("-inf") if self.is_max else 0.0)
         if self.is_max:
-            return largest(self.padded(x, float("-inf")), *size)
-        padded = self.padded(x)
-        if padded is x:
-            return mean(x, *size)
-        return mean(padded, *size) / mean(self.padded(torch.ones_like(x[:1, :1])), *size)
+            return largest(padded, *size)
+        found = mean(padded, *size)
+        return found if padded is x else found / mean(_padded(torch.ones_like(x[:1, :1]), self.at), *size)
 
 
 class GroupNorm(nn.GroupNorm):

@@ -114,9 +114,8 @@ class GraphModule(nn.Module):
             tensors.append(step.what.run(self, [tensors[number] for number in step.inputs], batch, device))
             for number in step.done:
                 tensors[number] = None
-        given = []
-        for number, axes in zip(self._given, self._outputs, strict=True):
-            given.append(_as_in_network(tensors[number], axes))
+        ends = zip(self._given, self._outputs, strict=True)
+        given = [_as_in_network(tensors[number], axes) for number, axes in ends]
         return given[0] if self._is_single else tuple(given)
 
     def train(self, mode: bool = True) -> GraphModule:
@@ -321,17 +320,17 @@ class Edited:
         found: list[Place] = []
         done: set[int] = set()
         for number, node in enumerate(before.nodes):
-            flops, params = _costs(before, number)
+            flops, params = before.costs(number)
             if not flops and not params:
                 continue
             other = stays.get((node.source, node.operation.name))
-            if other is not None and _costs(after, other) == (flops, params):
+            if other is not None and after.costs(other) == (flops, params):
                 done.add(other)
                 found.append(Place(node.source, None, "the edits leave it as it is", flops, params))
             else:
                 found.append(Place(node.source, {}, None, 0, 0))
         for number, node in enumerate(after.nodes):
-            flops, params = _costs(after, number)
+            flops, params = after.costs(number)
             if number not in done and (flops or params):
                 found.append(Place(f"node {number} ({node.operation})", {}, None, flops, params))
         return found
@@ -367,8 +366,3 @@ def example_of(shape: Shape) -> tuple[int, ...] | Tensor:
     if len(shape) == 2:
         return torch.zeros(shape, dtype=torch.int64)
     raise SpecError(f"expected a network for images or tokens, found one for an input of shape {list(shape)}")
-
-
-def _costs(graph: Graph, number: int) -> tuple[int, int]:
-    made, shapes = graph.nodes[number].operation, graph.input_shapes(number)
-    return made.flops(*shapes), made.params(*shapes)

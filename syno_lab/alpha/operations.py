@@ -84,17 +84,14 @@ class Operation:
     def on(self, *shapes: Shape) -> Applied:
         """The operation on tensors of these shapes, which need not suit it, with all :class:`Rel` as numbers."""
 
-        def number(size: int | Rel) -> int:
-            if not isinstance(size, Rel):
-                return size
-            if not shapes:
-                raise SpecError(f"expected a number for an operation without inputs, found {size}")
-            return size.of(shapes[0])
-
         def plain(value: Value) -> Value:
             if isinstance(value, tuple):
-                return tuple(map(number, value))
-            return number(value) if isinstance(value, Rel) else value
+                return tuple(map(plain, value))  # type: ignore[arg-type]  # of sizes
+            if not isinstance(value, Rel):
+                return value
+            if not shapes:
+                raise SpecError(f"expected a number for an operation without inputs, found {value}")
+            return value.of(shapes[0])
 
         return Applied({name: plain(value) for name, value in self.attributes}, shapes)
 

@@ -22,9 +22,8 @@ def cost_pane(asked: Asked[Any]) -> Costs:
     bound = asked.bound()
     graph, total = operator.at(bound), max(1, operator.flops(bound))
     rows = []
-    for number, node in enumerate(graph.nodes):
-        shapes = graph.input_shapes(number)
-        flops, params = node.operation.flops(*shapes), node.operation.params(*shapes)
+    for number in range(len(graph.nodes)):
+        flops, params = graph.costs(number)
         if flops or params:
             does, out = words(graph.subgraph([number])), graph.shapes[graph.tensor(number)]
             rows.append(CostRow.of(number, does, str(list(out)), flops, total, params, prod(out), ids=[f"n{number}"]))

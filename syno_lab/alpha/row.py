@@ -188,26 +188,12 @@ def rate(default: float) -> Attribute:
     return Attribute("a number from 0.0 to below 1.0", lambda v: is_real(v) and 0.0 <= v < 1.0, default)
 
 
-def are_axes(value: Value) -> bool:
-    """Whether they are numbers of axes, from the first or, negative, from the last."""
-    if not isinstance(value, tuple) or len(value) > MOST_AXES:
-        return False
-    return all(is_integer(axis) and -MOST_AXES <= axis < MOST_AXES for axis in value)
+def tuple_of(
+    expected: str, check: Callable[[Value], bool], all_of: Callable[[tuple[Value, ...]], bool] = lambda values: True
+) -> Attribute:
+    """An attribute that is a tuple of at most :data:`MOST_AXES` values, each of which will do, and all together."""
 
+    def are_right(value: Value) -> bool:
+        return isinstance(value, tuple) and len(value) <= MOST_AXES and all(map(check, value)) and all_of(value)
 
-def is_shape(value: Value) -> bool:
-    """Whether it is a tuple of sizes."""
-    return isinstance(value, tuple) and len(value) <= MOST_AXES and all(map(is_size, value))
-
-
-def is_fixed(value: Value) -> bool:
-    """Whether it is a shape in numbers alone, with at least one axis."""
-    return isinstance(value, tuple) and value != () and is_shape(value) and all(map(is_integer, value))
-
-
-def is_target(value: Value) -> bool:
-    """Whether it is a shape, one size of which may be -1."""
-    if not isinstance(value, tuple) or len(value) > MOST_AXES:
-        return False
-    free = [size for size in value if is_integer(size) and size == -1]
-    return len(free) <= 1 and sum(map(is_size, value)) == len(value) - len(free)
+    return Attribute(expected, are_right)

@@ -292,7 +292,14 @@ _PADDING = Attribute(
 _WORDS = Attribute(
     "text of 1 to 200 characters", lambda v: isinstance(v, str) and 0 < len(v) <= 200 and v.isprintable()
 )
-_AXES = Attribute(f"axes, at most {MOST_AXES}", row.are_axes)
+_AXES = row.tuple_of(f"axes, at most {MOST_AXES}", lambda v: row.is_integer(v) and -MOST_AXES <= v < MOST_AXES)
+_SIZES = row.tuple_of(f"sizes, at most {MOST_AXES}", row.is_size)
+_FIXED = row.tuple_of("positive sizes", lambda v: row.is_integer(v) and row.is_size(v), lambda values: values != ())
+_TARGET = row.tuple_of(
+    "sizes, one of which may be -1",
+    lambda v: row.is_size(v) or (row.is_integer(v) and v == -1),
+    lambda values: values.count(-1) < 2,
+)
 _BIAS = {"bias": row.flag(True)}
 _CONV = {
     "features": row.size(choices=FEATURES),
@@ -310,7 +317,7 @@ _CONSTANT = {"constant": Attribute("a finite number with a point, not 0.0", lamb
 _EQUATION = {"equation": Attribute("an equation such as 'bij,bjk->bik'", lambda v: _terms(v) is not None)}
 _KNOWN_BY_SHAPE = {
     "what": _WORDS,
-    "shape": Attribute(f"sizes, at most {MOST_AXES}", row.is_shape),
+    "shape": _SIZES,
     "params": row.count(0, least=0),
     "flops": row.count(0, least=0),
 }
@@ -350,7 +357,7 @@ _ROWS = (
         "reshape",
         _reshape_shape,
         lambda at, number: pair.of_reshape(_reshape_shape(at), at.shape),
-        {"shape": Attribute("sizes, one of which may be -1", row.is_target)},
+        {"shape": _TARGET},
         role="kept",
     ),
     Row("flatten", _flat_shape, lambda at, number: pair.of_reshape(_flat_shape(at), at.shape), role="kept"),
@@ -362,7 +369,7 @@ _ROWS = (
         "parameter",
         lambda at: at["shape"],
         lambda at, number: pair.nothing(at["shape"], at.shapes[number]),
-        {"shape": Attribute("positive sizes", row.is_fixed)},
+        {"shape": _FIXED},
         lambda at: (at["shape"],),
         inputs=0,
         role="kept",

@@ -153,11 +153,6 @@ def _norm(asked: _Asked) -> Placed | None:
     return None if module.running_mean is None else asked.by_channels("batch_norm", **values)
 
 
-def _dense(asked: _Asked) -> Placed | None:
-    module: nn.Linear = asked.module
-    return asked.last("dense", features=module.out_features, bias=module.bias is not None)
-
-
 def _attention(asked: _Asked) -> Placed | None:
     module: Attention = asked.module
     return asked.last("self_attention", heads=module.heads, causal=module.causal, bias=module.qkv.bias is not None)
@@ -166,27 +161,16 @@ def _attention(asked: _Asked) -> Placed | None:
 # -- functions, and modules that have their arguments as attributes ----------------------------------------------------
 
 
-def _pool(asked: _Asked, name: str, window: _Sizes, stride: _Sizes, padding: _Sizes, is_other: bool) -> Placed | None:
-    """``is_other``: whether it is not what the row means."""
+def _pool(asked: _Asked, name: str, **others: Any) -> Placed | None:
+    """``others``: the arguments after the padding, in order, with their defaults."""
+    window, stride, padding, *rest = asked.arguments(kernel_size=None, stride=None, padding=0, **others)
     window, stride, padding = _one(window), _one(window if stride in (None, ()) else stride), _one(padding)
+    given = dict(zip(others, rest, strict=True))
+    counts_outside = given.pop("count_include_pad", False) and padding != 0
+    is_other = counts_outside or _one(given.pop("dilation", 1)) != 1 or any(given.values())
     if None in (window, stride, padding) or is_other or asked.rank < 3:
         return None
     return asked.by_channels(name, window=window, stride=stride, padding=padding)
-
-
-def _max_pool(asked: _Asked) -> Placed | None:
-    window, stride, padding, dilation, ceil, where = asked.arguments(
-        kernel_size=None, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
-    )
-    return _pool(asked, "max_pool", window, stride, padding, bool(_one(dilation) != 1 or ceil or where))
-
-
-def _average_pool(asked: _Asked) -> Placed | None:
-    window, stride, padding, ceil, outside, divisor = asked.arguments(
-        kernel_size=None, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None
-    )
-    counts_outside = outside and _one(padding) != 0
-    return _pool(asked, "average_pool", window, stride, padding, bool(counts_outside or ceil or divisor))
 
 
 def _whole(asked: _Asked, name: str) -> Placed | None:
@@ -249,11 +233,9 @@ def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | 
         return scaled(value, 1 / number) if left is not None and number else None
     if name == "add":
         return changed("scalar_add", value, float(number))
-    return (
-        changed("scalar_add", value, -float(number))
-        if left is not None
-        else changed("scalar_add", scaled(value, -1.0), float(number))
-    )
+    if left is not None:
+        return changed("scalar_add", value, -float(number))
+    return changed("scalar_add", scaled(value, -1.0), float(number))
 
 
 def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:
@@ -373,8 +355,10 @@ def _each(name: str, **attributes: Value) -> Callable[[_Asked], Placed]:
 
 _Rule = Callable[[_Asked], Placed | None]
 _POOLS: dict[tuple[str, str], _Rule] = {
-    ("MaxPool", "max_pool"): _max_pool,
-    ("AvgPool", "avg_pool"): _average_pool,
+    ("MaxPool", "max_pool"): partial(_pool, name="max_pool", dilation=1, ceil_mode=False, return_indices=False),
+    ("AvgPool", "avg_pool"): partial(
+        _pool, name="average_pool", ceil_mode=False, count_include_pad=True, divisor_override=None
+    ),
     ("AdaptiveAvgPool", "adaptive_avg_pool"): partial(_whole, name="average_pool"),
     ("AdaptiveMaxPool", "adaptive_max_pool"): partial(_whole, name="max_pool"),
 }
@@ -382,7 +366,9 @@ _POOLS: dict[tuple[str, str], _Rule] = {
 _ROWS: dict[type[Any] | str, _Rule] = {
     **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d), _conv),
     **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm), _norm),
-    nn.Linear: _dense,
+    nn.Linear: lambda asked: asked.last(
+        "dense", features=asked.module.out_features, bias=asked.module.bias is not None
+    ),
     Attention: _attention,
     StochasticDepth: lambda asked: asked.each("stochastic_depth", rate=float(asked.module.rate)),
     nn.Identity: lambda asked: asked.x,

@@ -57,8 +57,7 @@ def twin(net: nn.Module, change: Callable[[Tensor], Tensor] | None = None) -> nn
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether a call of the module does more than its forward."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks)
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 def on_meta(leaf: Any) -> Any:
