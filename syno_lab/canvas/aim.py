@@ -15,9 +15,9 @@ from syno_lab.canvas.kernel import MOST_NODES, Draft, Kernel, Taken
 from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of
 from syno_lab.canvas.primitives import BROADCASTS, Primitive
 from syno_lab.canvas.rules import LeastCosts, Room
-from syno_lab.effort import Effort, Stop
+from syno_lab.effort import Effort
 from syno_lab.errors import OverTimeError, PrimitiveError, SpecError, SynoError, TooLargeError
-from syno_lab.sessions.construction import PATIENCE_S
+from syno_lab.sessions.construction import Patience
 
 #: A kernel without limits but the number of nodes: by hand, rules alone say what makes no sense.
 FREE_HAND = Room(MOST_NODES, width=MOST_NODES, fcs=(0, MOST_NODES), must_mix=False)
@@ -197,27 +197,26 @@ _BACK, _RETURNS = 2, 3
 _REFUSALS = 30  # steps that the user's rules refuse before a random way is begun anew
 
 Refuses = Callable[[AimedDraft, Taken], bool]
-_NEVER: Refuses = lambda state, step: False  # noqa: E731 - a default
+_PATIENCE = Patience()
 
 
-def shortest_way(
-    state: AimedDraft, *, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None, refuses: Refuses = _NEVER
-) -> tuple[Taken, ...]:
+def _never(state: AimedDraft, step: Taken) -> bool:
+    return False
+
+
+def shortest_way(state: AimedDraft, patience: Patience = _PATIENCE, refuses: Refuses = _never) -> tuple[Taken, ...]:
     """A shortest way of steps that nothing refuses; where the time does not suffice for that, a short one.
 
-    Args:
-        state: where to begin.
-        seconds: of computing; None for as long as it takes.
-        should_stop: asked often.
-        refuses: whether rules of the user's own refuse a step.
+    ``refuses`` says whether rules of the user's own refuse a step.
 
     Raises:
-        StoppedError: when ``should_stop`` said so.
+        StoppedError: when it was told to stop.
         SynoError: for a state that is an operator already, and where no way is found.
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
     done, needed = len(state.draft.nodes), _needed(state)
+    seconds, should_stop = patience
     try:
         effort = Effort(None if seconds is None else _PROOF * seconds, should_stop)
         for last in range(done + needed, state.aim.room.primitives + 1):
@@ -233,12 +232,7 @@ def shortest_way(
 
 
 def random_way(
-    state: AimedDraft,
-    rng: random.Random,
-    *,
-    seconds: float | None = PATIENCE_S,
-    should_stop: Stop | None = None,
-    refuses: Refuses = _NEVER,
+    state: AimedDraft, rng: random.Random, patience: Patience = _PATIENCE, refuses: Refuses = _never
 ) -> tuple[Taken, ...]:
     """Random steps to an operator, at least one, drawn as a sampler draws (:meth:`.Growing.grow`).
 
@@ -246,7 +240,7 @@ def random_way(
     """
     needed = _needed(state)
     most = max(needed + _MORE, _MANY - len(state.draft.nodes))
-    return _drawn(state, rng, (needed, most), Effort(seconds, should_stop), refuses)
+    return _drawn(state, rng, (needed, most), Effort(*patience), refuses)
 
 
 def _needed(state: AimedDraft) -> int:

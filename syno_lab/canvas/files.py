@@ -20,8 +20,6 @@ MAX_BYTES = 1 << 16
 
 
 class _NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A primitive, and its tensors by number."""
-
     primitive: str
     inputs: list[int]
     parameter: str = ""
@@ -41,14 +39,10 @@ class PlaceFields(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class _PlaceRecord(PlaceFields, forbid_unknown_fields=True, omit_defaults=True):
-    """A place and the numbers of the free variables there."""
-
     solution: list[int] = []
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A kernel file of version 1."""
-
     format: str
     version: int
     nodes: list[_NodeRecord]

@@ -116,7 +116,6 @@ def ratios_of(place: Place, groups: int) -> Ratios:
 
 @lru_cache(maxsize=1 << 6)
 def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
-    """The places with those of equal sizes as one."""
     layers: dict[Place, int] = {}
     for place in places:
         alone = replace(place, layers=1)
@@ -270,7 +269,6 @@ class _Solver:
         return _Price(max(more[0] / self.most[0], more[1] / self.most[1]), more, after, multiple)
 
     def _take(self, i: int, j: int, price: _Price) -> bool:
-        """Take a step where it fits."""
         spent = [self.spent[0] + price.more[0], self.spent[1] + price.more[1]]
         if spent[0] > self.most[0] or spent[1] > self.most[1]:
             return False

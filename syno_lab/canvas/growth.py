@@ -64,19 +64,14 @@ Verdict = Rule | Limit | None
 class Needs(NamedTuple):
     """The fewest primitives of each kind that a draft still needs.
 
-    Attributes:
-        merges: broadcasts that merge leaves, or give the image back where all leaves have lost it.
-        fcs: FCs.
-        mixing: primitives that read along H or W.
-        others: primitives of other names that it must have.
-        image: 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives
-            the shape of one of them.
+    ``image`` is 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives
+    the shape of one of them.
     """
 
-    merges: int
+    merges: int  # broadcasts that merge leaves, or give the image back where all leaves have lost it
     fcs: int
-    mixing: int
-    others: int
+    mixing: int  # primitives that read along H or W
+    others: int  # primitives of other names that it must have
     image: int
 
     @property
@@ -223,7 +218,6 @@ class Growing:
         return best
 
     def _costs(self, primitive: Primitive, inputs: tuple[int, ...]) -> tuple[float, float]:
-        """The least FLOPs and parameters of a node."""
         assert self.costs is not None
         return self.costs.of_node(primitive, tuple([self.shapes[number] for number in inputs]))
 

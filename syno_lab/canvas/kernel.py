@@ -361,7 +361,6 @@ class Kernel:
 
     @property
     def _applied(self) -> list[tuple[Node, tuple[Shape, ...]]]:
-        """The nodes with the shapes of their inputs."""
         return [(node, tuple([self.shapes[number] for number in node.inputs])) for node in self.nodes]
 
     def complete_binding(self, binding: Binding) -> dict[str, int]:

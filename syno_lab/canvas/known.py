@@ -22,7 +22,6 @@ def _chain(draft: Draft, tensor: int, *primitives: str) -> tuple[Draft, int]:
 
 
 def _of(*primitives: str) -> Kernel:
-    """The kernel of a chain on the input."""
     return _chain(Draft(), 0, *primitives)[0].kernel()
 
 

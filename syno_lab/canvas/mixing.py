@@ -125,7 +125,6 @@ def _union(sets: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _whole(length: int) -> int:
-    """The set of all positions of an axis."""
     return (1 << length) - 1
 
 

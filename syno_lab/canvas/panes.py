@@ -213,17 +213,15 @@ def solution_pane(asked: Asked[Any]) -> Solved:
     here = place_in(bound)
     is_place = any(replace(place, layers=1) == here for place in operator.places)
     found = numbers(operator, (*operator.places, *(() if is_place else (here,))))
-    heads = ["place", "layers", "variable", "lcm", "base", "doublings", "topped up by", "value"]
     rows: list[list[int | str | None]] = []
     marked: list[int] = []
     for one in found:
         if one.place == place_name(here):
             marked.append(len(rows))
-        layers = one.layers if one.is_solved else "not fitted"
-        rows.append([one.place, layers, one.variable, one.lcm, one.base, one.doublings, one.more, one.value])
+        rows.append([one.place, one.layers if one.is_solved else "not fitted", *one[2:-1]])
     return {
         "title": "Solutions by place",
-        "heads": heads,
+        "heads": ["place", "layers", "variable", "lcm", "base", "doublings", "topped up by", "value"],
         "rows": rows,
         "marked": marked,
         "note": _note(operator),

@@ -142,7 +142,6 @@ def value(
 
 
 def _one(name: str, parameter: str, a: Array, bound: Binding) -> Array:
-    """A primitive on one tensor that has no weight."""
     if name == "group":
         return a  # a view: the result's shape tells the groups
     if name == "shift":

@@ -73,23 +73,14 @@ Prunes = Callable[[Added], bool]
 
 @dataclass(frozen=True)
 class Rule:
-    """One reason for which a primitive is not taken.
+    """One reason for which a primitive is not taken."""
 
-    Attributes:
-        name: in a few words.
-        sentence: why, for people.
-        primitives: the names of the primitives that it looks at.
-        prunes: whether it prunes a node.
-        exact: whether no kernel is lost by it.
-        source: where it is from.
-    """
-
-    name: str
-    sentence: str
-    primitives: tuple[str, ...]
-    prunes: Prunes
-    exact: bool = True
-    source: str = "ours"
+    name: str  # in a few words
+    sentence: str  # why, for people
+    primitives: tuple[str, ...]  # the names of those that it looks at
+    prunes: Prunes  # whether it prunes a node
+    exact: bool = True  # whether no kernel is lost by it
+    source: str = "ours"  # where it is from
 
     def __str__(self) -> str:
         return f"{self.name}: {self.sentence} ({self.source}{'' if self.exact else '; may lose kernels'})"

@@ -108,6 +108,8 @@ class Sampler:
         self._least = {number: LeastCosts(self.places, self.budget, number) for number in self.groups or (1,)}
         self.primitives = _span("primitives", primitives)
         self.fcs = _span("fcs", fcs)
+        if positive(width) is None or width > MOST_NODES:
+            raise SpecError(f"width: expected a whole number from 1 to {MOST_NODES}, found {quoted(width)}")
         included = frozenset(PRIMITIVES) if include is None else _names("include", include, PRIMITIVES)
         needed = _names("must_have", must_have, included)
         if len(needed) > self.primitives[1]:
@@ -122,7 +124,7 @@ class Sampler:
         least = LeastCosts(self.places, self.budget, *(self.groups or (1,)))
         self.widest = Room(
             self.primitives[1],
-            _width(width),
+            int(width),
             self.fcs,
             included,
             needed,
@@ -299,13 +301,6 @@ def _span(name: str, span: tuple[int, int]) -> tuple[int, int]:
 
 def _is_zero(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and value == 0
-
-
-def _width(width: int) -> int:
-    found = positive(width)
-    if found is None or found > MOST_NODES:
-        raise SpecError(f"width: expected a whole number from 1 to {MOST_NODES}, found {quoted(width)}")
-    return found
 
 
 def _names(what: str, given: Collection[str], known: Collection[str]) -> frozenset[str]:

@@ -163,12 +163,6 @@ class Shape:
     def __reduce__(self) -> tuple[type[Shape], tuple[tuple[Size | None, ...]]]:
         return Shape, (self.slots,)
 
-    def __copy__(self) -> Shape:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Shape:
-        return self
-
     def __getitem__(self, slot: str) -> Size | None:
         return self.slots[SLOTS.index(slot)]
 

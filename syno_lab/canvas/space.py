@@ -247,7 +247,6 @@ class KernelState:
 
 
 def _is_reached(root: KernelState, operator: Fitted) -> bool:
-    """Whether steps lead to a kernel."""
     states = [root]
     while states:
         states = [_state(step) for state in states for step in state.towards(operator)]

@@ -109,8 +109,8 @@ class KernelConstruction(
         """See :mod:`syno_lab.canvas.aim`."""
         refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
         if rng is None:
-            return shortest_way(state, refuses=refuses, **patience._asdict())
-        return random_way(state, rng, refuses=refuses, **patience._asdict())
+            return shortest_way(state, patience, refuses)
+        return random_way(state, rng, patience, refuses)
 
     def loaded(self, operator: Any, first: AimedDraft, shown: AimedDraft) -> Any:
         """An operator that was fitted to no place goes on with the places and the budget of the session."""

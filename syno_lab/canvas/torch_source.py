@@ -115,7 +115,6 @@ class _Writer:
         return "\n".join([*lines, *self._forward(), ""])
 
     def _weights(self) -> list[str]:
-        """The lines that make the weights and draw them."""
         norms = {self.weights[tensor] for tensor in self.kernel.normalised}
         lines = []
         for number, sizes in enumerate(self.sizes, start=1):
@@ -132,7 +131,6 @@ class _Writer:
         return lines
 
     def _forward(self) -> list[str]:
-        """The lines that compute the output."""
         place, kernel = self.place, self.kernel
         parts, axes = place.parts, self._axes(0)
         body = [f"t{tensor} = {self._value(tensor)}  # {kernel.shapes[tensor]}" for tensor in self._needed()]
@@ -155,7 +153,6 @@ class _Writer:
         return [f"        {line}" for line in (*lines, *body, f"return {result}")]
 
     def _axes(self, tensor: int) -> tuple[int, ...]:
-        """The sizes of a tensor's axes after the batch."""
         return tuple([size.at(self.bound) for size in self.kernel.shapes[tensor].sizes])
 
     def _needed(self) -> list[int]:
@@ -175,7 +172,6 @@ class _Writer:
         return found
 
     def _value(self, tensor: int) -> str:
-        """The expression of a node's result."""
         node = self.kernel.nodes[tensor - 1]
         name, parameter = node.primitive
         if name == "fc":
@@ -276,10 +272,8 @@ class _Writer:
 
     @staticmethod
     def _viewed(text: str, axes: tuple[int, ...], wanted: tuple[int, ...]) -> str:
-        """A tensor with other axes after the batch."""
         return text if axes == wanted else f"{text}.reshape({', '.join(map(str, ('n', *wanted)))})"
 
 
 def _axis(shape: Shape, slot: str) -> int:
-    """Of a slot among the axes of a tensor of this shape."""
     return 1 + shape.filled.index(slot)

@@ -82,7 +82,6 @@ class _Writer:
         return self.made[last] if is_output else self._output(last, wanted)
 
     def _output(self, last: int, wanted: tuple[int, ...]) -> te.Tensor:
-        """The last tensor as [N, C_out, H, W]."""
         axes, filled, read = self._axes(last), self.kernel.shapes[last].filled, self._reader(last)
 
         def element(n: Index, a: Index, place: Sequence[Index]) -> Expr:
@@ -100,7 +99,6 @@ class _Writer:
         return tvm.tirx.const(number, self.dtype)
 
     def _axes(self, tensor: int) -> tuple[int, ...]:
-        """The sizes of a tensor's filled slots."""
         return tuple([size.at(self.bound) for size in self.kernel.shapes[tensor].sizes])
 
     def _size(self, tensor: int, slot: str) -> int:
@@ -179,7 +177,6 @@ class _Writer:
         return self.padded[view]
 
     def _pooled(self) -> te.Tensor:
-        """The input behind the pooling in front."""
         step = self.place.stride
         if step == 1:
             return self.X
@@ -203,7 +200,6 @@ class _Writer:
     # -- stages --------------------------------------------------------------------------------------------------------
 
     def _stage(self, tensor: int, node: Node, name: str) -> te.Tensor:
-        """The tensor of a node that is no view."""
         primitive, parameter = node.primitive
         if primitive == "fc":
             return self._fc(tensor, node.inputs[0], name)
@@ -219,7 +215,6 @@ class _Writer:
         return self._compute(tensor, lambda n, a, found: self._element(primitive, read(n, a, found)), name)
 
     def _compute(self, tensor: int, element: Read, name: str) -> te.Tensor:
-        """A stage without a sum, of a tensor's shape."""
         axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
 
         def at(n: Index, *place: Index) -> Expr:
@@ -243,7 +238,6 @@ class _Writer:
         return found
 
     def _element(self, primitive: str, x: Index) -> Expr:
-        """What a primitive makes of one number."""
         one, half = self._constant(1), self._constant(0.5)
         if primitive == "relu":
             return te.max(x, self._constant(0))
@@ -394,7 +388,6 @@ def _divided(index: Index, number: int, size: int) -> tuple[Index, Index]:
 
 
 def _flat(place: Sequence[Index], sizes: Iterable[int]) -> Expr:
-    """The place of an element in the order of memory."""
     found: Index = 0
     for index, size in zip(place, sizes, strict=True):
         found = found * size + index
@@ -423,8 +416,9 @@ def _viewed(place: Sequence[Index], sizes: Sequence[int], wanted: Sequence[int])
     if prod(sizes) > prod(wanted):
         linear = linear % prod(wanted)
     middle: list[Index] = []
-    for number, size in enumerate(reversed(wanted)):
-        is_first = number == len(wanted) - 1
-        middle.insert(0, linear if is_first else linear % size)
-        linear = linear // size if not is_first else linear
+    for size in reversed(wanted[1:]):
+        middle.insert(0, linear % size)
+        linear = linear // size
+    if wanted:
+        middle.insert(0, linear)
     return [*before, *middle, *after]

@@ -171,16 +171,13 @@ def left_after_cancelling(
     if not _is_made_by(nodes, inputs, SUMS):
         return None
     try:
-        terms = _sides(shapes, primitive, inputs)
+        sides = _sides(shapes, primitive, inputs)
     except PrimitiveError:  # a size is still to be substituted
         return None
-    found: list[Counter[Term]] = []
-    for side, sign in zip(terms, (1, -1 if primitive.name == "sub" else 1), strict=True):
-        counts: Counter[Term] = Counter()
+    left, right = Counter[Term](), Counter[Term]()
+    for counts, side, sign in zip((left, right), sides, (1, -1 if primitive.name == "sub" else 1), strict=True):
         for term, its in terms_of(nodes, shapes, side, SUMS, sign):
             counts[term] += its
-        found.append(counts)
-    left, right = found
     if not any(number and left[term] == -number for term, number in right.items()):
         return None
     left.update(right)

@@ -27,6 +27,7 @@ from syno_lab.canvas.system import CANVAS
 from syno_lab.errors import FormatError, PrimitiveError, SpecError, SynoError
 from syno_lab.operators import conv2d
 from syno_lab.sessions.around import Around
+from syno_lab.sessions.construction import Patience
 from syno_lab.sessions.session import Session, session_of
 from syno_lab.sessions.text import word_of
 from syno_lab.systems import system_for
@@ -399,7 +400,7 @@ def test_the_number_needed_is_a_lower_bound_on_a_whole_space(name: str) -> None:
     for draft in reached:
         state = AimedDraft(draft, aim)
         try:
-            way = shortest_way(state, seconds=None)
+            way = shortest_way(state, Patience(None))
         except SynoError:
             continue  # only refused steps lead there
         assert len(way) >= true[draft]  # type: ignore[operator]
