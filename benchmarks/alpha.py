@@ -214,7 +214,7 @@ def guide(given: Any) -> dict[str, Any]:
     known = {}
     for name in (PGRAPHS, CANVAS):
         system = find_system(name)
-        for key, make in system.known().items():
+        for key, make in system.known.items():
             operator = make()
             try:
                 found = system.mixing(operator, operator.complete_binding(SIZES))

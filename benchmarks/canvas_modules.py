@@ -48,7 +48,7 @@ def modules(given: Any, before: dict[str, Any], keep: Callable[[dict[str, Any]],
         torch.manual_seed(0)
         return BACKBONES["resnet20"].build(outputs=10)
 
-    sampler = Sampler.of_network(network(), (3, 32, 32), seed=given.seed)
+    sampler = Sampler(network(), example=(3, 32, 32), seed=given.seed)
     known = {row["key"]: row for row in before.get("rows", ()) if before.get("seed") == given.seed}
     rows: list[dict[str, Any]] = []
     while len(rows) < given.kernels:

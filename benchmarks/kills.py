@@ -330,11 +330,11 @@ def sessions(steps: int, rng: random.Random) -> dict[str, Any]:
 
 def _move(session: Any, rng: random.Random) -> None:
     way = rng.randrange(6)
-    if way == 0 and session.can_undo:
+    if way == 0 and session.entry.parent is not None:
         session.undo()
     elif way == 1:
         session.go(rng.randrange(len(session.places)))
-    elif way == 2 and session.can_redo:
+    elif way == 2 and session.ahead(session.place) is not None:
         session.redo()
     else:
         steps = list(session.candidates(session.state))

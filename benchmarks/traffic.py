@@ -2,7 +2,7 @@
 
 ``python benchmarks/traffic.py LAB`` reads the trials of one search from the store of a lab (its folder, or the file
 itself; nothing in it is changed) and lays beside the measured time of each what was known before: the traffic
-(``syno_lab/pgraphs/traffic.py``) and the FLOPs of the network with it. A trial that was ended early counts
+(``syno_lab/pgraphs/traits.py``) and the FLOPs of the network with it. A trial that was ended early counts
 as long as all its epochs would have taken: what the training foresaw when it gave up (some did after four batches, a
 rough figure), or the mean of the epochs it had. A trial is slow where that is more than the search allowed, twice the
 baseline's time. Rank correlations are Spearman's; the interval is of 10,000 resamplings of the trials.

@@ -301,12 +301,13 @@ class System(Protocol):
         """
         return str(self.read(text))
 
+    @property
     def known(self) -> Mapping[str, Callable[[], Operator]]:
         """Known operators by name."""
 
     def recognise(self, operator: Any) -> str | None:
         """The name in :meth:`known` of an operator equal to this one up to the names of variables, else None."""
-        return next((name for name, make in self.known().items() if make() == operator), None)
+        return next((name for name, make in self.known.items() if make() == operator), None)
 
     def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
         """The placement that replaces the layers ``sites`` of a network by the operator."""
@@ -316,6 +317,8 @@ class System(Protocol):
 
     def traffic(self, operator: Any, binding: Binding) -> int:
         """Elements of all tensors that a forward pass of its module makes, its output among them."""
+        found: int = operator.traffic(binding)
+        return found
 
     def example_binding(self, operator: Any) -> dict[str, int]:
         """The sizes of all variables with which a view shows the operator by default.
@@ -329,6 +332,7 @@ class System(Protocol):
         """Small sizes for fingerprints that tell operators apart: all different, if the operator allows it."""
         return self.example_binding(operator)
 
+    @property
     def panes(self) -> Mapping[str, Pane]:
         """The forms of an operator that a view can show, by names among :data:`syno_lab.panes.NAMES`.
 
@@ -452,5 +456,6 @@ class Traced(Protocol):
 class Stepwise(Protocol):
     """A system whose operators are built by steps."""
 
+    @property
     def construction(self) -> Construction[Any, Any, Any]:
         """How: all that sessions, steppers and the explorer need of it."""

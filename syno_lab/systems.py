@@ -65,11 +65,7 @@ class _Header(msgspec.Struct):
 
 
 def formats() -> dict[str, Row]:
-    """The rows of all systems that this process knows.
-
-    Raises:
-        SpecError: :data:`VARIABLE` is not of its form.
-    """
+    """The rows of all systems that this process knows. Raises SpecError: :data:`VARIABLE` is not of its form."""
     found = dict(SYSTEMS)
     for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
         name, equals, target = entry.partition("=")
@@ -88,11 +84,7 @@ def all_systems() -> Iterator[System]:
 
 
 def find_system(name: str) -> System:
-    """The system of a format.
-
-    Raises:
-        FormatError: no system has it.
-    """
+    """The system of a format. Raises FormatError: no system has it."""
     rows = formats()
     if name not in rows:
         raise FormatError(f"system: expected a format among {', '.join(rows)}, found {quoted(name)}")
@@ -252,7 +244,7 @@ def known_operators() -> dict[str, Callable[[], Operator]]:
     """The known operators of all systems by name; if two systems have a name, the first system's operator."""
     found: dict[str, Callable[[], Operator]] = {}
     for system in all_systems():
-        found = {**system.known(), **found}
+        found = {**system.known, **found}
     return found
 
 
@@ -299,7 +291,7 @@ def system_for(start: Any) -> System:
     if is_operator(start):
         return system_of(start)
     for system in all_systems():
-        if isinstance(system, Stepwise) and system.construction().knows(start):
+        if isinstance(system, Stepwise) and system.construction.knows(start):
             return system
     raise SpecError(f"expected a spec, a state or an operator of a system that is known, found {type(start).__name__}")
 

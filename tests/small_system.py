@@ -19,6 +19,7 @@ from torch import nn
 from syno_lab.errors import FormatError, PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.models.slot import InSlots
+from syno_lab.panes.generic import GRAPH
 from syno_lab.protocol import Pane, System
 from syno_lab.sessions.named import NamedSpace, NamedSteps
 
@@ -168,6 +169,12 @@ class Tiny(System):
 
     format = FORMAT
     title = "expressions"
+    known: ClassVar[dict[str, Callable[[], Expression]]] = {
+        "pointwise": lambda: Expression(("image",)),
+        "rows": lambda: Expression(("image", "rows")),
+    }
+
+    panes: ClassVar[dict[str, Pane]] = {"graph": GRAPH}
 
     def read(self, text: str | bytes) -> Expression:
         try:
@@ -180,9 +187,6 @@ class Tiny(System):
             raise FormatError("operator file: expected an expression of version 1, found something else") from None
         return Expression(terms)
 
-    def known(self) -> dict[str, Callable[[], Expression]]:
-        return {"pointwise": lambda: Expression(("image",)), "rows": lambda: Expression(("image", "rows"))}
-
     def binding_for(
         self, operator: Any, named: Any, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
@@ -194,6 +198,7 @@ class Tiny(System):
     def placement(self, operator: Any, sites: Any, strides: Any) -> InSlots:
         return InSlots(operator, sites, strides)
 
+    @property
     def construction(self) -> Sums:
         return SUMS
 
@@ -206,9 +211,6 @@ class Tiny(System):
     def traffic(self, operator: Any, binding: Any) -> int:
         return (2 * len(operator.terms) - 1) * prod(operator.output_sizes(binding))
 
-    def panes(self) -> dict[str, Pane]:
-        return {"graph": Pane(lambda asked: {"svg": asked.operator.svg(), "dot": asked.operator.dot(), "links": {}})}
-
 
 TINY = Tiny()
 
@@ -218,7 +220,7 @@ class Sums(NamedSteps[Chosen]):
 
     format = "tiny-session"
     root = Chosen()
-    known = TINY.known()
+    known = TINY.known
     readers: ClassVar[dict[str, Callable[[str], Expression]]] = {FORMAT: TINY.read}
 
     def knows(self, start: Any) -> bool:

@@ -23,9 +23,9 @@ _NAS_PTE = "syno-lab-nas-pte"
 
 def operators() -> dict[str, Operator]:
     """The operators of Figure 9 by name, conv2d first."""
-    known = find_system(DEFAULT_SYSTEM).known()
+    known = find_system(DEFAULT_SYSTEM).known
     found = {name: known[name]() for name in ("conv2d", "operator_1", "operator_2")}
-    return found | {name: make() for name, make in find_system(_NAS_PTE).known().items()}
+    return found | {name: make() for name, make in find_system(_NAS_PTE).known.items()}
 
 
 def layers(options: Options, scale: Scale, work: Work) -> dict[str, Any]:

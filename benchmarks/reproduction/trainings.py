@@ -133,7 +133,7 @@ def _searched(name: str, request: TrialRequest, seconds: float, options: Options
 
 def compared(found: dict[str, Any], known: tuple[str, ...] = KNOWN) -> dict[str, str | None]:
     """The operators to compare by label, as JSON: the baseline (None), known ones, those that a search found."""
-    made = find_system(DEFAULT_SYSTEM).known()
+    made = find_system(DEFAULT_SYSTEM).known
     operators: dict[str, str | None] = {BASELINE: None}
     operators |= {name: made[name]().to_json() for name in known}
     return operators | {one["label"]: one["operator"] for one in found.get("found", ())}

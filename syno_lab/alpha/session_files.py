@@ -19,6 +19,7 @@ from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import FormatError
 from syno_lab.inputs import positive, quoted
 from syno_lab.sessions.construction import Construction, Place, Reader
+from syno_lab.sessions.text import check_operator
 
 
 class _Aim(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,15 +39,7 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One place: behind ``parent`` by an operation or a change, or a beginning with an aim.
-
-    Attributes:
-        parent, note, comment: see :class:`syno_lab.sessions.text.PlaceRecord`.
-        operation: that was appended.
-        change: of what is wanted.
-        aim: of a beginning.
-        operator: the operator file of an operator that was given and ends here.
-    """
+    """See :class:`.text.PlaceRecord`: behind ``parent`` by an operation or a change, or a beginning with an aim."""
 
     parent: int | None = None
     operation: NodeRecord | None = None
@@ -55,17 +48,6 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     note: str = ""
     operator: str | None = None
     comment: str = ""
-
-
-class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A session, see :class:`syno_lab.sessions.text.SessionRecord`."""
-
-    format: str
-    version: int
-    places: list[PlaceRecord]
-    place: int = 0
-    turns: list[int] = []
-    rules: list[str] = []
 
 
 def record(entry: Place[Draft, Operation | Change]) -> PlaceRecord:
@@ -122,6 +104,5 @@ def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator 
     operator = read_operator(record.operator)
     graph = operator.graph
     chain = tuple([node.operation for node in graph.nodes])
-    if not graph.is_chain or (graph.inputs[0], chain) != (state.input_shape, state.chain):
-        raise FormatError(f"session: {where}: expected an operator of the operations before it, found another one")
+    check_operator(graph.is_chain and (graph.inputs[0], chain) == (state.input_shape, state.chain), where)
     return operator

@@ -30,6 +30,7 @@ from syno_lab.protocol import TracedStep
 from syno_lab.sessions.construction import Aiming, Beginning, Construction, Labels, Patience, Place, Reader, Records
 from syno_lab.sessions.own_rule import OwnRule, refusing
 from syno_lab.sessions.shown import Node, Picture
+from syno_lab.sessions.text import SessionRecord
 
 #: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
 ATTEMPTS = 30
@@ -141,14 +142,14 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     # -- as text -----------------------------------------------------------------------------------------------------
 
     format = "syno-lab-alpha-session"
-    record = session_files.SessionRecord
+    record = SessionRecord[session_files.PlaceRecord]
     readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {FORMAT: from_json, files.FORMAT: files.from_json}
 
     def records(self, places: Sequence[PlaceOf]) -> Records:
         """See :func:`.session_files.record`."""
         return Records([], list(map(session_files.record, places)))
 
-    def reader(self, record: session_files.SessionRecord) -> Reader[Draft, Taken]:
+    def reader(self, record: SessionRecord[Any]) -> Reader[Draft, Taken]:
         """See :func:`.session_files.reader`."""
         return session_files.reader(self)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log2
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from syno_lab.alpha.known import KNOWN
 from syno_lab.alpha.operator import FORMAT, NetworkOperator, from_json
 from syno_lab.alpha.panes import PANES
 from syno_lab.alpha.space import OPTIONS, NetworkSpace
-from syno_lab.alpha.stepping import CONSTRUCTION, ChainConstruction, traces
+from syno_lab.alpha.stepping import CONSTRUCTION, traces
 from syno_lab.inputs import count_of
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, SpaceRequest, System
+from syno_lab.protocol import Binding, Placement, System
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site, Strides
@@ -26,19 +26,19 @@ class Alpha(System):
 
     format = FORMAT
     title = "αNAS"
+    known = KNOWN
+    panes = PANES
+    construction = CONSTRUCTION
     space_options = OPTIONS
 
     read = staticmethod(from_json)
+    space = staticmethod(NetworkSpace)
     traces = staticmethod(traces)
 
     def summary(self, text: str | bytes) -> str:
         """The number of edits, or that there are none."""
         edits = len(from_json(text).variant.edits)
         return count_of(edits, "edit") if edits else "the seed"
-
-    def known(self) -> Mapping[str, Callable[[], NetworkOperator]]:
-        """See :mod:`syno_lab.alpha.known`."""
-        return KNOWN
 
     def network_costs(self, operator: NetworkOperator) -> tuple[int, int]:
         """FLOPs and parameters of the edited network."""
@@ -50,10 +50,6 @@ class Alpha(System):
 
         return Edited(operator.variant)
 
-    def space(self, request: SpaceRequest) -> OperatorSpace:
-        """See :class:`syno_lab.alpha.space.NetworkSpace`."""
-        return NetworkSpace(request)
-
     def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:
         """How often each operation is in the network, the blocks, and the costs by powers of two."""
         graph = operator.at(binding)
@@ -62,10 +58,6 @@ class Alpha(System):
         found["multiply-adds"] = round(log2(1 + graph.flops() / 2))
         found["parameters"] = round(log2(1 + graph.params()))
         return found
-
-    def traffic(self, operator: NetworkOperator, binding: Binding) -> int:
-        """See :meth:`.NetworkOperator.traffic`."""
-        return operator.traffic(binding)
 
     def operator_of(self, value: Any) -> NetworkOperator | None:
         """Of a variant, and of a graph of one input and one output."""
@@ -78,14 +70,6 @@ class Alpha(System):
     def small_binding(self, operator: NetworkOperator) -> dict[str, int]:
         """A batch of two."""
         return {"N": 2}
-
-    def construction(self) -> ChainConstruction:
-        """See :class:`syno_lab.alpha.stepping.ChainConstruction`."""
-        return CONSTRUCTION
-
-    def panes(self) -> Mapping[str, Pane]:
-        """See :mod:`syno_lab.alpha.panes`."""
-        return PANES
 
 
 ALPHA = Alpha()

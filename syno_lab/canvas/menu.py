@@ -24,13 +24,7 @@ SHOWN, JUDGED = 40, 200
 
 
 def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
-    """How far a draft is, in one or two sentences.
-
-    Args:
-        state: of the draft.
-        name: of the known kernel that it is.
-        operator: that it is, if it is one.
-    """
+    """How far a draft is, in one or two sentences; with the operator that it is, and the known one's name."""
     count = count_of(len(state.draft.nodes), "primitive")
     if operator is not None:
         this = f"this is {name}" if name else "an operator that has no name here"
@@ -114,14 +108,13 @@ def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
 def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
     """The candidates by primitive, those that need fewest primitives afterwards first.
 
+    The notes of an item are the tensors that it makes or changes, with their shapes before and after.
+
     Args:
         state: where they may be taken.
         found: all of them; an item's ``index`` is its place here.
         chosen: the id of a tensor: only what uses it is listed.
         whole: primitives of which all are listed; of others :data:`SHOWN`.
-
-    Returns:
-        The notes of an item are the tensors that it makes or changes, with their shapes before and after.
     """
     only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None
     mine: dict[str, list[int]] = {}
@@ -215,8 +208,7 @@ def ticks(state: AimedDraft) -> list[Tick]:
 def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> list[Candidate]:
     """What can be done with one ticked tensor, on whichever side, or with the LHS and the RHS of a broadcast.
 
-    Raises:
-        SynoError: for an unknown tensor, or more than one on a side.
+    Raises SynoError for an unknown tensor, or more than one on a side.
     """
     ids = {f"t{number}": number for number in range(len(state.draft.shapes))}
     for name in (*share, *give):

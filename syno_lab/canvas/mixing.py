@@ -64,7 +64,7 @@ def wishes_text(wants: Sequence[Wish]) -> str:
 
 @lru_cache(maxsize=1024)
 def pairing_of(kernel: Kernel, window: tuple[int, int] = (3, 3)) -> Pairing:
-    """The mixing property of a kernel, from [N, C_in, H, W] to [N, C_out, H, W].
+    """The mixing property of a kernel, from [N, C_in, H, W] to [N, C_out, H, W], in place of a convolution's window.
 
     It is that with as many channels in as out: at other places a kernel runs in parts, which mix more. ``window`` is
     that of the replaced convolution. Raises SpecError where it has no whole sizes at the sizes of :data:`_SIZES`.

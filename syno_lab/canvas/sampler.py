@@ -141,11 +141,6 @@ class Sampler:
         #: What the attempts gave: how many kernels, and how many times each reason.
         self.outcomes: Counter[str] = Counter()
 
-    @classmethod
-    def of_network(cls, net: nn.Module, example: Example, **options: Any) -> Sampler:
-        """A sampler for a network, which stays as it is: ``Sampler(net, example=example, **options)``."""
-        return cls(net, example=example, **options)
-
     def replace(self, net: nn.Module, operator: Fitted) -> nn.Module:
         """A copy of a network with an operator in all places that it fits, with weights of its own in each.
 
@@ -155,9 +150,7 @@ class Sampler:
         from syno_lab.copies import copied
 
         if not self.sites:
-            raise SpecError(
-                "expected a sampler of a network, found one of places: use Sampler.of_network(net, example)"
-            )
+            raise SpecError("expected a sampler of a network, found one of places: use Sampler(net, example=…)")
         return CANVAS.placement(operator, self.sites, "shape").apply(copied(net))
 
     def attempt(self) -> Try:
@@ -219,11 +212,7 @@ class Sampler:
         return Try(None, found) if isinstance(found, str) else Try(found, "")
 
     def sample(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Fitted:
-        """One kernel.
-
-        Args:
-            seconds: of computing, at most.
-            should_stop: asked often; once it says so the draw ends.
+        """One kernel, within so many seconds of computing; ``should_stop`` is asked often.
 
         Raises:
             OverTimeError: no attempt gave one in time: the message says why most failed.

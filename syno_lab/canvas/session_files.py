@@ -22,14 +22,13 @@ from syno_lab.canvas.shape import MOST_VARIABLES, parse
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import quoted
 from syno_lab.sessions.construction import Construction, Place, Reader, Records
+from syno_lab.sessions.text import check_operator, head_of
 
 #: Primitives that a room may allow: those of a draft are fewer.
 _MOST = 1 << 10
 
 
 class _Budget(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.Budget`."""
-
     max_flops: int | None = None
     max_params: int | None = None
     min_flops: int | None = None
@@ -51,8 +50,6 @@ class _Room(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Aim(msgspec.Struct, forbid_unknown_fields=True):
-    """See :class:`.Aim`."""
-
     places: list[files.PlaceFields]
     budget: _Budget
     groups: list[int]
@@ -72,14 +69,7 @@ class _Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One place: behind ``parent`` by ``step``, or a beginning with the aim of this number.
-
-    Attributes:
-        parent, note, comment: see :class:`syno_lab.sessions.text.PlaceRecord`.
-        step: what led to it; None for a beginning.
-        aim: of a beginning.
-        operator: the kernel file of an operator that was given and ends here.
-    """
+    """See :class:`.text.PlaceRecord`."""
 
     parent: int | None = None
     step: _Step | None = None
@@ -90,7 +80,7 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A session, see :class:`syno_lab.sessions.text.SessionRecord`, with the ``aims`` of the beginnings."""
+    """See :class:`.text.SessionRecord`."""
 
     format: str
     version: int
@@ -156,20 +146,16 @@ def reader(
 
     def read(one: PlaceRecord, before: Sequence[Place[AimedDraft, Taken]], where: str) -> Place[AimedDraft, Taken]:
         step: Taken | None = None
-        if one.step is None:
-            if one.aim is None or not 0 <= one.aim < len(aims):
-                raise FormatError(f"session: {where}: expected a step, or an aim from 0 to {len(aims) - 1}")
-            state = AimedDraft(Draft(), aims[one.aim])
-        else:
-            if one.parent is None or one.aim is not None:
-                raise FormatError(f"session: {where}: expected a step behind a place, or an aim, found both")
-            given, last = one.step, before[one.parent].state
+        aim, given = head_of(one.parent, one.step is not None, one.aim, aims, "an aim", where), one.step
+        if aim is not None:
+            state = AimedDraft(Draft(), aim)
+        elif given is not None:
+            last = before[one.parent or 0].state
             primitive = Primitive(given.primitive, given.parameter)
             step = last.step(Taken(primitive, tuple(given.inputs), _substitution(given, where)))
             state = last.apply(step)
         operator = None if one.operator is None else files.from_json(one.operator)
-        if operator is not None and operator.kernel.nodes != state.draft.nodes:
-            raise FormatError(f"session: {where}: expected an operator of the primitives before it, found another one")
+        check_operator(operator is None or operator.kernel.nodes == state.draft.nodes, where)
         return Place(construction, state, step, operator=operator)
 
     return read

@@ -126,8 +126,6 @@ class KernelSpace(OperatorSpace):
 
 @dataclass(frozen=True, eq=False)
 class _Rules:
-    """What all states of a space share."""
-
     space: KernelSpace
     accepts: Callable[[Any], bool]
 
@@ -171,7 +169,6 @@ class KernelState:
 
     @cached_property
     def _kernel(self) -> Kernel | None:
-        """The finished kernel, once all primitives are chosen."""
         try:
             return self.draft.kernel(normalise=self.rules.space.draws.normalise)
         except PrimitiveError:

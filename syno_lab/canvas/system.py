@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from syno_lab.canvas.mixing import pairing_of
 from syno_lab.canvas.panes import PANES, place_name
 from syno_lab.canvas.places import obstacle_to
 from syno_lab.canvas.primitives import BROADCASTS, PRIMITIVES
-from syno_lab.canvas.stepping import CONSTRUCTION, KernelConstruction, traces
+from syno_lab.canvas.stepping import CONSTRUCTION, traces
 from syno_lab.errors import SpecError
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Placement, PrimitiveCard, SpaceRequest, System
 
 if TYPE_CHECKING:
     from syno_lab.common.pairing import Pairing
@@ -44,6 +44,9 @@ class Canvas(System):
 
     format = FORMAT
     title = "Canvas"
+    known = FITTED
+    panes = PANES
+    construction = CONSTRUCTION
 
     read = staticmethod(from_json)
     traces = staticmethod(traces)
@@ -52,15 +55,10 @@ class Canvas(System):
         """The names of the primitives, each once."""
         return " ".join(dict.fromkeys(node.primitive.name for node in from_json(text).kernel.nodes))
 
-    def known(self) -> Mapping[str, Callable[[], Fitted]]:
-        """See :data:`syno_lab.canvas.known.FITTED`."""
-        return FITTED
-
     def for_layer(self, site: Site) -> tuple[Fitted, dict[str, int]]:
         """The convolution, as a kernel, for a dense one of stride 1.
 
-        Raises:
-            SpecError: for a layer that no kernel replaces, and for a stride, which a kernel would pool in front.
+        Raises SpecError for a layer that no kernel replaces, and for a stride, which a kernel would pool in front.
         """
         if obstacle_to(site) is None and site.stride == (1, 1):
             operator = Fitted(KNOWN["convolution"]())
@@ -87,11 +85,7 @@ class Canvas(System):
     def binding_for(
         self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """The variables at a place for images.
-
-        Raises:
-            SpecError: for a place that is not for images, or where the kernel has no whole sizes.
-        """
+        """The variables at a place for images. Raises SpecError for another place, and where a size is not whole."""
         if len(input_sizes) != 4 or len(output_sizes) != 4:
             raise SpecError(
                 f"expected a convolution for {operator}, found a layer from {list(input_sizes)} to {list(output_sizes)}"
@@ -118,10 +112,6 @@ class Canvas(System):
 
         return traits_of(operator.kernel)
 
-    def traffic(self, operator: Fitted, binding: Binding) -> int:
-        """See :meth:`.Fitted.traffic`."""
-        return operator.traffic(binding)
-
     def example_binding(self, operator: Fitted) -> dict[str, int]:
         """The first place of the operator, or a layer of a residual network where it has none."""
         return operator.complete_binding(None if operator.places else _EXAMPLE)
@@ -142,14 +132,6 @@ class Canvas(System):
     def cards(self) -> Mapping[str, PrimitiveCard]:
         """The card of each primitive by its name, with a picture of a small draft that uses it."""
         return {name: _card(name) for name in PRIMITIVES}
-
-    def panes(self) -> Mapping[str, Pane]:
-        """See :mod:`syno_lab.canvas.panes`."""
-        return PANES
-
-    def construction(self) -> KernelConstruction:
-        """See :class:`syno_lab.canvas.stepping.KernelConstruction`."""
-        return CONSTRUCTION
 
 
 def example(name: str) -> Draft:

@@ -37,7 +37,7 @@ Read = Callable[["Expr | int", "Expr | int", Indices], "Expr"]
 
 
 def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32") -> IRModule:
-    """A module with one unscheduled function ``main(X, W1, ..., Y)``, as MetaSchedule wants it.
+    """A module with one unscheduled function ``main(X, W1, ..., Y)`` for a complete binding, as MetaSchedule wants it.
 
     X is [N, C_in, s·H, s·W], Y [N, C_out, H, W], and the weights are those of :meth:`.Fitted.weight_sizes`. A kernel
     that normalises is that of a fresh module in evaluation: means of 0 and variances of 1. All tensors have the dtype
@@ -49,8 +49,6 @@ def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32")
 
 
 class _Writer:
-    """Writes the stages of an operator for a complete binding."""
-
     def __init__(self, operator: AtPlaces, bound: dict[str, int], dtype: str) -> None:
         self.kernel, self.dtype = operator.kernel, dtype
         self.place, self.bound = operator.template(bound)

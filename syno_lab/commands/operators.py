@@ -12,7 +12,7 @@ def command() -> None:
     """List the known operators of all systems by name."""
     rows = []
     for system in all_systems():
-        for name, make in system.known().items():
+        for name, make in system.known.items():
             about = (inspect.getdoc(make) or "").partition("\n\n")[0].replace("\n", " ")
             rows.append({"name": name, "system": system.title, "shape": str(make()), "about": about})
     say_table([{key: row[key] for key in ("name", "system", "shape")} for row in rows])

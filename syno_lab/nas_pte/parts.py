@@ -50,11 +50,7 @@ PARTS: dict[str, Callable[[int, int], tuple[Part, ...]]] = {
 def reference(parts: Sequence[Part], rows: int, x: Array, weights: Sequence[Array]) -> Array:
     """[N, outputs of all parts, rows, W], in the dtype that NumPy gives to products of the arguments.
 
-    Args:
-        parts: the convolutions.
-        rows: the first rows of ``x``, which alone are read.
-        x: [N, C_in, H, W].
-        weights: one for each part, [outputs, inputs of a group, 3, 3].
+    Of ``x`` [N, C_in, H, W] the first rows alone are read; each part has a weight [outputs, inputs of a group, 3, 3].
     """
     images, _, _, columns = x.shape
     border = WINDOW // 2

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log2, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from syno_lab.errors import SpecError
+from syno_lab.inputs import count_of
 from syno_lab.nas_pte.operator import FORMAT, VARIABLES, NasPteOperator, from_json
 from syno_lab.nas_pte.operator import NAS_PTE as KNOWN
-from syno_lab.nas_pte.panes import PANES
 from syno_lab.nas_pte.parts import WINDOW, Part
+from syno_lab.panes import Asked
+from syno_lab.panes.data import Costs
+from syno_lab.panes.forms import cost_forms
+from syno_lab.panes.generic import GENERIC, CostRow, costs
+from syno_lab.panes.reach import reach_by_gradients
 from syno_lab.protocol import Binding, Pane, Placement, System
 
 if TYPE_CHECKING:
     from syno_lab.models.sites import Site, Strides
+
+
+def cost_pane(asked: Asked[Any]) -> Costs:
+    """The cost of the operator and of each of its convolutions."""
+    operator: NasPteOperator = asked.operator
+    bound = asked.bound()
+    images, _, height, width = operator.output_sizes(bound)
+    rows, total = [], operator.flops(bound)
+    for number, part in enumerate(operator.parts(bound), 1):
+        weights, shape = prod(part.weight_shape), [images, part.outputs, height, width]
+        groups, last = count_of(part.groups, "group"), part.first_in + part.inputs - 1
+        does = f"3x3 convolution of channels {part.first_in} to {last} in {groups}"
+        flops = 2 * images * height * width * weights
+        rows.append(CostRow.of(number, does, str(shape), flops, total, weights, prod(shape)))
+    return costs(asked, rows)
+
+
+PANES: dict[str, Pane] = {
+    **GENERIC,
+    "cost": Pane(cost_pane, ("name", "binding"), cost_forms, title="Cost"),
+    "reach": reach_by_gradients(("N", "C_in", "H", "W"), (0, None, 2, 3)),
+}
 
 
 class NasPte(System):
@@ -22,16 +49,14 @@ class NasPte(System):
 
     format = FORMAT
     title = "NAS-PTE"
+    known = KNOWN
+    panes = PANES
 
     read = staticmethod(from_json)
 
     def summary(self, text: str | bytes) -> str:
         """Its name."""
         return from_json(text).name
-
-    def known(self) -> Mapping[str, Callable[[], NasPteOperator]]:
-        """All three."""
-        return KNOWN
 
     def binding_for(
         self, operator: NasPteOperator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
@@ -79,10 +104,6 @@ class NasPte(System):
     def example_binding(self, operator: NasPteOperator) -> dict[str, int]:
         """A layer in the middle of a residual network: 64 channels, 28 x 28 pixels."""
         return dict(zip(VARIABLES, (1, 64, 64, 28, 28), strict=True))
-
-    def panes(self) -> Mapping[str, Pane]:
-        """See :mod:`syno_lab.nas_pte.panes`."""
-        return PANES
 
 
 def _middle(parts: Sequence[Part], channel: int) -> Part:

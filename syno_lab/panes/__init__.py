@@ -52,7 +52,7 @@ __all__ = [
 
 def panes_of(operator: Operator) -> Mapping[str, Pane]:
     """The panes of an operator's system by name, ``graph`` first. Raises FormatError if it is not registered."""
-    return system_of(operator).panes()
+    return system_of(operator).panes
 
 
 def read_pane(asked: Asked[Any], name: str) -> PaneData:

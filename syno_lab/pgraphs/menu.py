@@ -29,11 +29,7 @@ ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPA
 
 
 def why(state: State, candidate: Candidate) -> Why:
-    """All that is known of why ``candidate`` is pruned in ``state``; matplotlib is loaded to draw it.
-
-    Raises:
-        PrimitiveError: for a canonical step.
-    """
+    """All that is known of why a candidate is pruned; loads matplotlib. Raises PrimitiveError for a canonical step."""
     verdict = candidate.verdict
     if verdict.rejected_by is None:
         raise PrimitiveError("expected a pruned step; this one is canonical, and no rule has anything against it")
@@ -117,11 +113,7 @@ def ticks(state: State) -> list[Tick]:
 
 
 def contraction(state: State, share: Sequence[str], give: Sequence[str]) -> Step:
-    """The CONTRACTION of coordinates by their names in the drawing; applying it checks it.
-
-    Raises:
-        KeyError: for a name that is not in the drawing.
-    """
+    """The CONTRACTION of coordinates by their names in the drawing, unchecked. Raises KeyError for an unknown name."""
     ids = coordinate_ids(state)
     return Step("SHARE", tuple(ids[name] for name in share), given=tuple(ids[name] for name in give))
 

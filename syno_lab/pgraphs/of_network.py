@@ -50,13 +50,9 @@ STEPS = 10
 
 
 class NetworkSpace:
-    """The operators that fit all layers of a request.
+    """The operators that fit all layers of a request; ``spec`` is derived from them, every kind of layer one binding.
 
-    Attributes:
-        spec: derived from the layers, every kind of layer one binding.
-
-    Raises:
-        SpecError: as :func:`.derive_spec`, and for a wish that no operator can meet.
+    Raises SpecError as :func:`.derive_spec`, and for a wish that no operator can meet.
     """
 
     def __init__(self, request: SpaceRequest, rules: Sequence[OwnRule] = ()) -> None:

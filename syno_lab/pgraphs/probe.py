@@ -67,10 +67,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
     """Sizes at which an operator is probed: 32 channels and 8 positions along each axis, or the next that fit.
 
     Coefficients are those of ``base`` (None: of the spec's first binding), fixed axes have the size 1; where no sizes
-    fit, ``base`` itself is taken.
-
-    Raises:
-        SpecError: where these do not fit either.
+    fit, ``base`` itself is taken. Raises SpecError where these do not fit either.
     """
     spec = operator.spec
     symbols = spec.symbols

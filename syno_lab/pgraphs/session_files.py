@@ -18,19 +18,13 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.sessions.construction import Construction, Place, Reader, Records
+from syno_lab.sessions.text import head_of
 from syno_lab.synthesis.candidates import Candidate
 from syno_lab.synthesis.fields import SpecFields
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One place: behind ``parent`` by ``step``, or the beginning of the spec with this number.
-
-    Attributes:
-        parent, note, comment: see :class:`syno_lab.sessions.text.PlaceRecord`.
-        step: what led to it; None for a beginning.
-        spec: of a beginning.
-        match: the coordinates of the input axes, where an operator was given that ends here.
-    """
+    """See :class:`.text.PlaceRecord`; of an operator that was given ``match`` has the coordinates of the input axes."""
 
     parent: int | None = None
     step: StepRecord | None = None
@@ -41,7 +35,7 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A session, see :class:`syno_lab.sessions.text.SessionRecord`, with the ``specs`` of the beginnings."""
+    """See :class:`.text.SessionRecord`."""
 
     format: str
     version: int
@@ -92,15 +86,12 @@ def reader(record: SessionRecord, construction: Construction[State, Step, Candid
 
     def read(one: PlaceRecord, before: Sequence[Place[State, Step]], where: str) -> Place[State, Step]:
         step: Step | None = None
-        if one.step is None:
-            if one.spec is None or not 0 <= one.spec < len(specs):
-                raise FormatError(f"session: {where}: expected a step, or a spec from 0 to {len(specs) - 1}")
-            state = State.root(specs[one.spec])
+        spec = head_of(one.parent, one.step is not None, one.spec, specs, "a spec", where)
+        if spec is not None:
+            state = State.root(spec)
             numbered = state.output
-        else:
-            if one.parent is None or one.spec is not None:
-                raise FormatError(f"session: {where}: expected a step behind a place, or a spec, found both")
-            last, numbered = before[one.parent].state, coordinates[one.parent]
+        elif one.step is not None:
+            last, numbered = before[one.parent or 0].state, coordinates[one.parent or 0]
             check_meaning(one.step, f"session: {where}")
             parameter = one.step.parameter
             step = Step(

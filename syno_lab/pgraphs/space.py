@@ -84,8 +84,6 @@ def synthesis_space(
 
 
 class _Space:
-    """The data that all states of one space share."""
-
     def __init__(
         self,
         spec: Spec,

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen import drawing
-from syno_lab.codegen.mixing import mixing
 from syno_lab.codegen.nest import generic_binding
 from syno_lab.errors import SpecError
 from syno_lab.ir.files import from_json, primitives_of
 from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.operators import KNOWN
-from syno_lab.pgraphs.panes import PANES
-from syno_lab.pgraphs.stepping import CONSTRUCTION, PGraphConstruction
-from syno_lab.pgraphs.traces import traces
-from syno_lab.pgraphs.traffic import stored_elements
-from syno_lab.pgraphs.traits import traits
-from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System
+from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
 from syno_lab.synthesis.rebuilding import recognise
 
 if TYPE_CHECKING:
+    from syno_lab.codegen.mixing import Mixing
     from syno_lab.ir.primitives.base import Card
+    from syno_lab.ir.state import State
     from syno_lab.models.sites import Site, Strides
+    from syno_lab.pgraphs.stepping import PGraphConstruction
     from syno_lab.sessions.own_rule import OwnRule
 
 _SIDES = ("input", "output")
@@ -34,20 +30,13 @@ class PGraphs(System):
 
     format = FORMAT
     title = "pGraphs"
+    known = KNOWN
 
     read = staticmethod(from_json)
-    traits = staticmethod(traits)
-    traffic = staticmethod(stored_elements)
-    traces = staticmethod(traces)
-    mixing = staticmethod(mixing)
 
     def summary(self, text: str | bytes) -> str:
         """The primitives from the output to the input, each once."""
         return " ".join(dict.fromkeys(primitives_of(text)))
-
-    def known(self) -> Mapping[str, Callable[[], Operator]]:
-        """See :data:`syno_lab.operators.KNOWN`."""
-        return KNOWN
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
         """See :func:`syno_lab.pgraphs.of_network.for_layer`."""
@@ -107,6 +96,30 @@ class PGraphs(System):
 
         return NetworkSpace(request, rules)
 
+    def traits(self, operator: Operator, binding: Binding) -> dict[str, int]:
+        """See :func:`syno_lab.pgraphs.traits.traits`."""
+        from syno_lab.pgraphs.traits import traits
+
+        return traits(operator, binding)
+
+    def traffic(self, operator: Operator, binding: Binding) -> int:
+        """See :func:`syno_lab.pgraphs.traits.stored_elements`."""
+        from syno_lab.pgraphs.traits import stored_elements
+
+        return stored_elements(operator, binding)
+
+    def traces(self, values: Sequence[Operator | State]) -> list[list[TracedStep]]:
+        """See :func:`syno_lab.pgraphs.traces.traces`."""
+        from syno_lab.pgraphs.traces import traces
+
+        return traces(values)
+
+    def mixing(self, operator: Operator, binding: Binding) -> Mixing:
+        """See :func:`syno_lab.codegen.mixing.mixing`."""
+        from syno_lab.codegen.mixing import mixing
+
+        return mixing(operator, binding)
+
     def is_linear(self, operator: Operator) -> bool:
         """Every pGraph is."""
         return True
@@ -123,18 +136,26 @@ class PGraphs(System):
         """The card of each primitive by its name."""
         return {name: _card(name, primitive.card) for name, primitive in PRIMITIVES.items()}
 
+    @property
     def panes(self) -> Mapping[str, Pane]:
         """See :mod:`syno_lab.pgraphs.panes`."""
+        from syno_lab.pgraphs.panes import PANES
+
         return PANES
 
+    @property
     def construction(self) -> PGraphConstruction:
         """See :class:`syno_lab.pgraphs.stepping.PGraphConstruction`."""
+        from syno_lab.pgraphs.stepping import CONSTRUCTION
+
         return CONSTRUCTION
 
 
 def _card(name: str, card: Card) -> PrimitiveCard:
     def draw() -> str:
-        return drawing.card_svg(name)
+        from syno_lab.codegen.drawing import card_svg
+
+        return card_svg(name)
 
     words = f"{name}: bottom {card.before}, top {card.after}; {card.top_down}"
     return PrimitiveCard(name, str(card), words, f"{name}: {card.before} <- {card.after}", draw)

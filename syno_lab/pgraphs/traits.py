@@ -6,6 +6,7 @@ from contextlib import suppress
 from math import log2, prod
 
 from syno_lab.codegen.receptive_field import parts, points
+from syno_lab.codegen.torch_source import Writer
 from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
@@ -52,3 +53,25 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
     found["multiply-adds"] = round(log2(max(1.0, operator.flops(bound) / 2 / outputs)))
     found["parameters"] = round(log2(1 + operator.params(bound)))
     return found
+
+
+# -- memory traffic ----------------------------------------------------------------------------------------------------
+
+
+class _Tally(Writer):
+    stored = 0
+
+    def grew(self, elements: int) -> None:
+        """See :meth:`syno_lab.codegen.torch_tensor.Lines.grew`."""
+        super().grew(elements)
+        self.stored += elements
+
+
+def stored_elements(operator: Operator, binding: Binding) -> int:
+    """Elements of all tensors that a forward pass of the operator's PyTorch module makes, for the binding's batch.
+
+    Raises SpecError where a size is no positive integer under the binding.
+    """
+    tally = _Tally(operator, operator.complete_binding(binding))
+    tally.stages()
+    return tally.stored

@@ -110,7 +110,7 @@ def atlas(
     """
     measure = usual_measure(rows)
     trials = _trials(rows, measure)
-    named = [one for system in all_systems() for one in system.known().items()] if known else []
+    named = [one for system in all_systems() for one in system.known.items()] if known else []
     found = [Placed(f"known:{name}", name, make(), True) for name, make in named]
     found += [Placed(row.key, row.label, operator, False, value) for operator, row, value in trials[:most]]
     words: list[Mapping[str, int]] = []

@@ -76,8 +76,7 @@ class Around:
     def session(self, key: str = "start") -> Session:
         """A session that begins with the state at a place, by the same rules.
 
-        Raises:
-            KeyError: for a place that is not there.
+        Raises KeyError for a place that is not there.
         """
         found = Session(self.state_at(key), self._begun.known, self._begun.construction)
         found.restrict(self._own)
@@ -147,13 +146,9 @@ class Around:
         return str(index) if key == self.root else f"{key}.{index}"
 
     def grow(self, depth: int, key: str = "start") -> bool:
-        """Look at one more state within ``depth`` levels below a place, the nearest to it first.
+        """Look at one more state within ``depth`` levels below a place, the nearest to it first; whether there was one.
 
-        Returns:
-            Whether there may be more to look at.
-
-        Raises:
-            KeyError: for a place that is not there.
+        Raises KeyError for a place that is not there.
         """
         place = self.waiting(depth, key)
         if place is not None:

@@ -162,11 +162,7 @@ class Place(Generic[S, T]):
         return self.measured()
 
     def measured(self, effort: Effort | None = None) -> float | None:
-        """As :attr:`distance`, and kept; within an effort.
-
-        Raises:
-            EffortError: when that does not suffice; another time it may.
-        """
+        """As :attr:`distance`, and kept. Raises EffortError where the effort does not suffice; another time it may."""
         return self.kept("distance", lambda: self.construction.distance(self.state, effort))
 
     def kept(self, name: str, measure: Callable[[], float | None]) -> float | None:
@@ -201,7 +197,7 @@ class Construction(ABC, Generic[S, T, C]):
     row: ClassVar[type | None] = None
     #: The ``format`` of a session's JSON, and its record, whose fields are those of :class:`.text.SessionRecord`.
     format: ClassVar[str]
-    record: ClassVar[type[msgspec.Struct]]
+    record: ClassVar[type[Any]]
     #: What reads a text that a session can begin with, by the ``format`` of the text: an operator's file.
     readers: ClassVar[Mapping[str, Callable[[str], Any]]]
     #: The operators that a session loads by name.

@@ -34,7 +34,7 @@ def construction_for(start: Any) -> Construction[Any, Any, Any]:
     system = system_for(start)
     if not isinstance(system, Stepwise):
         raise SpecError(f"{system.title}: its operators are not built by steps; choose one of another system")
-    return system.construction()
+    return system.construction
 
 
 class History:
@@ -161,27 +161,13 @@ class History:
 
     @property
     def operator(self) -> Any:
-        """The operator that is shown: the one that was given, or the state's.
-
-        Raises:
-            SynoError: where it is none.
-        """
+        """The operator that is shown: the one that was given, or the state's. Raises SynoError where it is none."""
         return self.entry.built
 
     @property
     def name(self) -> str | None:
         """The known operator that this is; None for another or an incomplete one."""
         return self.construction.name(self.operator, self.known) if self.is_complete else None
-
-    @property
-    def can_undo(self) -> bool:
-        """Whether there is a place before."""
-        return self.entry.parent is not None
-
-    @property
-    def can_redo(self) -> bool:
-        """Whether there is a place behind."""
-        return self._ahead[self._place] is not None
 
     @property
     def is_complete(self) -> bool:
@@ -193,17 +179,12 @@ class History:
     def apply(self, step: Hashable) -> State:
         """Take a step or a candidate, canonical or not.
 
-        Raises:
-            PrimitiveError: when it is illegal; nothing has changed then.
+        Raises PrimitiveError for an illegal one; nothing has changed then.
         """
         return self.go(self._behind(self._place, step))
 
     def undo(self) -> State:
-        """Back by one place.
-
-        Raises:
-            SynoError: at the beginning.
-        """
+        """Back by one place. Raises SynoError at the beginning."""
         if self.entry.parent is None:
             raise SynoError("nothing to undo: this is the beginning of the history")
         return self.go(self.entry.parent)
@@ -211,8 +192,7 @@ class History:
     def undo_to_progress(self) -> State:
         """Back to the last place that is nearer than the one before it, or to a beginning or a change of an aim.
 
-        Raises:
-            SynoError: where that is the shown one.
+        Raises SynoError where that is the shown one.
         """
         entry = self.entry
         while not self._stays(entry):
@@ -230,22 +210,14 @@ class History:
         return after is not None and (before is None or after < before)
 
     def redo(self) -> State:
-        """Forth by one place, along the branch that was visited last.
-
-        Raises:
-            SynoError: at the end.
-        """
+        """Forth by one place, along the branch that was visited last. Raises SynoError at the end."""
         ahead = self._ahead[self._place]
         if ahead is None:
             raise SynoError("nothing to redo: this is the end of the history")
         return self.go(ahead)
 
     def jump(self, position: int) -> State:
-        """To any place of :attr:`history`, which stays as it is.
-
-        Raises:
-            SynoError: for a place that does not exist.
-        """
+        """To any place of :attr:`history`, which stays as it is. Raises SynoError for a place that does not exist."""
         line = self.history
         if not _is_number(position) or not 0 <= position < len(line):
             raise SynoError(f"no place {quoted(position)} in the history: expected a number from 0 to {len(line) - 1}")
@@ -254,8 +226,7 @@ class History:
     def go(self, place: int) -> State:
         """To any place of the tree, by its number; :attr:`history` runs through it then.
 
-        Raises:
-            SynoError: for a place that does not exist.
+        Raises SynoError for a place that does not exist.
         """
         if not _is_number(place) or not 0 <= place < len(self._places):
             raise SynoError(f"no place {quoted(place)}: expected a number from 0 to {len(self._places) - 1}")
@@ -272,10 +243,9 @@ class History:
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
 
     def comment(self, text: str) -> None:
-        """Write about the place that is shown; an empty text removes what was written.
+        """Write about the shown place; an empty text removes what was written.
 
-        Raises:
-            SynoError: for a text that is too long.
+        Raises SynoError for a text that is too long.
         """
         if len(text) > MAX_COMMENT:
             raise SynoError(f"comment: expected at most {MAX_COMMENT} letters, found {len(text)}; shorten it")
@@ -309,10 +279,9 @@ class History:
         return self.go(start) if at_start else self.state
 
     def lay(self, steps: Iterable[Any], at_start: bool = False) -> State:
-        """Append steps, and go to their end; ``at_start`` stays, to play them by :meth:`redo`.
+        """Append steps, and go to their end; ``at_start`` stays, to play them.
 
-        Raises:
-            PrimitiveError: where one is illegal.
+        Raises PrimitiveError for an illegal one.
         """
         here = place = self._place
         for step in steps:

@@ -22,6 +22,7 @@ from syno_lab.search.protocol import Step, Taken
 from syno_lab.sessions.construction import Beginning, Construction, Explorable, Patience, Place, Reader, Records, State
 from syno_lab.sessions.own_rule import OwnRule, refusing
 from syno_lab.sessions.shown import Group, Item, Picture, Why
+from syno_lab.sessions.text import SessionRecord, check_operator
 
 S = TypeVar("S", bound=State)
 #: The colour of the groups of a menu; walks that a random way begins anew.
@@ -37,24 +38,13 @@ class Named(NamedTuple):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One place: behind ``parent`` by ``step``, or a beginning; ``operator`` is the file of one that was given."""
+    """See :class:`.text.PlaceRecord`; a step is its name."""
 
     parent: int | None = None
     step: str | None = None
     note: str = ""
     operator: str | None = None
     comment: str = ""
-
-
-class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`syno_lab.sessions.text.SessionRecord`."""
-
-    format: str
-    version: int
-    places: list[PlaceRecord]
-    place: int = 0
-    turns: list[int] = []
-    rules: list[str] = []
 
 
 class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
@@ -65,7 +55,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     """
 
     root: S
-    record = SessionRecord
+    record = SessionRecord[PlaceRecord]
 
     @abstractmethod
     def names(self, state: S) -> Mapping[str, str]:
@@ -130,7 +120,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
         found = [PlaceRecord(step=place.step, operator=text) for place, text in zip(places, given, strict=True)]
         return Records((), found)
 
-    def reader(self, record: SessionRecord) -> Reader[S, str]:
+    def reader(self, record: SessionRecord[PlaceRecord]) -> Reader[S, str]:
         """A reader that takes the steps by their names again, from the first state on."""
         (read,) = self.readers.values()
 
@@ -141,8 +131,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             if one.step is not None:
                 state = self.apply(before[one.parent or 0].state, one.step)
             operator = None if one.operator is None else read(one.operator)
-            if operator is not None and (not state.is_complete or self.operator(state) != operator):
-                raise FormatError(f"session: {where}: expected an operator of the steps before it, found another one")
+            check_operator(operator is None or (state.is_complete and self.operator(state) == operator), where)
             return Place(self, state, one.step, operator=operator)
 
         return place

@@ -76,12 +76,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def told(status: str, absent: Sequence[str]) -> str:
-    """The status of a session, with a line more where rules that it was built with are absent.
-
-    Args:
-        status: the rest of it.
-        absent: their names (:attr:`syno_lab.sessions.session.Session.absent`).
-    """
+    """The status of a session, with a line more where rules that it was built with are ``absent``, by their names."""
     if not absent:
         return status
     shown = ", ".join(map(quoted, absent[:_MOST_NAMES]))

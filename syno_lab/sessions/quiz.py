@@ -38,8 +38,7 @@ class Quiz:
 def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
     """The quiz after a guess of the next step, and whether it is right; the session stays where it is.
 
-    Raises:
-        SynoError: where no step lies ahead, and for a guess that cannot be taken here.
+    Raises SynoError where no step lies ahead, and for a guess that cannot be taken here.
     """
     place = session.place
     ahead = _ahead(session)

@@ -52,7 +52,7 @@ def session_of(start: Any) -> Session:
     name = texts.named(text)
     for system in all_systems():
         if isinstance(system, Stepwise):
-            construction = system.construction()
+            construction = system.construction
             if name in ("", construction.format) or name in construction.readers:
                 return Session.reading(text, construction)
     return Session(find_system(format_of(text)).read(text))
@@ -143,8 +143,7 @@ class Session(History):
     def take_suggestion(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> State:
         """The next step of a shortest way to an operator; asked again, the step after that, up to its end.
 
-        Raises:
-            SynoError: where there is nothing to suggest.
+        Raises SynoError where there is nothing to suggest; so does :meth:`finish`.
         """
         self.look_ahead(seconds, should_stop)
         step, *rest = self._ways[self._place]
@@ -156,11 +155,7 @@ class Session(History):
     def finish(
         self, seconds: float | None = PATIENCE_S, *, at_start: bool = False, should_stop: Stop | None = None
     ) -> State:
-        """Append a shortest way to an operator, and go to its end; ``at_start`` stays, to play it by :meth:`redo`.
-
-        Raises:
-            SynoError: where there is nothing to suggest.
-        """
+        """Append a shortest way to an operator, and go to its end; ``at_start`` stays, to play it by :meth:`redo`."""
         known = self._ways.get(self._place)
         return self.lay(self._way(seconds, should_stop) if known is None else known, at_start)
 
@@ -175,18 +170,13 @@ class Session(History):
         *,
         should_stop: Stop | None = None,
     ) -> tuple[Any, ...]:
-        """Random steps from a state to an operator.
-
-        Raises:
-            SynoError: where none is found.
-        """
+        """Random steps from a state to an operator. Raises SynoError where none is found."""
         return tuple(self.construction.way(state, self.rules, Patience(seconds, should_stop), rng))
 
     def take_instead(self, candidate: Hashable) -> State:
         """Take canonical steps in place of a refused one, as a branch behind the place where they begin.
 
-        Raises:
-            SynoError: where none are known.
+        Raises SynoError where none are known.
         """
         way = self._detour(self.state, candidate)
         if way is None:
@@ -207,8 +197,7 @@ class Session(History):
     def aimed(self, state: State, choice: str) -> Hashable:
         """The step that changes what is wanted, by the name of its choice.
 
-        Raises:
-            SynoError: for an unknown one, and where nothing is wanted that can be changed.
+        Raises SynoError for an unknown one, and where nothing is wanted that can be changed.
         """
         if not isinstance(self.construction, Aiming):
             raise SynoError(f"nothing is wanted here that can be changed, found {quoted(choice)}")
@@ -252,8 +241,7 @@ class Session(History):
     def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Hashable:
         """The step of ticked nodes; ``choice`` is the name of one where the preview has several.
 
-        Raises:
-            SynoError: for unknown ones, and where no steps are put together by hand.
+        Raises SynoError for unknown ones, and where no steps are put together by hand.
         """
         if not isinstance(self.construction, ByHand):
             raise SynoError("expected a step of the list, found ticks")
@@ -324,8 +312,7 @@ class Session(History):
     def reading(cls, text: str, construction: Construction[Any, Any, Any], known: Known | None = None) -> Self:
         """The session of a text: of :meth:`to_json`, of :meth:`to_word`, or of a file that a session can begin with.
 
-        Raises:
-            FormatError: one line: what was expected, what was found and where.
+        Raises FormatError: one line: what was expected, what was found and where.
         """
         text = texts.text_of(text)
         try:

@@ -23,13 +23,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A state as the stepper draws it.
-
-    Attributes:
-        svg: an ``<svg>`` element with an id for each node.
-        description: a text that describes the picture.
-        nodes: by their ids.
-    """
+    """A state as the stepper draws it: SVG with an id for each node, a description, the nodes by their ids."""
 
     svg: str
     description: str

@@ -11,7 +11,7 @@ import binascii
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,9 @@ class PlaceRecord(Protocol):
         parent: the number of the place before; None for the first.
         note: of a beginning.
         comment: what the user wrote about it.
+
+    Beside these it may have the ``step``, the ``spec`` or ``aim`` of a beginning, by its number in the session's list,
+    and the ``operator`` that was given and ends there, as the text of its file.
     """
 
     parent: int | None
@@ -43,7 +46,10 @@ class PlaceRecord(Protocol):
     comment: str
 
 
-class SessionRecord(Protocol):
+P = TypeVar("P", bound=PlaceRecord)
+
+
+class SessionRecord(msgspec.Struct, Generic[P], forbid_unknown_fields=True, omit_defaults=True):
     """A session; a system's own record may have a list of heads, which beginnings refer to, before the places.
 
     Attributes:
@@ -57,14 +63,36 @@ class SessionRecord(Protocol):
 
     format: str
     version: int
-    places: Sequence[PlaceRecord]
-    place: int
-    turns: Sequence[int]
-    rules: Sequence[str]
+    places: list[P]
+    place: int = 0
+    turns: list[int] = []
+    rules: list[str] = []
 
 
 class _Header(msgspec.Struct):
     format: str = ""
+
+
+H = TypeVar("H")
+
+
+def head_of(
+    parent: int | None, has_step: bool, number: int | None, heads: Sequence[H], what: str, where: str
+) -> H | None:
+    """The head of a beginning, by its number; None for a step behind a place. Raises FormatError for both."""
+    if has_step:
+        if parent is None or number is not None:
+            raise FormatError(f"session: {where}: expected a step behind a place, or {what}, found both")
+        return None
+    if number is None or not 0 <= number < len(heads):
+        raise FormatError(f"session: {where}: expected a step, or {what} from 0 to {len(heads) - 1}")
+    return heads[number]
+
+
+def check_operator(is_same: bool, where: str) -> None:
+    """Raise FormatError where an operator that was given is not the one of the steps that lead to its place."""
+    if not is_same:
+        raise FormatError(f"session: {where}: expected an operator of the steps before it, found another one")
 
 
 def to_json(session: Session) -> str:
@@ -87,11 +115,7 @@ def word_of(text: str) -> str:
 
 
 def text_of(text: str) -> str:
-    """The JSON of a word, or of a text that is JSON.
-
-    Raises:
-        FormatError: one line: what was expected and found.
-    """
+    """The JSON of a word, or of a text that is JSON. Raises FormatError: one line: what was expected and found."""
     text = text.strip()
     if text.startswith(PREFIX):
         return _unpacked(text.removeprefix(PREFIX))
@@ -123,9 +147,9 @@ def named(text: str) -> str:
         return ""
 
 
-def read(text: str, construction: Construction[Any, Any, Any]) -> SessionRecord:
+def read(text: str, construction: Construction[Any, Any, Any]) -> SessionRecord[Any]:
     """The record of a session's JSON. Raises FormatError: one line."""
-    found: SessionRecord = read_versioned(  # type: ignore[assignment]  # its fields are those
+    found: SessionRecord[Any] = read_versioned(
         text, construction.record, what="session", name=construction.format, version=VERSION, most=MAX_BYTES
     )
     return found

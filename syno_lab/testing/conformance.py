@@ -130,10 +130,10 @@ class SystemConformance:
 
     def test_known_operators(self, system: System) -> None:
         """They are operators of the system, all different, each the same each time."""
-        made = {name: make() for name, make in system.known().items()}
+        made = {name: make() for name, make in system.known.items()}
         assert all(operator.format == system.format for operator in made.values())
         assert len({operator.to_json() for operator in made.values()}) == len(made)
-        assert all(make() == made[name] for name, make in system.known().items())
+        assert all(make() == made[name] for name, make in system.known.items())
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class SystemConformance:
 
     def test_panes_and_sessions(self, system: System, case: Case) -> None:
         """The picture comes first; a session begins with the operator, or is refused in one line."""
-        panes = system.panes()
+        panes = system.panes
         assert next(iter(panes)) == "graph"
         assert all(callable(pane.read) for pane in panes.values())
         try:

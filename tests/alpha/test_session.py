@@ -40,7 +40,7 @@ def wandered(rng: random.Random, session: Session, moves: int = 12) -> Session:
             session.go(rng.randrange(len(session.places)))
         elif what == 1:
             session.load(rng.choice(list(session.known)))
-        elif what == 2 and session.can_undo:
+        elif what == 2 and session.entry.parent is not None:
             session.undo()
         elif what == 3 and rng.random() < 0.3:
             session.reset()
@@ -144,7 +144,7 @@ BAD = {
     ),
     "another operator": (
         {"places": [ROOT, {**RELU, "operator": KNOWN["conv_block"]().to_json()}]},
-        "place 1: expected an operator of the operations before it, found another one",
+        "place 1: expected an operator of the steps before it, found another one",
     ),
     "a place that is not there": ({"place": 7}, "no place 7"),
 }

@@ -81,9 +81,7 @@ def test_the_signs_of_the_lists_are_of_their_ground(open_alone: OpenAlone, tmp_p
 
 
 def test_the_tensors_of_canvas_are_of_their_ground(open_alone: OpenAlone, tmp_path: Path) -> None:
-    kernel = next(
-        make() for make in CANVAS.known().values() if any(len(node.inputs) > 1 for node in make().kernel.nodes)
-    )
+    kernel = next(make() for make in CANVAS.known.values() if any(len(node.inputs) > 1 for node in make().kernel.nodes))
     OperatorView(kernel).to_html(tmp_path / "kernel.html", panes=["graph"])
     page = open_alone(tmp_path / "kernel.html", "dark", width=900)
     shown = fills(page, ".syno-graph .node")

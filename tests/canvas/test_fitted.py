@@ -207,7 +207,7 @@ def test_random_kernels_have_positive_memory_and_traffic(rng: random.Random) -> 
 
 def test_a_kernel_is_fitted_to_a_network() -> None:
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 16, 3, stride=2, padding=1))
-    sampler = sl.canvas.Sampler.of_network(net, (3, 8, 8), max_flops=0.6, seed=3)
+    sampler = sl.canvas.Sampler(net, example=(3, 8, 8), max_flops=0.6, seed=3)
     assert sampler.places == (Place(8, 16, 4, 4, stride=2),)  # 3 and 8 channels: none is a multiple of the other
     operator = sampler.sample()
     assert sl.canvas.Sampler(net, example=(3, 8, 8), max_flops=0.6, seed=3).sample() == operator
@@ -222,7 +222,7 @@ def test_a_kernel_is_fitted_to_a_network() -> None:
     with pytest.raises(SpecError, match="expected a sampler of a network, found one of places"):
         Sampler(sampler.places).replace(net, operator)
     with pytest.raises(SpecError, match=r"at least one convolution .*, found none: 0: expected channels of which"):
-        Sampler.of_network(net[:1], (3, 8, 8))
+        Sampler(net[:1], example=(3, 8, 8))
 
 
 def test_fit_says_why_there_is_no_solution() -> None:

@@ -60,7 +60,7 @@ def wandered(rng: random.Random, session: Session, moves: int = 14) -> Session:
             session.go(rng.randrange(len(session.places)))
         elif what == 1:
             session.load(rng.choice(list(known.KNOWN)))
-        elif what == 2 and session.can_undo:
+        elif what == 2 and session.entry.parent is not None:
             session.undo()
         elif what == 3 and rng.random() < 0.3:
             session.reset()
@@ -94,7 +94,7 @@ def facts(session: Session) -> list[Any]:
 def test_a_session_begins_with_whatever_canvas_knows(start: Any) -> None:
     assert system_for(start) is CANVAS
     session = session_of(start)
-    assert session.construction is CANVAS.construction()
+    assert session.construction is CANVAS.construction
     kernel = start.kernel if isinstance(start, Fitted) else start
     assert session.state.draft.nodes == (() if isinstance(start, Sampler) else kernel.nodes)
     assert session.is_complete == (not isinstance(start, Draft | Sampler))
@@ -113,12 +113,12 @@ def test_undo_redo_and_text_keep_everything(rng: random.Random) -> None:
         session = wandered(rng, session_of(start))  # type: ignore[arg-type]
         for text in (session.to_json(), session.to_word()):
             again = session_of(text)
-            assert again.construction is CANVAS.construction()
+            assert again.construction is CANVAS.construction
             assert facts(again) == facts(session)
             assert again.to_json() == session.to_json()
         before = facts(session)[: len(session.places)]
         place, state = session.place, session.state
-        if session.can_undo:
+        if session.entry.parent is not None:
             session.undo()
             assert session.redo() is state
             assert session.place == place
@@ -167,7 +167,7 @@ BAD = {
     ),
     "another operator": (
         {"places": [ROOT | {"operator": Fitted(known.residual()).to_json()}]},
-        "place 0: expected an operator of the primitives before it",
+        "place 0: expected an operator of the steps before it",
     ),
     "no such place": ({"place": 9}, "session: no place 9"),
     "no such turn": ({"turns": [0]}, "turns: expected a place behind another one, found 0"),

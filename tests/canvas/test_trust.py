@@ -44,7 +44,7 @@ def test_renumbered_kernels_and_pairs_of_a_fresh_share(fresh_seed: int) -> None:
 
 def test_kernels_run_in_all_places_of_resnet_20(fresh_seed: int) -> None:
     net = BACKBONES["resnet20"].build(outputs=10)
-    sampler = Sampler.of_network(net, (3, 32, 32), seed=fresh_seed)
+    sampler = Sampler(net, example=(3, 32, 32), seed=fresh_seed)
     for _ in range(NETWORKS):
         operator = sampler.sample()
         made = sampler.replace(net, operator)

@@ -11,7 +11,7 @@ from syno_lab.codegen.torch_choice import Form
 from syno_lab.codegen.torch_module import to_torch_source
 from syno_lab.ir.build import Build
 from syno_lab.ir.operator import Operator
-from syno_lab.pgraphs.traffic import stored_elements
+from syno_lab.pgraphs.traits import stored_elements
 
 FORMS = [Form(*values) for values in product(("best", "naive"), (True, False), (False, True))]
 

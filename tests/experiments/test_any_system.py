@@ -76,7 +76,7 @@ def test_a_search_trains_stores_and_shows_another_system(tmp_path: Path) -> None
         shown = read_operator(row.operator)
         assert shown == operator
         assert str(operator) in shown.svg()
-        assert "graph" in system_of(shown).panes()
+        assert "graph" in system_of(shown).panes
 
 
 def test_known_operators_come_first(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from syno_lab.experiments import (
 )
 from syno_lab.experiments.watching import Board
 from syno_lab.ir.operator import Operator
-from syno_lab.pgraphs.traffic import stored_elements
+from syno_lab.pgraphs.traits import stored_elements
 from syno_lab.search import (
     EstimateSearch,
     MonteCarloTreeSearch,

@@ -115,7 +115,7 @@ def pictures(much: Amount) -> Iterator[Entry]:
         for number, move in enumerate(wandering(session, rng, much.states // len(begun))):
             yield f"{name}, state {number}", [move, *_shown(session)]
     for system in inside.all_systems():
-        for name, make in system.known().items():
+        for name, make in system.known.items():
             yield f"{system.title} {name}", [*make().dot().splitlines(), *make().svg().splitlines()]
 
 
@@ -140,7 +140,7 @@ def _shown(session: Any) -> Iterator[str]:
 def costs(much: Amount) -> Iterator[Entry]:
     """Costs, their rows, traffic and traits of known and drawn operators at two bindings; of whole networks."""
     for system in inside.all_systems():
-        for name, make in system.known().items():
+        for name, make in system.known.items():
             yield f"{system.title} {name}", [*_costs(system, make()), make().fingerprint(_small(system, make()))]
     for spec in much.specs[1:]:
         kind, fields = SPECS[spec]
@@ -225,7 +225,7 @@ def words(much: Amount) -> Iterator[Entry]:
     for system in inside.all_systems():
         yield (
             f"file of an operator, {system.title}",
-            keys([json.loads(one().to_json()) for one in system.known().values()]),
+            keys([json.loads(one().to_json()) for one in system.known.values()]),
         )
 
 

@@ -145,4 +145,4 @@ def test_a_search_finds_every_operator() -> None:
         state = step.state
     assert state.operator() == wanted
     assert state.towards(wanted) == []
-    assert set(NamedSpace(SUMS).known(root)) == set(TINY.known())
+    assert set(NamedSpace(SUMS).known(root)) == set(TINY.known)

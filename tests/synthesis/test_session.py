@@ -141,8 +141,8 @@ class SessionMachine(RuleBasedStateMachine):
         assert [entry.number for entry in session.places] == list(range(len(self.states)))
         assert session.place == self.cursor
         assert session.state == self.states[self.cursor]
-        assert session.can_undo == (self.parents[self.cursor] is not None)
-        assert session.can_redo == (self.ahead(self.cursor) is not None)
+        assert (session.entry.parent is not None) == (self.parents[self.cursor] is not None)
+        assert (session.ahead(session.place) is not None) == (self.ahead(self.cursor) is not None)
         assert session.is_complete == self.states[self.cursor].is_complete
         assert session.history[session.position].number == self.cursor
 
@@ -216,7 +216,7 @@ def test_another_session_is_grafted_on() -> None:
     session, other = Session(SPEC, SMALL), Session(conv2d())
     other.go(2)
     session.graft(other)
-    assert (session.place, session.state, session.can_redo) == (3, other.state, True)
+    assert (session.place, session.state, session.ahead(3) is not None) == (3, other.state, True)
     assert session.places[1].note == "open"
     session.go(7)
     assert session.operator == conv2d()

@@ -109,7 +109,7 @@ def test_finish_and_complete_lay_their_steps_ahead(rng: random.Random) -> None:
     session = Session(SPECS["pooling and weights"])
     session.finish(seconds=None, at_start=True)
     assert session.place == 0
-    while session.can_redo:
+    while session.ahead(session.place) is not None:
         session.redo()
     assert session.is_complete
     session.go(0)

@@ -64,7 +64,7 @@ _LONGEST = 1 << 15
 
 def _known() -> Mapping[str, Callable[[], Any]]:
     """The known pGraphs by name."""
-    return find_system(DEFAULT).known()
+    return find_system(DEFAULT).known
 
 
 def _one_line(magic: Callable[..., Any]) -> Callable[..., Any]:

@@ -144,10 +144,10 @@ class OperatorView(View):
     name and sizes of each place of a network that the operator has numbers for (a Canvas kernel fitted to one)."""
 
     pane_graph = _pane("The picture")
-    """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.graph.graph_pane`)."""
+    """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.program.graph_pane`)."""
 
     pane_lineage = _pane("The lineage")
-    """The edits of a network of αNAS with their pictures, and its blocks (:mod:`syno_lab.alpha.lineage`)."""
+    """The edits of a network of αNAS with their pictures, and its blocks (:mod:`syno_lab.alpha.panes`)."""
 
     pane_loops = _pane("The loop nest")
     """The loop nests in pieces (:func:`syno_lab.pgraphs.panes.program.loop_pane`)."""

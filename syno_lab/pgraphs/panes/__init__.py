@@ -9,16 +9,14 @@ from syno_lab.panes.forms import cost_forms, csv_text, drawn, form, on_paper, pi
 from syno_lab.panes.generic import SOURCE, TIR
 from syno_lab.panes.reach import reach_forms
 from syno_lab.pgraphs.panes.costs import cost_pane
-from syno_lab.pgraphs.panes.graph import graph_pane
 from syno_lab.pgraphs.panes.image import Image, image_pane
 from syno_lab.pgraphs.panes.kernel import kernel_forms, kernel_pane
-from syno_lab.pgraphs.panes.program import Equations, Nests, equation_pane, loop_pane, nest_texts
+from syno_lab.pgraphs.panes.program import Equations, Nests, equation_pane, graph_pane, loop_pane, nest_texts
 from syno_lab.pgraphs.panes.reach import Mixed, Neighbours, mixing_pane, near_pane, reach_pane
 from syno_lab.protocol import Pane
 
 
 def _loops_forms(asked: Asked[Operator], data: Nests) -> list[Form]:
-    """Both loop nests."""
     return [
         form(asked, "Python", "loops.py", path=["nests", 0, "text"]),
         form(asked, "Python, by stages", "stages.py", path=["nests", 1, "text"]),
@@ -28,7 +26,6 @@ def _loops_forms(asked: Asked[Operator], data: Nests) -> list[Form]:
 
 
 def _equation_forms(asked: Asked[Operator], data: Equations) -> list[Form]:
-    """Both equations as LaTeX, text and picture."""
     found = []
     for number, (what, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
         found += [
@@ -41,7 +38,6 @@ def _equation_forms(asked: Asked[Operator], data: Equations) -> list[Form]:
 
 
 def _mixing_forms(asked: Asked[Operator], data: Mixed) -> list[Form]:
-    """The matrix as text, as a table and as records."""
     rows: list[Record] = [
         {"out": name, **dict(zip(data["columns"], marks, strict=True))}
         for name, marks in zip(data["rows"], data["marks"], strict=True)
@@ -54,12 +50,10 @@ def _mixing_forms(asked: Asked[Operator], data: Mixed) -> list[Form]:
 
 
 def _image_forms(asked: Asked[Operator], data: Image) -> list[Form]:
-    """The pictures side by side, and all data."""
     return [form(asked, "PNG", "image.png", pictures=True), whole(asked, "image")]
 
 
 def _near_forms(asked: Asked[Operator], data: Neighbours) -> list[Form]:
-    """The table, and all data."""
     return [form(asked, "CSV", "neighbours.csv", text=csv_text(data["rows"])), whole(asked, "neighbours")]
 
 

@@ -66,10 +66,8 @@ class Image(TypedDict):
 def image_pane(asked: Asked[Operator]) -> Image:
     """The photograph, and the outputs of the operator and of conv2d for it.
 
-    The sizes are chosen for the picture: about 96 rows and columns, few channels; coefficients as asked.
-
-    Raises:
-        SpecError: for an unknown photograph or kind of weights, an image of another shape, or sizes too large.
+    The sizes are chosen for the picture: about 96 rows and columns, few channels; coefficients as asked. Raises
+    SpecError for an unknown photograph or kind of weights, an image of another shape, or sizes too large.
     """
     if asked.weights not in WEIGHTS:
         raise SpecError(f"weights: expected {' or '.join(WEIGHTS)}, found {quoted(asked.weights)}")

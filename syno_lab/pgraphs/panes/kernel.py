@@ -53,8 +53,7 @@ class Kernel(TypedDict):
 def kernel_pane(asked: Asked[Operator]) -> Kernel:
     """The kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and that of a convolution at the same sizes.
 
-    Raises:
-        SynoError: the kernel is too large to be computed.
+    Raises SynoError where the kernel is too large to be computed.
     """
     bound = probe_binding(asked.operator, asked.bound())
     found = probe(asked.operator, bound)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from syno_lab.codegen import drawing
+from syno_lab.codegen.drawing_links import links
 from syno_lab.codegen.equation import equation
 from syno_lab.codegen.loops import condition_text, loops, make_program
 from syno_lab.codegen.nest import Access, Condition, Nest, tensors
@@ -22,7 +23,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
 from syno_lab.panes import Asked
 from syno_lab.panes.colours import coloured
-from syno_lab.panes.data import Piece
+from syno_lab.panes.data import Link, Picture, Piece
+from syno_lab.panes.generic import picture_pane
 from syno_lab.synthesis.expressions import Expression, name, size
 
 Pieces = list[Piece]
@@ -205,3 +207,37 @@ def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -
                 if lenders & set(piece.get("ids", ())):
                     piece["ids"].append(name_)
         shown.add(name_)
+
+
+# -- the pane of the picture -------------------------------------------------------------------------------------------
+
+
+def graph_pane(asked: Asked[Operator]) -> Picture:
+    """The drawing and its links."""
+    data = picture_pane(asked)
+    return {**data, "links": _links(asked, data["svg"])}
+
+
+def _links(asked: Asked[Operator], svg: str) -> dict[str, Link]:
+    lines = _lines(asked)
+    found: dict[str, Link] = {}
+    for node, link in links(asked.operator, svg).items():
+        marks = list(dict.fromkeys([node, *link.touched]))
+        found[node] = {
+            "words": link.words,
+            "kind": link.kind,
+            "light": list(link.light),
+            "marks": marks,
+            "lines": sorted({line for one in marks for line in lines.get(one, ())}),
+        }
+    return found
+
+
+def _lines(asked: Asked[Operator]) -> dict[str, list[int]]:
+    """For each node the lines of the one loop nest that it is in."""
+    found: dict[str, list[int]] = {}
+    for number, line in enumerate(loop_pane(asked)["nests"][0]["lines"]):
+        for piece in line:
+            for node in piece.get("ids", ()):
+                found.setdefault(node, []).append(number)
+    return found

@@ -43,10 +43,7 @@ class Neighbours(TypedDict):
 def reach_pane(asked: Asked[Operator]) -> Reach:
     """Which input elements the asked output element reads; the map is darker where more terms read.
 
-    An axis longer than 64 is shown around what is read.
-
-    Raises:
-        SpecError: for an element that the output does not have.
+    An axis longer than 64 is shown around what is read. Raises SpecError for an element that the output does not have.
     """
     bound = asked.bound()
     field = receptive_field(asked.operator, read_element(asked.element), bound, should_stop=asked.should_stop)
@@ -66,8 +63,7 @@ def mixing_pane(asked: Asked[Operator]) -> Mixed:
 def mixing_data(operator: Operator) -> Mixed:
     """The mixing matrix of an operator at generic sizes against the wishes of its spec, as plain data.
 
-    Raises:
-        SpecError: it is too large to look at every element.
+    Raises SpecError where it is too large to look at every element.
     """
     found, wants = mixing(operator), operator.spec.wants
     return {
