@@ -59,11 +59,7 @@ class Block:
             )
 
     def at(self, shape: Shape) -> Block:
-        """The block for an input of another shape.
-
-        Raises:
-            SpecError: where it does not apply.
-        """
+        """The block for an input of another shape. Raises SpecError where it does not apply."""
         return replace(self, graph=self.graph.at(shape))
 
 
@@ -141,10 +137,9 @@ class Network:
         return {each: tuple([number for number, kind in enumerate(kinds) if kind == each]) for each in every}
 
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
-        """The network with other blocks; each, and the head, for the shape that the part before it gives.
+        """The network with other blocks, each and the head for the shape before it.
 
-        Raises:
-            SpecError: where a part does not apply.
+        Raises SpecError where one does not apply.
         """
         shape, found = self.stem.output_shapes[0], []
         for block in blocks:

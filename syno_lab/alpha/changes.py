@@ -50,8 +50,7 @@ class Change:
     def apply(self, draft: Draft) -> Draft:
         """The draft with the same chain for what is wanted then.
 
-        Raises:
-            SpecError: for an entry or a value that does not exist.
+        Raises SpecError for an entry or a value that is none.
         """
         value: Any = self.value
         if self.name == MIXING.name:
@@ -98,11 +97,7 @@ def possible(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> l
 
 
 def change_of(draft: Draft, key: str) -> Change:
-    """The change that is called so.
-
-    Raises:
-        SpecError: where there is none.
-    """
+    """The change that is called so. Raises SpecError where there is none."""
     name, *where = key.split("-")
     entry = (int(where[0]), int(where[1])) if len(where) == 3 and all(one.isdecimal() for one in where[:2]) else None
     if name in ("shape", "depth", "mixing") and (entry is None) == (name != "mixing"):

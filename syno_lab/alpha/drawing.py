@@ -45,7 +45,7 @@ def dot(
     """A graph as DOT text, the same text for equal graphs.
 
     Args:
-        graph: of which.
+        graph: what is drawn.
         title: a line above the drawing; any text, it is escaped.
         highlight: numbers of nodes to be drawn with a thick border, those of a region for one.
         notes: by the number of a tensor, lines to stand below its shape: its properties.
@@ -60,11 +60,7 @@ def svg(
     highlight: Collection[int] = (),
     notes: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
-    """:func:`dot` as an SVG element with a text alternative.
-
-    Raises:
-        SynoError: when the layout program is not installed, or takes too long.
-    """
+    """:func:`dot` as SVG with a text alternative. Raises SynoError where the layout program is missing or too slow."""
     drawing = _Drawing(graph, title, frozenset(highlight), notes or {})
     said = ". ".join([*([title] if title else []), describe(graph)])
     return accessible_svg(drawing.source(), said, drawing.titles)
@@ -83,12 +79,8 @@ def describe(graph: Graph) -> str:
 def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dict[str, tuple[str, list[str]]]:
     """What is said of each part of a picture, by its id, and the ids of what is lit with it, itself among them.
 
-    Args:
-        graph: of the picture.
-        notes: as for :func:`dot`.
-
-    Returns:
-        Lit are with an operation and an output the arrows into it and what they come from, with an arrow its two ends.
+    Lit are with an operation and an output the arrows into it and what they come from, with an arrow its two ends.
+    ``notes`` as for :func:`dot`.
     """
     names = [f"t{number}" for number in range(len(graph.inputs))] + [f"n{number}" for number in range(len(graph.nodes))]
     found: dict[str, tuple[str, list[str]]] = {}
@@ -143,11 +135,7 @@ def _lines(operation: Operation) -> list[str]:
 
 
 class _Drawing:
-    """One drawing: the lines of DOT, and what is said of each part.
-
-    Attributes:
-        titles: of nodes and edges, by the names that Graphviz gives them.
-    """
+    """One drawing: the lines of DOT, and ``titles`` of nodes and edges, by the names that Graphviz gives them."""
 
     def __init__(
         self, graph: Graph, title: str | None, highlight: frozenset[int], notes: Mapping[int, Sequence[str]]

@@ -49,11 +49,7 @@ class Replacement:
     new: Graph
 
     def apply(self, network: Network) -> Network:
-        """The network with the edit.
-
-        Raises:
-            SpecError: where it does not fit: other operations stand there, or a part of the network does not apply.
-        """
+        """The network with the edit. Raises SpecError where other operations stand there, or a part does not apply."""
         for number in self.blocks:
             graph = _block(network, number).graph
             found = graph.subgraph(self.nodes)
@@ -69,12 +65,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Duplication:
-    """A copy of a block in another place.
-
-    Attributes:
-        block: the number of the block that is copied.
-        before: the number of the block that the copy stands before; the number of all blocks for the end.
-    """
+    """A copy of the block of this number ``before`` another one; the number of all blocks is the end."""
 
     block: int
     before: int
@@ -82,9 +73,7 @@ class Duplication:
     def apply(self, network: Network) -> Network:
         """The network with the edit.
 
-        Raises:
-            SpecError: for a block or a place that is not there, one that may not be changed, and where the network
-                does not apply any more.
+        Raises SpecError for a block or place that is none or is never changed, or where it does not fit.
         """
         copy, blocks = _changeable(network, self.block), list(network.blocks)
         if not 0 <= self.before <= len(blocks):
@@ -97,20 +86,14 @@ class Duplication:
 
 @dataclass(frozen=True)
 class Deletion:
-    """A network without one of its blocks.
-
-    Attributes:
-        block: its number.
-    """
+    """A network without the block of this number."""
 
     block: int
 
     def apply(self, network: Network) -> Network:
         """The network with the edit.
 
-        Raises:
-            SpecError: for a block that is not there or may not be changed, and where the network does not apply any
-                more.
+        Raises SpecError for a block that is not there or may not be changed, or is needed.
         """
         _changeable(network, self.block)
         return network.with_blocks([*network.blocks[: self.block], *network.blocks[self.block + 1 :]])
@@ -211,11 +194,7 @@ class Variant:
         object.__setattr__(self, "_network", network)
 
     def edited(self, edit: Edit) -> Variant:
-        """The variant with one more edit.
-
-        Raises:
-            SpecError: where it does not fit.
-        """
+        """The variant with one more edit. Raises SpecError where it does not fit."""
         if len(self.edits) >= MOST_EDITS:
             raise SpecError(f"expected at most {MOST_EDITS} edits, found one more")
         return Variant(self.seed, (*self.edits, edit), edit.apply(self.network))

@@ -123,11 +123,7 @@ class Graph:
     def live(
         cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None = None
     ) -> Graph:
-        """The graph without the nodes that serve no output; all inputs stay.
-
-        Raises:
-            SpecError: as the class.
-        """
+        """The graph without the nodes that serve no output; all inputs stay. Raises SpecError as the class."""
         return cls._live(inputs, nodes, outputs, origin)[0]
 
     @classmethod
@@ -230,20 +226,18 @@ class Graph:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def at(self, *inputs: Shape) -> Graph:
-        """The graph for inputs of other shapes; attributes that are a `Rel` follow them.
+        """The graph for inputs of other shapes, which a `Rel` follows.
 
-        Raises:
-            SpecError: where an operation does not apply any more.
+        Raises SpecError where an operation does not apply.
         """
         if len(inputs) != len(self.inputs):
             raise SpecError(f"expected {len(self.inputs)} shapes of inputs, found {len(inputs)}")
         return Graph(inputs, self.nodes, self.outputs, self.origin)
 
     def region(self, nodes: Iterable[int]) -> Region:
-        """The smallest region with these nodes: with all nodes on the ways between two of them.
+        """The smallest region with these nodes and all on the ways between them.
 
-        Raises:
-            SpecError: for no nodes, or one that the graph does not have.
+        Raises SpecError for none and unknown ones.
         """
         chosen = set(nodes)
         if not chosen or not all(isinstance(n, int) and 0 <= n < len(self.nodes) for n in chosen):
@@ -386,14 +380,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Region:
-    """Nodes of a graph with all nodes on the ways between them, so that no way leaves it and comes back.
-
-    Made by :meth:`Graph.region`.
-
-    Attributes:
-        graph: which has the nodes.
-        nodes: by their numbers.
-    """
+    """Nodes of a graph with all nodes on the ways between them, so that no way leaves it and comes back."""
 
     graph: Graph = field(repr=False)
     nodes: frozenset[int]

@@ -124,8 +124,7 @@ class Function(nn.Module):
 def module(made: Operation, *shapes: Shape) -> nn.Module:
     """A module of an operation for inputs of these shapes; weights are drawn from torch's global generator.
 
-    Raises:
-        SpecError: for what no module can be made of: `parameter`, and what is opaque.
+    Raises SpecError for what no module can be made of: `parameter`, and what is opaque.
     """
     at = made.on(*shapes)
     channels, rank = (at.channels, len(at.shape)) if shapes and shapes[0] else (0, 0)

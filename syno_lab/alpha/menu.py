@@ -147,16 +147,15 @@ def _choices(state: Draft, name: str, entry: tuple[int, int] | None = None) -> l
 
 
 def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
-    """The candidates by operation, the nearest first.
+    """The candidates by operation, the nearest first; an item's ``index`` is its place among those ``found``.
+
+    The notes of an item are its verdict, and by how much it changes each distance.
 
     Args:
         state: where they may be taken.
-        found: all of them; an item's ``index`` is its place here.
+        found: all of them.
         chosen: the id of a part of the picture: only what goes on from it is listed, which is all or nothing.
         whole: operations of which all are listed; of others :data:`SHOWN`.
-
-    Returns:
-        The notes of an item are its verdict, and by how much it changes each distance.
     """
     if chosen and chosen not in ends(state):
         return []

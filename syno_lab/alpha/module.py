@@ -298,11 +298,7 @@ def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:
 
 @dataclass(frozen=True)
 class Edited:
-    """A variant in the place of its seed's network (:class:`syno_lab.protocol.Placement`).
-
-    Attributes:
-        variant: whose seed is the network, traced and split into blocks.
-    """
+    """A variant in the place of the network that its seed was traced from (:class:`syno_lab.protocol.Placement`)."""
 
     variant: Variant
 
@@ -336,13 +332,9 @@ class Edited:
         return found
 
     def apply(self, net: nn.Module) -> nn.Module:
-        """The edited network as a module: nodes that stay have the weights of ``net``, new ones are drawn.
+        """The edited network: what stays has the weights of ``net``, the seed's network.
 
-        Args:
-            net: built as the network that was traced.
-
-        Raises:
-            SpecError: where it is another network than the seed's.
+        Raises SpecError for another one.
         """
         (shape, *_) = self.variant.seed.stem.inputs
         traced, _ = uncompared(net, example_of(shape))

@@ -73,11 +73,7 @@ def chains(graph: Graph) -> tuple[Chain, ...]:
 
 
 def with_chains(graph: Graph, exchanged: Mapping[Chain, Sequence[Operation]]) -> Graph:
-    """The graph with other operations in the place of some of its chains.
-
-    Raises:
-        SpecError: where an operation does not apply to what it would take.
-    """
+    """The graph with other operations in place of some chains. Raises SpecError where one does not apply there."""
     inside = {number: chain for chain in exchanged for number in chain.nodes}
     made, tensors = Nodes(len(graph.inputs)), {number: number for number in range(len(graph.inputs))}
     for number, node in enumerate(graph.nodes):
@@ -280,13 +276,7 @@ class Mutations:
 def mutate(network: Network, rng: random.Random, rules: Mutations | None = None) -> Edit | None:
     """A random edit that fits the network and changes it; None where none was found.
 
-    Args:
-        network: with at least one block that may be changed.
-        rng: the only source of chance.
-        rules: of the mutation.
-
-    Raises:
-        SearchError: for a network in which nothing may be changed.
+    ``rng`` is the only source of chance. Raises SearchError for a network in which nothing may be changed.
     """
     rules = Mutations() if rules is None else rules
     changeable = [number for number, block in enumerate(network.blocks) if block.mutable]

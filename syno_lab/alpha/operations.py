@@ -106,8 +106,7 @@ class Operation:
     def shape(self, *shapes: Shape) -> Shape:
         """The shape of the result for inputs of these shapes.
 
-        Raises:
-            SpecError: where the operation does not apply to them; so do the other methods that take shapes.
+        Raises SpecError where the operation does not apply to them; so do the other methods that take shapes.
         """
         found = _shape(self, shapes)
         if isinstance(found, str):

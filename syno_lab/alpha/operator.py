@@ -47,14 +47,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class NetworkOperator:
-    """A seed network with edits.
-
-    Attributes:
-        variant: of one input and one output.
-
-    Raises:
-        SpecError: for another number of inputs or outputs.
-    """
+    """A seed network with edits, of one input and one output. Raises SpecError for another number of these."""
 
     variant: Variant
 
@@ -68,8 +61,7 @@ class NetworkOperator:
     def of_graph(cls, graph: Graph) -> NetworkOperator:
         """A graph by itself: a network of one block, all of whose nodes may be changed.
 
-        Raises:
-            SpecError: for another number of inputs or outputs than one.
+        Raises SpecError as the class.
         """
         block = Block("block", graph, frozenset(range(len(graph.nodes))))
         before, after = (Graph((shape,), (), (0,)) for shape in (graph.inputs[0], graph.output_shapes[0]))
@@ -91,22 +83,14 @@ class NetworkOperator:
         return ("N",)
 
     def complete_binding(self, binding: Mapping[str, int] | None = None, /) -> dict[str, int]:
-        """N, by default that of the network's input.
-
-        Raises:
-            SpecError: for an N that is no whole number from 1 up.
-        """
+        """N, by default that of the network's input. Raises SpecError for an N that is no whole number from 1 up."""
         batch = (binding or {}).get("N", self.graph.inputs[0][0])
         if positive(batch) is None:
             raise SpecError(f"αNAS: expected a whole number from 1 up for N, found {quoted(batch)}")
         return {"N": batch}
 
     def at(self, binding: Mapping[str, int] | None = None, /) -> Graph:
-        """The network for a batch of N.
-
-        Raises:
-            SpecError: where an operation fixes the batch.
-        """
+        """The network for a batch of N. Raises SpecError where an operation fixes the batch."""
         return _at(self.graph, self.complete_binding(binding)["N"])
 
     # -- sizes and costs ----------------------------------------------------------------------------------------------
@@ -122,8 +106,7 @@ class NetworkOperator:
     def weight_sizes(self, binding: Mapping[str, int] | None = None, /) -> tuple[Shape, ...]:
         """The shapes of the weights of all nodes, in the order of :func:`.reference.weight_order`.
 
-        Raises:
-            SpecError: for a network with parts that are known by their shapes alone.
+        Raises SpecError for a network with parts that are known by their shapes alone.
         """
         from syno_lab.alpha.reference import weight_order
 
@@ -162,8 +145,7 @@ class NetworkOperator:
     ) -> np.ndarray[Any, Any]:
         """See :func:`syno_lab.alpha.reference.run`; norms and dropout as in inference.
 
-        Raises:
-            SpecError: for tensors of other shapes, and for parts that are known by their shapes alone.
+        Raises SpecError for tensors of other shapes, and for parts that are known by their shapes alone.
         """
         import numpy as np
 

@@ -27,11 +27,7 @@ _LAST = (0, 2, 3, 1)  # the operator's axes in the order of a tensor's
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Operator:
-    """The operator of a file.
-
-    Raises:
-        FormatError: one line; so for a whole network, which is no operation.
-    """
+    """The operator of a file. Raises FormatError: one line; so for a whole network, which is no operation."""
     from syno_lab.systems import read_operator
 
     found = read_operator(text)
@@ -41,11 +37,7 @@ def read(text: str) -> Operator:
 
 
 def operation_of(operator: Operator) -> Operation:
-    """The operation of an operator: as many channels after it as before.
-
-    Raises:
-        SpecError: for an operator whose file is too long, and one of whole networks.
-    """
+    """An operator as an operation, which keeps the channels. Raises SpecError for one of networks, and a long file."""
     from syno_lab.alpha.operations import operation
 
     return operation(NAME, file=operator.to_json())
@@ -74,11 +66,7 @@ def said(text: str) -> str:
 
 
 def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
-    """The operator of an operation, and the sizes of its variables for its tensor.
-
-    Raises:
-        SpecError: where it does not fit.
-    """
+    """The operator of an operation, and its sizes for the tensor. Raises SpecError where it does not fit."""
     if len(at.shape) != 4:
         raise SpecError("expected 4 axes: batch, rows, columns and channels")
     (batch, rows, columns, channels), features = at.shape, at["features"]
@@ -144,10 +132,7 @@ def row(features: Rel) -> Row:
 def suiting(operators: Sequence[Operation], like: Operation, *shapes: Shape) -> list[Operation]:
     """Those that do as ``like`` does to tensors of all these shapes, by their shapes and pairings, with its features.
 
-    Args:
-        operators: operations of this row.
-        like: of any row.
-        shapes: of one tensor in several instances of a block.
+    ``shapes`` are those of one tensor in several instances of a block.
     """
     features = dict(like.attributes).get("features")
     found = []

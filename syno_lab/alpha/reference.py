@@ -32,15 +32,9 @@ def weight_order(graph: Graph) -> list[int]:
 
 
 def run(graph: Graph, inputs: Sequence[Array], weights: Sequence[Array]) -> list[Array]:
-    """The outputs of a graph.
+    """The outputs of a graph; the weights are those of all nodes in the order of :func:`weight_order`.
 
-    Args:
-        graph: of which.
-        inputs: of its shapes.
-        weights: of all nodes, in the order of :func:`weight_order`.
-
-    Raises:
-        SpecError: for an opaque node.
+    Raises SpecError for an opaque node.
     """
     left, tensors, mine = list(weights), list(inputs), dict[int, list[Array]]()
     for number in weight_order(graph):
@@ -52,11 +46,7 @@ def run(graph: Graph, inputs: Sequence[Array], weights: Sequence[Array]) -> list
 
 
 def apply(operation: Operation, inputs: Sequence[Array], weights: Sequence[Array] = ()) -> Array:
-    """The result of an operation.
-
-    Raises:
-        SpecError: for an opaque one.
-    """
+    """The result of an operation. Raises SpecError for an opaque one."""
     at = operation.on(*[tuple(x.shape) for x in inputs])
     if operation.name == operator_node.NAME:
         operator, bound = operator_node.placed(at)

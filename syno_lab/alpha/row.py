@@ -44,8 +44,7 @@ class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     def of(self, shape: Shape) -> int:
         """The size for an input of this shape.
 
-        Raises:
-            SpecError: where the shape lacks the axis, or its size does not divide.
+        Raises SpecError where the axis is missing, or its size does not divide.
         """
         if not -len(shape) <= self.axis < len(shape):
             raise SpecError(f"expected an input with an axis {self.axis}, found {list(shape)}")
@@ -85,12 +84,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation on tensors of these shapes: what the rules of its row are asked about.
-
-    Attributes:
-        values: of the attributes, each :class:`Rel` replaced by a number.
-        shapes: of the inputs.
-    """
+    """An operation on tensors of these shapes; of ``values`` each :class:`Rel` is replaced by a number."""
 
     values: Mapping[str, Any]
     shapes: tuple[Shape, ...]

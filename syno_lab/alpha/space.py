@@ -62,13 +62,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class NetworkState:
-    """A variant, as a :class:`syno_lab.search.protocol.State`.
-
-    Attributes:
-        variant: the network with its edits.
-        settings: of the space.
-        is_complete: whether it stays as it is.
-    """
+    """A variant, as a state of a search; it ``is_complete`` where it stays as it is."""
 
     variant: Variant
     settings: Settings = field(default_factory=Settings)
@@ -121,8 +115,7 @@ class NetworkState:
     def step(self, edit: Edit) -> Step:
         """The step that an edit is; what it does is said by the types of blocks, which mean the same elsewhere.
 
-        Raises:
-            SpecError: where the edit does not fit.
+        Raises SpecError where the edit does not fit.
         """
         number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
         kind = self.variant.network.blocks[number].kind

@@ -176,8 +176,7 @@ class Draft:
     def apply(self, operation: Operation) -> Draft:
         """The draft with one more operation.
 
-        Raises:
-            SpecError: when it does not apply to a tensor of the draft's shape, or of another instance's.
+        Raises SpecError where it does not apply to its tensor, in any instance.
         """
         shape = operation.shape(self.shape)
         others = tuple([operation.shape(other) for other in self.other_shapes])
@@ -241,11 +240,7 @@ class Draft:
         return (self.apply(choice[0]) for choice in self.offers)
 
     def candidates(self, represented: bool = False) -> list[Candidate]:
-        """What may be appended, the nearest first.
-
-        Args:
-            represented: whether the operations are listed too that do the same as their representative.
-        """
+        """What may be appended, the nearest first; with ``represented`` also what does the same as another one."""
         found = []
         for choice in self.offers:
             draft = self.apply(choice[0])
@@ -350,10 +345,7 @@ def _walked(
 def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
     """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
 
-    Args:
-        start: from where.
-        rng: decides ties.
-        refuses: rules of the user's own, where there are any.
+    Rules of the user's own may refuse some.
     """
     return _walked(start, rng, refuses)
 
@@ -364,8 +356,8 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
     Args:
         start: from where.
         rng: chance.
-        length: of the original; its properties' where None, or that of the greedy answer where they have none. A chain
-            of more than `SLACK` above it is given up.
+        length: of the original, by default its properties', or that of the greedy answer; a chain of more than `SLACK`
+            above it is given up.
         refuses: rules of the user's own, where there are any.
     """
     length, evaluations = start.properties.length if length is None else length, 0
@@ -380,10 +372,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
 def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) -> Answer:
     """All chains in order of their length, by chance within a length (section 6.2.2): the first that satisfies.
 
-    Args:
-        start: from where.
-        rng: the order within a length.
-        most: drafts that are looked at before it gives up.
+    It gives up after ``most`` drafts.
     """
     if start.is_complete:
         return Answer(start, 0)
@@ -408,13 +397,8 @@ def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) 
 def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempts: int = 100) -> Answer:
     """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
 
-    The paper (A.2) ignores all of them; a chain of another shape could not take the place of the original.
-
-    Args:
-        start: from where.
-        rng: chance.
-        more: the probability of one more; the paper's are 0.2, 0.5 and 0.75.
-        attempts: chains that are drawn until one has the shape.
+    The paper (A.2) ignores all of them; a chain of another shape could not take the place of the original. Its
+    probabilities are 0.2, 0.5 and 0.75. So many attempts are made until a chain has the shape.
     """
     evaluations = 0
     for _ in range(attempts):

@@ -100,10 +100,7 @@ _WHOLE = {"max_pool": "amax", "average_pool": "mean"}
 def to_torch_source(graph: Graph) -> str:
     """Python source of a class ``SynoOperator(nn.Module)`` that computes a graph of one input and one output.
 
-    Its weights are ``weight_1``, ``weight_2``, …, those of all nodes in their order.
-
-    Raises:
-        SpecError: for an opaque node.
+    Its weights are ``weight_1``, ``weight_2``, …, those of all nodes in order. Raises SpecError for an opaque node.
     """
     return _Writer(graph).source()
 

@@ -209,11 +209,7 @@ class Tracer:
     # -- for the rows ------------------------------------------------------------------------------------------------
 
     def put(self, made: Operation, *tensors: int, source: str = "") -> int:
-        """A node; the number of its tensor.
-
-        Raises:
-            SpecError: where the operation does not apply.
-        """
+        """A node; the number of its tensor. Raises SpecError where the operation does not apply."""
         self.shapes.append(made.shape(*(self.shapes[tensor] for tensor in tensors)))
         self.nodes.append(Node(made, tensors, source))
         return len(self.shapes) - 1

@@ -66,10 +66,9 @@ def on_meta(leaf: Any) -> Any:
 
 
 def with_values(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """The function or module, called with values that are drawn where there are none: it may need them.
+    """A function called with values drawn where there are none.
 
-    Raises:
-        SpecError: it changes an argument in place.
+    Raises SpecError where it changes an argument in place.
     """
 
     def drawn(leaf: Any) -> Any:

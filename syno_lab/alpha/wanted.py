@@ -121,11 +121,7 @@ class Properties:
         return cls(shape, mixing=tuple(map("".join, marks)))
 
     def check_size(self, inputs: int, outputs: int) -> None:
-        """That these may be wanted of a subgraph with so many inputs and outputs.
-
-        Raises:
-            SpecError: where they may not.
-        """
+        """Raise SpecError where these cannot be wanted of a subgraph with so many inputs and outputs."""
         for row in self.rows:
             self._check_size(row, inputs, outputs)
 
@@ -150,17 +146,12 @@ class Properties:
     def distances(self, graph: Graph) -> dict[str, float]:
         """The distance of a graph from what is asked for, by the name of the property.
 
-        Raises:
-            SpecError: when the graph has other numbers of inputs and outputs.
+        Raises SpecError for a graph with other numbers of inputs and outputs, as the methods below do.
         """
         return {row.name: self.apart(row, row.infer(graph)) for row in self.rows}
 
     def apart(self, row: Property[Any, Any], found: Table[Any]) -> float:
-        """The distance of a table of values from the one that is asked for.
-
-        Raises:
-            SpecError: when the tables have different sizes.
-        """
+        """The distance of a table of values from the one asked for. Raises SpecError for tables of different sizes."""
         wanted = self.table(row.name)
         if not wanted:
             return 0.0
@@ -174,19 +165,11 @@ class Properties:
         return float(sum(pairs)) / (len(pairs) if self.normalised and pairs else 1)
 
     def distance(self, graph: Graph) -> float:
-        """The sum of all distances: 0 exactly when the graph satisfies them.
-
-        Raises:
-            SpecError: when the graph has other numbers of inputs and outputs.
-        """
+        """The sum of all distances: 0 exactly when the graph satisfies them."""
         return sum(self.distances(graph).values())
 
     def satisfied_by(self, graph: Graph) -> bool:
-        """Whether the graph's values are all at least those asked for (Definition 2.3).
-
-        Raises:
-            SpecError: when the graph has other numbers of inputs and outputs.
-        """
+        """Whether the graph's values are all at least those asked for (Definition 2.3)."""
         return self.distance(graph) == 0
 
     def relax(self, seed: int | random.Random, rules: Relax | str = "paper") -> Properties:
@@ -214,9 +197,7 @@ class Properties:
     def from_json(cls, text: str | bytes) -> Properties:
         """The properties in a file.
 
-        Raises:
-            FormatError: when it is no file of properties.
-            SpecError: when its values are none of their properties.
+        Raises FormatError for no file of properties, SpecError for values that are none of their properties.
         """
         read = read_versioned(text, _Record, what="properties file", name=FORMAT, version=VERSION, most=MOST_BYTES)
         given = msgspec.structs.asdict(read)
