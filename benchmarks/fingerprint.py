@@ -24,8 +24,7 @@ from whole_fingerprint import whole_fingerprint
 
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SynoError
-from syno_lab.ir.fingerprint import distinct_key, fingerprint
-from syno_lab.ir.fingerprint_binding import confirming_binding, fingerprint_binding
+from syno_lab.ir.fingerprint import confirming_binding, distinct_key, fingerprint, fingerprint_binding
 from syno_lab.ir.fingerprint_parts import parts, sizes_under
 from syno_lab.ir.fingerprint_table import facts, forget, refined
 from syno_lab.ir.operator import Operator

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from operator import add, index, sub
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import LARGEST_SIZE, QUOTED, integer, printable, quoted
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|[0-9]+)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Of the product before its division: a size within bounds needs far fewer, and it is not worth multiplying out.
 _MOST_BITS = 4096
 
@@ -112,9 +113,14 @@ class Size:
         return Size(self.symbols, tuple(a * power for a in self.exponents))
 
     @property
+    def factors(self) -> dict[str, int]:
+        """The variables that it has a power of, each with its power."""
+        return {name: power for name, power in zip(self.symbols.names, self.exponents, strict=True) if power}
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """The names of the variables that it has a power of."""
-        return tuple([name for name, power in zip(self.symbols.names, self.exponents, strict=True) if power])
+        return tuple(self.factors)
 
     @property
     def is_one(self) -> bool:
@@ -189,42 +195,29 @@ class Size:
     @property
     def pretty(self) -> str:
         """For pictures: ``H/s``, ``C_in·k_1²``."""
-        above, below = self._sides("·")
-        return above if not below else f"{above}/{below[0]}" if len(below) == 1 else f"{above}/({'·'.join(below)})"
+        return self.written("·", "/", lambda name, power: name + (str(power).translate(_RAISED) if power > 1 else ""))
 
     @property
     def code(self) -> str:
         """As a Python expression over integers: ``H//s``."""
-        names = self.symbols.names
-        above = [names[i] for i, p in enumerate(self.exponents) for _ in range(max(p, 0))]
-        below = [names[i] for i, p in enumerate(self.exponents) for _ in range(max(-p, 0))]
-        text = "*".join(above) or "1"
-        if not below:
-            return text
-        return f"{text}//{below[0]}" if len(below) == 1 else f"{text}//({'*'.join(below)})"
+        return self.written("*", "//", lambda name, power: "*".join([name] * power))
 
-    def _sides(self, times: str) -> tuple[str, list[str]]:
-        superscript = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-        parts: tuple[list[str], list[str]] = ([], [])
-        for name, power in zip(self.symbols.names, self.exponents, strict=True):
-            if power:
-                exponent = "" if abs(power) == 1 else str(abs(power)).translate(superscript)
-                parts[power < 0].append(name + exponent)
-        return times.join(parts[0]) or "1", parts[1]
+    def written(self, times: str, over: str, factor: Callable[[str, int], str]) -> str:
+        """As a quotient of products, each factor written by its variable and its power above 0."""
+        sides: tuple[list[str], list[str]] = ([], [])
+        for name, power in self.factors.items():
+            sides[power < 0].append(factor(name, abs(power)))
+        above, below = (times.join(side) for side in sides)
+        return (above or "1") + (f"{over}({below})" if times in below else f"{over}{below}" if below else "")
 
     def to_sympy(self) -> sympy.Expr:
         """The monomial as a sympy expression over positive integer symbols, for display and proofs."""
         import sympy
 
-        factors: list[Any] = [
-            sympy.Symbol(name, integer=True, positive=True) ** power
-            for name, power in zip(self.symbols.names, self.exponents, strict=True)
-            if power
-        ]
-        return sympy.Mul(*factors)
+        return sympy.Mul(*(sympy.Symbol(n, integer=True, positive=True) ** power for n, power in self.factors.items()))
 
 
-def product(sizes: Any, symbols: Symbols) -> Size:
+def product(sizes: Iterable[Size], symbols: Symbols) -> Size:
     """The product of sizes; 1 for none."""
     result = symbols.one
     for size in sizes:
@@ -232,7 +225,7 @@ def product(sizes: Any, symbols: Symbols) -> Size:
     return result
 
 
-def value(sizes: Any, binding: Mapping[str, int]) -> int:
+def value(sizes: Iterable[Size], binding: Mapping[str, int]) -> int:
     """The number of elements of a shape ``sizes`` for a binding."""
     return prod(size.at(binding) for size in sizes)
 
@@ -298,8 +291,7 @@ def split_shape(text: str) -> list[str]:
 
 
 def _format_binding(size: Size, binding: Mapping[str, int]) -> str:
-    used = [n for n, p in zip(size.symbols.names, size.exponents, strict=True) if p]
-    return _cut(", ".join(f"{name}={quoted(binding[name])}" for name in used)) or "any binding"
+    return _cut(", ".join(f"{name}={quoted(binding[name])}" for name in size.factors)) or "any binding"
 
 
 def _too_large(size: Size, binding: Mapping[str, int]) -> SpecError:

@@ -7,7 +7,6 @@ data alone; reading one runs nothing but :meth:`State.apply`, which refuses what
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -166,14 +165,13 @@ def _step(item: StepRecord, place: int, coordinates: list[Coordinate], symbols: 
     )
 
 
-def _look_up(coordinates: list[Any], number: int, where: str) -> Coordinate:
+def _look_up(coordinates: list[Coordinate], number: int, where: str) -> Coordinate:
     if not 0 <= number < len(coordinates):
         raise FormatError(
             f"operator file: {where}: expected a coordinate number from 0 to {len(coordinates) - 1}, "
             f"found {quoted(number)}"
         )
-    found: Coordinate = coordinates[number]
-    return found
+    return coordinates[number]
 
 
 def _bracket(sizes: list[str]) -> str:

@@ -15,9 +15,8 @@ import msgspec
 
 from syno_lab.common.size import value
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.keys import Key, canonical_key
 from syno_lab.ir.spec import Binding, Spec
-from syno_lab.ir.state import State, Step, Weight
+from syno_lab.ir.state import Key, State, Step, Weight, canonical_key
 from syno_lab.later import later
 
 if TYPE_CHECKING:

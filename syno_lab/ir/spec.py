@@ -323,6 +323,17 @@ class Spec:
         return {out: inp for inp, out in self.fixed_io_pairs}
 
     @cached_property
+    def matched(self) -> tuple[int, ...]:
+        """The input axes that are matched with data coordinates: those that are not fixed."""
+        fixed = {inp for inp, _ in self.fixed_io_pairs}
+        return tuple([axis for axis in range(len(self.input_shape)) if axis not in fixed])
+
+    @cached_property
+    def free_axes(self) -> tuple[int, ...]:
+        """The input axes whose inner order is free."""
+        return tuple([axis for axis, size in enumerate(self.input_shape) if str(size) in self.unordered])
+
+    @cached_property
     def small_binding(self) -> dict[str, int]:
         """A small binding that tells operators apart: primaries all different, larger than the coefficients.
 

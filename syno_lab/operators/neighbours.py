@@ -11,7 +11,7 @@ without a partner costs 1. This is the bipartite approximation of the graph edit
 Vision Computing 27(7), 2009), here with a ground distance that is a metric, so that it is one as well: symmetric, 0
 from a pGraph to itself, and it obeys the triangle inequality. It depends neither on the names of variables nor on the
 order of independent steps. 0 does not say that two operators are the same, only that no step tells them apart; whether
-they are is decided by :func:`syno_lab.synthesis.rebuilding.is_same_pgraph`.
+they are is decided by :func:`syno_lab.synthesis.orders.is_same_pgraph`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES
-from syno_lab.synthesis.rebuilding import is_same_pgraph
+from syno_lab.synthesis.orders import is_same_pgraph
 
 INPUT, OUTPUT = "input", "output"
 _WORDS = {INPUT: "the input's axes", OUTPUT: "the output's axes", "SHARE": "CONTRACTION"}
@@ -109,12 +109,8 @@ def size_kind(size: Size) -> str:
 
     ``C_in/g`` and ``D_out/s`` are both ``P c^-1``; a size of 1 is ``1``.
     """
-    letters = []
-    for name, power in zip(size.symbols.names, size.exponents, strict=True):
-        if power:
-            letter = "P" if name in size.symbols.primary else "c"
-            letters.append(letter if power == 1 else f"{letter}^{power}")
-    return " ".join(sorted(letters)) or "1"
+    letters = [("P" if name in size.symbols.primary else "c", power) for name, power in size.factors.items()]
+    return " ".join(sorted(letter if power == 1 else f"{letter}^{power}" for letter, power in letters)) or "1"
 
 
 def _about(operator: Operator, coordinate: Coordinate) -> tuple[str, str]:

@@ -30,8 +30,8 @@ from syno_lab.protocol import SpaceRequest
 from syno_lab.search.asking import find
 from syno_lab.search.protocol import State
 from syno_lab.sessions.own_rule import OwnRule
+from syno_lab.synthesis.orders import arrangements
 from syno_lab.synthesis.property_distance import check_wants
-from syno_lab.synthesis.rebuilding import arrangements
 from syno_lab.synthesis.rules import RULES, Rule
 
 #: How often a variable may occur, unless said otherwise, by what the limits bind: image sizes and positions never, so

@@ -245,7 +245,7 @@ class SynthesisState:
     def towards(self, operator: Operator) -> Sequence[Step]:
         """The steps of ``operator`` that may be taken from here, in any order.
 
-        Its reductions must have the order of this space (:func:`syno_lab.synthesis.rebuilding.arrangements`).
+        Its reductions must have the order of this space (:func:`syno_lab.synthesis.orders.arrangements`).
         """
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()

@@ -49,8 +49,8 @@ from syno_lab.sessions.own_rule import OwnRule
 from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Wish
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
+from syno_lab.synthesis.orders import recognise
 from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
-from syno_lab.synthesis.rebuilding import recognise
 from syno_lab.synthesis.rules import OWN, RULES, Rule
 from syno_lab.synthesis.ways import instead, random_way, shortest_way
 

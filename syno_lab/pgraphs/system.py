@@ -12,7 +12,7 @@ from syno_lab.ir.operator import FORMAT, Operator
 from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.operators import KNOWN
 from syno_lab.protocol import Binding, OperatorSpace, Pane, Placement, PrimitiveCard, SpaceRequest, System, TracedStep
-from syno_lab.synthesis.rebuilding import recognise
+from syno_lab.synthesis.orders import recognise
 
 if TYPE_CHECKING:
     from syno_lab.codegen.mixing import Mixing

@@ -128,7 +128,13 @@ class Search(ABC):
 
     def trail_of(self, candidate: Candidate) -> Trail:
         """The steps to a candidate that is outstanding. Raises SearchError for any other."""
-        return self._found(candidate)[1]
+        found, trail = self._waiting.get(candidate.number, (None, None))
+        if found != candidate or trail is None:
+            raise SearchError(
+                f"candidate {candidate.number}: expected one that is outstanding ({len(self._waiting)} are), found one "
+                "that was told, dropped or never asked for; tell each once, to the search that gave it"
+            )
+        return trail
 
     def _noted(self, trail: Trail, operator: Any) -> Candidate:
         candidate = Candidate(self._asked, operator, trail.records)
@@ -149,7 +155,7 @@ class Search(ABC):
         """
         check_reward(reward)
         check_measures(measures)
-        _, trail = self._taken(candidate)
+        trail = self._taken(candidate)
         self.told.append((candidate.operator, reward))
         self._learn(candidate.operator, trail, reward, measures)
 
@@ -159,8 +165,7 @@ class Search(ABC):
         Raises:
             SearchError: for a candidate that is not outstanding.
         """
-        _, trail = self._taken(candidate)
-        self._release(trail)
+        self._release(self._taken(candidate))
 
     def resume(
         self,
@@ -218,19 +223,10 @@ class Search(ABC):
         self.told.append((operator, reward))
         return False
 
-    def _taken(self, candidate: Candidate) -> tuple[Candidate, Trail]:
-        found = self._found(candidate)
+    def _taken(self, candidate: Candidate) -> Trail:
+        trail = self.trail_of(candidate)
         del self._waiting[candidate.number]
-        return found
-
-    def _found(self, candidate: Candidate) -> tuple[Candidate, Trail]:
-        found = self._waiting.get(candidate.number)
-        if found is None or found[0] != candidate:
-            raise SearchError(
-                f"candidate {candidate.number}: expected one that is outstanding ({len(self._waiting)} are), found one "
-                "that was told, dropped or never asked for; tell each once, to the search that gave it"
-            )
-        return found
+        return trail
 
 
 class RandomSearch(Search):

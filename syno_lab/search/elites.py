@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import zip_longest
 from math import floor, isfinite, log2
 from typing import Any, NamedTuple
@@ -29,8 +28,10 @@ from syno_lab.search.protocol import Candidate, State, Step, Steps, Trail
 ATTEMPTS = 50
 #: The ranges of cost in an octave.
 BINS_AN_OCTAVE = 2
-#: The ways to answer a question: a descent from the root, a neighbour of an elite, an elite grown anew.
-WAYS = ("fresh", "near", "anew")
+#: The ways to answer a question, a descent from the root, a neighbour of an elite, an elite grown anew after a random
+#: place, and their shares where all come to new operators alike. A way that comes to nothing more often is tried less,
+#: in proportion: in a large space most descents from the root may be in vain, and take longest.
+WAYS = {"fresh": 0.25, "near": 0.25, "anew": 0.5}
 
 
 class Elite(NamedTuple):
@@ -107,7 +108,10 @@ class Elites:
 
     def in_turn(self) -> list[Elite]:
         """All of them: the best of each range, by score, then the second ones, and so on; groups take turns."""
-        rows = [_by_rank(bins, self.per_bin) for bins in self._groups.values()]
+        rows = []
+        for bins in self._groups.values():
+            ranks = [[kept[rank] for kept in bins if len(kept) > rank] for rank in range(self.per_bin)]
+            rows.append([one for rank in ranks for one in sorted(rank, key=lambda one: (-one.score, one.cost))])
         return [elite for turn in zip_longest(*rows) for elite in turn if elite is not None]
 
     def front(self) -> list[Elite]:
@@ -119,41 +123,6 @@ class Elites:
         return found
 
 
-def _by_rank(bins: Sequence[Sequence[Elite]], per_bin: int) -> list[Elite]:
-    ranks = [[kept[rank] for kept in bins if len(kept) > rank] for rank in range(per_bin)]
-    return [elite for rank in ranks for elite in sorted(rank, key=lambda one: (-one.score, one.cost))]
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """How questions are answered once there are elites, where all three ways come to new operators alike.
-
-    A way that comes to nothing more often is tried less, in proportion: in a large space most descents from the root
-    may be in vain, and take longest.
-
-    Attributes:
-        fresh: share of descents from the root.
-        near: share of neighbours of an elite; what is left grows an elite anew after a random place.
-
-    Raises:
-        SearchError: for shares below 0, or above 1 together.
-    """
-
-    fresh: float = 0.25
-    near: float = 0.25
-
-    def __post_init__(self) -> None:
-        if not (self.fresh >= 0 and self.near >= 0 and self.fresh + self.near <= 1):
-            raise SearchError(
-                f"expected shares of 0 or more for fresh and near, together at most 1, found {self.fresh}, {self.near}"
-            )
-
-    @property
-    def shares(self) -> tuple[float, float, float]:
-        """The shares of :data:`WAYS`."""
-        return self.fresh, self.near, 1 - self.fresh - self.near
-
-
 class EliteSearch(Search):
     """Search by elites.
 
@@ -163,7 +132,9 @@ class EliteSearch(Search):
         cost: of an operator as a share of the most that the space allows, such as its FLOPs.
         group: of an operator, such as its system.
         bins, per_bin: of :class:`Elites`.
-        mixture: how questions are answered.
+
+    Attributes:
+        ways: the shares of :data:`WAYS`, once there are elites.
     """
 
     def __init__(
@@ -175,12 +146,11 @@ class EliteSearch(Search):
         group: Callable[[Any], Hashable] = lambda operator: None,
         bins: int = 16,
         per_bin: int = 6,
-        mixture: Mixture | None = None,
     ) -> None:
         super().__init__(root, rng)
         self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
-        self.mixture = Mixture() if mixture is None else mixture
+        self.ways = WAYS
         self.tries: Counter[str] = Counter()  # attempts by their way
         self.answers: Counter[str] = Counter()  # those that gave a new operator
         self._first: list[Step] | None = None  # the steps from the root, which may be thousands
@@ -201,11 +171,8 @@ class EliteSearch(Search):
 
     def _way(self) -> str:
         """A way by its share, times the share of its attempts that were answered (as if one of two before had been)."""
-        weights = [
-            share * (self.answers[way] + 1) / (self.tries[way] + 2)
-            for way, share in zip(WAYS, self.mixture.shares, strict=True)
-        ]
-        (way,) = self.rng.choices(WAYS, weights)
+        weights = [share * (self.answers[way] + 1) / (self.tries[way] + 2) for way, share in self.ways.items()]
+        (way,) = self.rng.choices(list(self.ways), weights)
         return way
 
     def _made(self, way: str) -> Steps | None:

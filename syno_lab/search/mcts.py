@@ -41,7 +41,6 @@ class Settings:
         temperature: of that choice; infinite: by chance alone.
         trust: rewards from which on a place's own knowledge of actions is asked, not an ancestor's.
         virtual_loss: how many losses an outstanding operator counts for.
-        is_sharing: whether states with one key share what is known (transpositions).
 
     Raises:
         SearchError: for numbers that make no sense.
@@ -53,7 +52,6 @@ class Settings:
     temperature: float = 0.05
     trust: int = 10
     virtual_loss: float = 0.0
-    is_sharing: bool = True
 
     def __post_init__(self) -> None:
         check_numbers(
@@ -166,12 +164,7 @@ def backup(tree: Tree, path: Sequence[Place], steps: Sequence[Step], reward: flo
         record.best = max(record.best, reward)
         below = dict.fromkeys(action for step in steps[depth:] for action in step.actions)
         for action in below:
-            tree.tally(record, action).add(reward)
-
-
-def steps_along(path: Sequence[Place]) -> tuple[Step, ...]:
-    """The steps that lead to the places of a path, one after another."""
-    return tuple([place.step for place in path if place.step is not None])
+            record.actions[action].add(reward)
 
 
 class MonteCarloTreeSearch(Search):
@@ -197,7 +190,7 @@ class MonteCarloTreeSearch(Search):
         super().__init__(root, rng)
         self.policy = uct() if policy is None else policy
         self.settings = Settings() if settings is None else settings
-        self.tree = Tree(root, self.facts, self.settings.is_sharing)
+        self.tree = Tree(root, self.facts)
         self._observe = observe
         self._paths: dict[Hashable, list[Place]] = {}
 
@@ -211,7 +204,7 @@ class MonteCarloTreeSearch(Search):
                 path.append(added)
                 rest = simulate(tree, added, self.settings, self.rng, knower)
                 if rest is not None:
-                    steps = (*steps_along(path), *rest)
+                    steps = (*(place.step for place in path if place.step is not None), *rest)
                     operator = claim(steps[-1].state, self.facts, self._known)
                     if added.state.is_complete:  # it is asked for at once
                         tree.close(added)

@@ -8,6 +8,7 @@ move groups in Monte Carlo tree search, 2008, the rule UCT2).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from math import inf, log, sqrt
@@ -134,7 +135,7 @@ class Record:
     best: float = 0.0
     outstanding: int = 0
     fruitless: int = 0
-    actions: dict[str, Tally] = field(default_factory=dict)
+    actions: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
 
 
 @dataclass
@@ -179,12 +180,10 @@ class Tree:
     Args:
         root: the first state.
         facts: dead ends; added to.
-        is_sharing: whether places with the same key share what is known.
     """
 
-    def __init__(self, root: State, facts: Facts, is_sharing: bool = True) -> None:
+    def __init__(self, root: State, facts: Facts) -> None:
         self.facts = facts
-        self.is_sharing = is_sharing
         self.places: list[Place] = []
         self.records: dict[Hashable, Record] = {}
         self.worst: float | None = None
@@ -199,18 +198,9 @@ class Tree:
         """The place where every search begins."""
         return self.places[0]
 
-    def record(self, state: State) -> Record:
-        """The record of a state."""
-        if not self.is_sharing:
-            return Record()
-        found = self.records.get(state.key)
-        if found is None:
-            found = self.records[state.key] = Record()
-        return found
-
     def add(self, parent: int, step: Step | None, state: State) -> Place:
         """A new place below ``parent``."""
-        place = Place(len(self.places), parent, step, state, self.record(state))
+        place = Place(len(self.places), parent, step, state, self.records.setdefault(state.key, Record()))
         self.places.append(place)
         if parent != NO_PARENT:
             self.places[parent].children.append(place.number)
@@ -246,13 +236,6 @@ class Tree:
         """Widen the range of rewards."""
         self.worst = reward if self.worst is None else min(self.worst, reward)
         self.best = reward if self.best is None else max(self.best, reward)
-
-    def tally(self, record: Record, action: str) -> Tally:
-        """What ``record`` knows of an action."""
-        found = record.actions.get(action)
-        if found is None:
-            found = record.actions[action] = Tally()
-        return found
 
     def scaled(self, reward: float) -> float:
         """A reward within the range told so far, as a number from 0 to 1."""

@@ -19,13 +19,12 @@ from math import sqrt
 from statistics import NormalDist
 from typing import Literal
 
-from syno_lab.effort import Effort, Stop
+from syno_lab.effort import Effort, Stop, end_if
 from syno_lab.errors import SpecError, StoppedError, SynoError
 from syno_lab.ir.fingerprint import distinct_key
-from syno_lab.ir.keys import Key
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State, Step
+from syno_lab.ir.state import Key, State, Step
 from syno_lab.synthesis.distance import distance
 from syno_lab.synthesis.orders import is_operator, judge
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
@@ -244,51 +243,37 @@ def canonical_rates(
     done, stopped = 0, False
     effort = Effort(should_stop=should_stop)
     for done in range(1, trials + 1):
-        for most in wanted if complete else wanted[-1:]:
-            before = time.perf_counter()
-            walk = random_walk(limits[most], bounding, complete, rng, effort, evenly=evenly)
-            while True:
-                try:
-                    state = next(walk, None)
-                    if state is None:
-                        break
+        try:
+            for most in wanted if complete else wanted[-1:]:
+                before = time.perf_counter()
+                for state in random_walk(limits[most], bounding, complete, rng, effort, evenly=evenly):
                     size = len(state.steps)
                     if size not in tallies or (complete and (size < most or not is_operator(state))):
                         continue
                     canonical, rule = judge(state, rules, effort=effort)
-                except StoppedError:
-                    stopped = True
-                    break
-                tally = tallies[size]
-                tally.pgraphs += 1
-                tally.canonical += canonical
-                tally.keys.add(state.key)
-                if rule is not None:
-                    first_rejections[rule] += 1
-                tally.seconds += time.perf_counter() - before
-                if complete:
-                    _name(tally, state)
-                before = time.perf_counter()
-            stopped = stopped or (should_stop is not None and should_stop())
-            if stopped:
-                break
+                    tally = tallies[size]
+                    tally.pgraphs += 1
+                    tally.canonical += canonical
+                    tally.keys.add(state.key)
+                    if rule is not None:
+                        first_rejections[rule] += 1
+                    tally.seconds += time.perf_counter() - before
+                    if complete:
+                        _name(tally, state)
+                    before = time.perf_counter()
+                end_if(should_stop, "walking at random")
+        except StoppedError:
+            stopped = True
         if report is not None:
             found = ", ".join(f"{size}: {t.canonical}/{t.pgraphs}" for size, t in tallies.items())
             report("ablate", done / trials, f"canonical by size {found}")
         if stopped:
             break
-    rows = tuple(
-        SizeRow(
-            size,
-            tally.pgraphs,
-            tally.canonical,
-            len(tally.keys),
-            None if not complete or tally.names is None else len(tally.names),
-            tally.seconds,
-        )
-        for size, tally in tallies.items()
-    )
-    return CanonicalRates(rows, dict(first_rejections.most_common()), done, time.perf_counter() - start, seed)
+    rows = []
+    for size, tally in tallies.items():
+        functions = None if not complete or tally.names is None else len(tally.names)
+        rows.append(SizeRow(size, tally.pgraphs, tally.canonical, len(tally.keys), functions, tally.seconds))
+    return CanonicalRates(tuple(rows), dict(first_rejections.most_common()), done, time.perf_counter() - start, seed)
 
 
 def _name(tally: _Tally, state: State) -> None:

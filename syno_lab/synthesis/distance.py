@@ -201,8 +201,7 @@ def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Expla
 
 def lacking_primaries(spec: Spec, have: Sequence[Exponents]) -> tuple[int, ...]:
     """How often each primary variable is missing from the data for the input."""
-    fixed = {inp for inp, _ in spec.fixed_io_pairs}
-    want = [size.exponents for axis, size in enumerate(spec.input_shape) if axis not in fixed]
+    want = [size.exponents for size in _wanted(spec)]
     return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for e in have)) for i in range(len(spec.symbols.primary)))
 
 
@@ -229,8 +228,7 @@ def _explain(spec: Spec, have: _Have, left: Left, *, effort: Effort) -> Explanat
 
 def _wanted(spec: Spec) -> tuple[Size, ...]:
     """The sizes of the input's axes that take part."""
-    fixed = {inp for inp, _ in spec.fixed_io_pairs}
-    return tuple(size for axis, size in enumerate(spec.input_shape) if axis not in fixed)
+    return tuple([spec.input_shape[axis] for axis in spec.matched])
 
 
 def _groupings(have: tuple[Size, ...], want: tuple[Size, ...]) -> int:

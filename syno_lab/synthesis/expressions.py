@@ -187,16 +187,7 @@ def _name_latex(text: str) -> str:
 
 def size_latex(value: Size) -> str:
     r"""A size as LaTeX: ``C_{in} \, k_{1}^{2}``, ``H/s``."""
-    sides: tuple[list[str], list[str]] = ([], [])
-    for variable, power in zip(value.symbols.names, value.exponents, strict=True):
-        if power:
-            exponent = "" if abs(power) == 1 else f"^{{{abs(power)}}}"
-            sides[power < 0].append(_name_latex(variable) + exponent)
-    above = r" \, ".join(sides[0]) or "1"
-    if not sides[1]:
-        return above
-    below = r" \, ".join(sides[1])
-    return f"{above}/{below}" if len(sides[1]) == 1 else f"{above}/({below})"
+    return value.written(r" \, ", "/", lambda name, power: _name_latex(name) + (f"^{{{power}}}" if power > 1 else ""))
 
 
 def iterators(state: State) -> dict[Coordinate, Expression]:

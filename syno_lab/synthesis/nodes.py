@@ -222,11 +222,10 @@ class Nodes:
         unspent = (0,) * len(spec.symbols.names)
         self.root = SearchNode(root, free, 0, (0,) * len(LIMITED), unspent, None)
         self.root.packed = tuple(self._pack(c.size) for c in free)
-        taken = {inp for inp, _ in spec.fixed_io_pairs}
         self._total = sum(self.reach.want)
-        self._axes = [pack(size) for axis, size in enumerate(spec.input_shape) if axis not in taken]
-        self._own = [axis for axis in range(len(spec.input_shape)) if axis not in taken]
-        self._is_free = [str(size) in spec.unordered for a, size in enumerate(spec.input_shape) if a not in taken]
+        self._own = spec.matched
+        self._axes = [pack(spec.input_shape[axis]) for axis in self._own]
+        self._is_free = [axis in spec.free_axes for axis in self._own]
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -70,8 +70,7 @@ class Reach:
     def __init__(self, spec: Spec, effort: Effort | None = None) -> None:
         self.spec = spec
         self.effort = effort or Effort()
-        fixed = {inp for inp, _ in spec.fixed_io_pairs}
-        self.want = tuple(sorted(pack(size) for axis, size in enumerate(spec.input_shape) if axis not in fixed))
+        self.want = tuple(sorted(pack(spec.input_shape[axis]) for axis in spec.matched))
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
         self._legal: dict[int, bool] = {}
         self.ratios: dict[int, bool] = {0: True}  # of what a group may have over what it wants

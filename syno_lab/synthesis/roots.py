@@ -64,11 +64,7 @@ class Roots(Nodes):
         """Primary variables that only REDUCEs can bring, by position, and how many it takes of each."""
         number = len(self.spec.symbols.primary)
         have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
-        taken = {axis for axis, _ in self.spec.fixed_io_pairs}
-        want = [
-            sum(size.exponents[i] for axis, size in enumerate(self.spec.input_shape) if axis not in taken)
-            for i in range(number)
-        ]
+        want = [sum(self.spec.input_shape[axis].exponents[i] for axis in self._own) for i in range(number)]
         return {i: want[i] - have[i] for i in range(number) if want[i] > have[i]}
 
     @cached_property

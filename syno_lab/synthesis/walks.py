@@ -63,7 +63,7 @@ class Beginnings(ABC):
 
 
 @dataclass(eq=False)
-class Deck(Beginnings):
+class _Deck(Beginnings):
     """Every multiset of REDUCEs in turn, and few paths from one place: draws that spread.
 
     First how many REDUCEs, each number once before any comes again; then which of those multisets, likewise. What gave
@@ -89,13 +89,12 @@ class Deck(Beginnings):
         self.forget()
 
     def forget(self) -> None:
-        """Begin the round anew: a card that is left would hold nodes that the graph has forgotten."""
+        # A card that is left would hold nodes that the graph has forgotten.
         self._all: dict[int, list[Move]] = {}
         self._numbers: list[int] = []  # of REDUCEs, those that are still to come
         self._cards: dict[int, list[Move]] = {}  # of each number the multisets that are
 
     def deal(self) -> tuple[Move, int] | None:
-        """See :class:`Beginnings`."""
         rng = self.rng
         for passed in range(self.PASSED + 1):
             if not self._numbers:
@@ -123,19 +122,16 @@ class Deck(Beginnings):
         self._numbers = self.rng.sample(list(self._all), len(self._all))
 
     def room(self) -> tuple[int, int]:
-        """See :class:`Beginnings`."""
         paths = min(self.MOST_PATHS, max(self.FEW, self._drawn // 100))
         return min(self.MOST_NODES, self.NODES_A_PATH * paths), paths
 
     def note(self, nodes: int, paths: int) -> None:
-        """See :class:`Beginnings`."""
         if paths:
             self._drawn += min(paths, self.room()[1])
         else:
             self.reward(0)
 
     def reward(self, new: int) -> None:
-        """See :class:`Beginnings`."""
         for key in self._last:
             self._in_vain[key] = 0 if new else self._in_vain[key] + 1
 
@@ -144,7 +140,7 @@ class Deck(Beginnings):
 
 
 @dataclass(eq=False)
-class Worthwhile(Beginnings):
+class _Worthwhile(Beginnings):
     """Where most was found for the time it took: the fastest way to many operators, and to many that are alike.
 
     One walk lists the neighbourhood of a place.
@@ -165,7 +161,6 @@ class Worthwhile(Beginnings):
         self._walks = 0
 
     def deal(self) -> tuple[Move, int] | None:
-        """See :class:`Beginnings`."""
         lengths = range(self.graph.root.shortest or 0, self.most + 1)
         (most,) = self.rng.choices(lengths, [self._worth(length) for length in lengths])
         moves = self.graph.some_moves(self.graph.root, most, self.rng)
@@ -177,19 +172,16 @@ class Worthwhile(Beginnings):
         return move, most
 
     def room(self) -> tuple[int, int]:
-        """See :class:`Beginnings`."""
         nodes = self.FIRST_NODES << min(self._walks // 4, 20)
         self._walks += 1
         return min(self.MOST_NODES, nodes), self.MOST_PATHS
 
     def note(self, nodes: int, paths: int) -> None:
-        """See :class:`Beginnings`."""
         for key in self._last:
             gain, cost = self._history.get(key, (0, 0.0))
             self._history[key] = (gain, cost + nodes + min(paths, self.MOST_PATHS) / 4)
 
     def reward(self, new: int) -> None:
-        """See :class:`Beginnings`."""
         for key in self._last:
             gain, cost = self._history.get(key, (0, 0.0))
             self._history[key] = (gain + new, cost if new else cost + self.IN_VAIN)
@@ -231,7 +223,7 @@ class Walker:
     begin alike, and paths in small places are likelier than in large ones.
 
     Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one place
-    (:class:`Deck`); the others list neighbourhoods (:class:`Worthwhile`).
+    (:class:`_Deck`); the others list neighbourhoods (:class:`_Worthwhile`).
 
     Args:
         graph: the space.
@@ -252,7 +244,7 @@ class Walker:
         self.most = most
         self.rng = rng
         self.walks = 0
-        beginnings = Deck if spread else Worthwhile
+        beginnings = _Deck if spread else _Worthwhile
         self._beginnings = beginnings(graph, most, rng, self._affordable, self._weight)
         self._is_begun = False
         self._spare: Path = ()  # a shortest one, for where the time is over before the first walk has found any

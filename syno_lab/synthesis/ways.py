@@ -21,9 +21,8 @@ from syno_lab.synthesis.budgets import excess
 from syno_lab.synthesis.candidates import Verdict
 from syno_lab.synthesis.distance import distance, distances_after
 from syno_lab.synthesis.graph import Graph
-from syno_lab.synthesis.orders import is_operator
+from syno_lab.synthesis.orders import is_operator, over
 from syno_lab.synthesis.paths import Builder
-from syno_lab.synthesis.rebuilding import over
 from syno_lab.synthesis.rewrites_parts import Side
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, room_for_contractions

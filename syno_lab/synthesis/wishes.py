@@ -99,7 +99,7 @@ class Wishes:
         self.needs = tuple(needs)
         self.impossible = tuple(impossible)
         self._demands = tuple(demands.items())
-        self._axes = tuple(axis for axis in range(len(needs)) if axis not in pinned)
+        self._axes = spec.matched
         self._want = [(pack(spec.input_shape[axis]), needs[axis]) for axis in self._axes]
         self._every = 0
         for need in needs:

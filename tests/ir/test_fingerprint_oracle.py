@@ -18,8 +18,7 @@ from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.common.size import Size
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
-from syno_lab.ir.fingerprint import distinct_key, fingerprint
-from syno_lab.ir.fingerprint_binding import fingerprint_binding
+from syno_lab.ir.fingerprint import distinct_key, fingerprint, fingerprint_binding
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import MAX_STEPS, Spec
 from syno_lab.ir.state import State, Step

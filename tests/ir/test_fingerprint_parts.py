@@ -11,8 +11,13 @@ from whole_fingerprint import terms, whole_fingerprint
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.errors import SpecError
 from syno_lab.ir.build import Build
-from syno_lab.ir.fingerprint import confirmed_repeats, distinct_key, fingerprint
-from syno_lab.ir.fingerprint_binding import confirming_binding, fingerprint_binding
+from syno_lab.ir.fingerprint import (
+    confirmed_repeats,
+    confirming_binding,
+    distinct_key,
+    fingerprint,
+    fingerprint_binding,
+)
 from syno_lab.ir.fingerprint_parts import DIV, MOD, SHIFT, SPLIT, STRIDE, UNFOLD, PartKey, parts, sizes_under
 from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
 from syno_lab.ir.operator import Operator

@@ -23,7 +23,7 @@ from syno_lab.pgraphs.of_network import known_operators, placed
 from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.search import RandomSearch
 from syno_lab.store import Store
-from syno_lab.synthesis.rebuilding import rebuilt, steps_taken
+from syno_lab.synthesis.orders import rebuilt, steps_taken
 
 BINDING = {"N": 1, "C_in": 8, "C_out": 8, "H": 6, "W": 6, "k_1": 3, "g": 4, "s": 2}
 

@@ -18,7 +18,7 @@ from syno_lab.pgraphs.space import synthesis_space
 from syno_lab.protocol import SearchStep
 from syno_lab.search import Candidate, Elite, Elites, EliteSearch, RandomSearch, Search, examine
 from syno_lab.search.descent import Facts
-from syno_lab.search.elites import Mixture
+from syno_lab.search.elites import WAYS
 from syno_lab.search.evolution import LEAST_ALIKE, alike, followed, most_alike, neighbours, open_steps, regrown
 from syno_lab.search.protocol import Step, Trail
 
@@ -96,12 +96,6 @@ def test_a_cost_is_a_number_of_0_or_more(cost: float) -> None:
 def test_there_is_room_for_one(sizes: dict[str, int]) -> None:
     with pytest.raises(SearchError, match="expected 1 or more, found 0"):
         Elites(**sizes)
-
-
-@pytest.mark.parametrize("shares", [(-0.1, 0.5), (0.5, -0.1), (0.6, 0.5), (float("nan"), 0.1)])
-def test_a_mixture_is_one_of_shares(shares: tuple[float, float]) -> None:
-    with pytest.raises(SearchError, match="together at most 1, found"):
-        Mixture(*shares)
 
 
 # -- what is made from one -------------------------------------------------------------------------------------------
@@ -225,16 +219,18 @@ def test_elites_lead_to_better_ones_where_chance_does_not() -> None:
     assert min(by_elites) >= max(by_chance)
 
 
-@pytest.mark.parametrize("mixture", [Mixture(1, 0), Mixture(0, 1), Mixture(0, 0)], ids=["fresh", "near", "anew"])
-def test_each_way_alone_comes_to_the_end(mixture: Mixture, rng: random.Random) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_alone_comes_to_the_end(way: str, rng: random.Random) -> None:
     space = Words("abc", 4, dead=frozenset({"ab"}), refused=frozenset({"cccc"}))
-    search = EliteSearch(space, rng, cost=cost, mixture=mixture)
+    search = EliteSearch(space, rng, cost=cost)
+    search.ways = {way: 1.0}
     found = [examined.operator for examined in examine(search, lambda word: 0.5)]
     assert Counter(found) == Counter(space.all())
 
 
 def test_a_way_that_comes_to_nothing_is_tried_less(rng: random.Random) -> None:
-    search = EliteSearch(Words(), rng, cost=cost, mixture=Mixture(0.5, 0.25))
+    search = EliteSearch(Words(), rng, cost=cost)
+    search.ways = {"fresh": 0.5, "near": 0.25, "anew": 0.25}
     search.tries.update(fresh=98, near=8, anew=18)
     search.answers.update(fresh=0, near=8, anew=9)
     weights = {"fresh": 0.5 * 1 / 100, "near": 0.25 * 9 / 10, "anew": 0.25 * 10 / 20}

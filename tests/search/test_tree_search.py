@@ -111,13 +111,6 @@ def test_ways_to_one_state_share_what_is_known(rng: random.Random) -> None:
     assert sum(place.visits for place in tree.places if place.parent == NO_PARENT) == 15
 
 
-def test_without_sharing_every_way_knows_its_own(rng: random.Random) -> None:
-    search = MonteCarloTreeSearch(Sets("abcdef", 4), rng, settings=Settings(is_sharing=False))
-    run(search, lambda _: 0.5)
-    assert len({id(place.record) for place in search.tree.places}) == len(search.tree)
-    assert all(place.record.rewards.count == place.visits for place in search.tree.places)
-
-
 def test_dead_ends_close_what_is_above_them(rng: random.Random) -> None:
     space = Words("ab", 3, dead=frozenset({"aa", "ab"}), refused=frozenset({"bbb"}))
     search = MonteCarloTreeSearch(space, rng)

@@ -17,9 +17,8 @@ from hypothesis import assume, given, settings
 import syno_lab as sl
 from syno_lab import Operator
 from syno_lab.errors import SpecError
-from syno_lab.ir.keys import Key
 from syno_lab.ir.spec import Spec
-from syno_lab.ir.state import State
+from syno_lab.ir.state import Key, State
 from syno_lab.operators import conv2d
 from syno_lab.synthesis.budgets import bounds, excess
 from syno_lab.synthesis.graph import Graph

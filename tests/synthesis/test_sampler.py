@@ -20,7 +20,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.synthesis.graph import Graph
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.sampler import Sampler
-from syno_lab.synthesis.walks import Deck, Walker
+from syno_lab.synthesis.walks import Walker, _Deck
 
 CONV = (
     "[N, C_in, H, W]",
@@ -260,7 +260,7 @@ WIDE = Spec.parse(
 
 def test_every_multiset_of_reduces_comes_once_a_round() -> None:
     graph = Graph(WIDE)
-    deck = Deck(graph, 6, random.Random(3), lambda move: 1.0, lambda move: 1.0)
+    deck = _Deck(graph, 6, random.Random(3), lambda move: 1.0, lambda move: 1.0)
     moves = graph.moves(graph.root, 6)
     numbers = Counter(move.cost for move in moves)
     dealt = [deck.deal() for _ in range(len(numbers) * max(numbers.values()))]
@@ -275,7 +275,7 @@ def test_every_multiset_of_reduces_comes_once_a_round() -> None:
 
 def test_what_gives_nothing_new_comes_rarely() -> None:
     graph = Graph(WIDE)
-    deck = Deck(graph, 6, random.Random(3), lambda move: 1.0, lambda move: 1.0)
+    deck = _Deck(graph, 6, random.Random(3), lambda move: 1.0, lambda move: 1.0)
     number, many = min(
         Counter(move.cost for move in graph.moves(graph.root, 6)).items(), key=lambda item: (item[1] < 2, item[1])
     )
@@ -289,12 +289,12 @@ def test_what_gives_nothing_new_comes_rarely() -> None:
     assert 0 < dealt[alike[0]] < min(dealt[sizes] for sizes in alike[1:]) / 2
 
 
-@pytest.mark.parametrize(("spread", "most"), [(True, Deck.FEW), (False, 4_000)])
+@pytest.mark.parametrize(("spread", "most"), [(True, _Deck.FEW), (False, 4_000)])
 def test_few_paths_of_one_place(spread: bool, most: int) -> None:
     walker = Walker(Graph(WIDE), 6, random.Random(1), spread=spread)
     found = [len(walker.walk()) for _ in range(20)]
     assert max(found) <= most
-    assert spread or max(found) > Deck.FEW
+    assert spread or max(found) > _Deck.FEW
 
 
 def test_draws_that_spread_meet_more_multisets_of_reduces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from syno_lab.ir.state import State, Step
 from syno_lab.operators import KNOWN, conv1x1, conv2d, matmul
 from syno_lab.sessions.session import Session
 from syno_lab.synthesis.candidates import candidates
-from syno_lab.synthesis.rebuilding import is_same_pgraph, recognise
+from syno_lab.synthesis.orders import is_same_pgraph, recognise
 
 SPEC = Spec.parse("[C, H]", "[D, H]", ["C=8", "D=8", "H=8"], ["k=3"], max_primitives=6)
 SMALL = {name: KNOWN[name] for name in ("matmul", "conv1x1", "pixel_shuffle")}
