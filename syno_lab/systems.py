@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -34,26 +33,20 @@ _TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
 VARIABLE = "SYNO_LAB_SYSTEMS"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One system by the names of its modules: a module is imported when it is first used.
-
-    Attributes:
-        system: ``"module:name"`` of its :class:`~syno_lab.protocol.System`.
-        builder: ``"module:function"`` that makes a TVM module from the JSON of an operator, in the process of a tuning.
-            Tuning records are keyed by this text.
-    """
-
-    system: str
-    builder: str
-
-
-SYSTEMS: dict[str, Row] = {
-    "syno-lab-operator": Row("syno_lab.pgraphs.system:PGRAPHS", "syno_lab.codegen.tvm_target:lower_json"),
-    "syno-lab-canvas": Row("syno_lab.canvas.system:CANVAS", f"{__name__}:lower_json"),
-    "syno-lab-alpha": Row("syno_lab.alpha.system:ALPHA", f"{__name__}:lower_json"),
-    "syno-lab-nas-pte": Row("syno_lab.nas_pte.system:NAS_PTE", "syno_lab.nas_pte.tvm:lower_json"),
+#: Of each system ``"module:name"`` of its :class:`~syno_lab.protocol.System`, imported when it is first used.
+SYSTEMS = {
+    "syno-lab-operator": "syno_lab.pgraphs.system:PGRAPHS",
+    "syno-lab-canvas": "syno_lab.canvas.system:CANVAS",
+    "syno-lab-alpha": "syno_lab.alpha.system:ALPHA",
+    "syno-lab-nas-pte": "syno_lab.nas_pte.system:NAS_PTE",
 }
+#: What makes a TVM module of the JSON of an operator in the process of a tuning, ``"module:function"``, where it is not
+#: :func:`lower_json`. Tuning records are keyed by this text.
+BUILDERS = {
+    "syno-lab-operator": "syno_lab.codegen.tvm_target:lower_json",
+    "syno-lab-nas-pte": "syno_lab.nas_pte.tvm:lower_json",
+}
+_BUILDER = f"{__name__}:lower_json"
 #: The system that is meant unless the user says otherwise: its format, and as a user names it.
 DEFAULT, DEFAULT_NAME = "syno-lab-operator", "pgraphs"
 #: Formats by the name of the paper, where it is not the title of the system.
@@ -64,15 +57,15 @@ class _Header(msgspec.Struct):
     format: str = ""
 
 
-def formats() -> dict[str, Row]:
-    """The rows of all systems that this process knows. Raises SpecError: :data:`VARIABLE` is not of its form."""
+def formats() -> dict[str, str]:
+    """Where the systems are that this process knows. Raises SpecError: :data:`VARIABLE` is not of its form."""
     found = dict(SYSTEMS)
     for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
         name, equals, target = entry.partition("=")
         if not name or not equals or (target and target.count(":") != 1):
             raise SpecError(f"{VARIABLE}: expected format=module:name;…, found {quoted(entry)}")
         if target:
-            found[name] = Row(target, f"{__name__}:lower_json")
+            found[name] = target
         else:
             found.pop(name, None)
     return found
@@ -88,7 +81,7 @@ def find_system(name: str) -> System:
     rows = formats()
     if name not in rows:
         raise FormatError(f"system: expected a format among {', '.join(rows)}, found {quoted(name)}")
-    return _load(rows[name].system)
+    return _load(rows[name])
 
 
 def system_of(operator: Operator) -> System:
@@ -214,7 +207,8 @@ def find_card(words: Sequence[str]) -> PrimitiveCard:
 
 def builder_of(text: str | bytes) -> str:
     """The builder of an operator's JSON, by which a tuning makes a TVM module of it. Raises as :func:`format_of`."""
-    return formats()[format_of(text)].builder
+    name = format_of(text)
+    return BUILDERS.get(name, _BUILDER) if formats()[name] == SYSTEMS.get(name) else _BUILDER
 
 
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> Any:
@@ -224,7 +218,7 @@ def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> An
 
 def builders() -> tuple[str, ...]:
     """The builders of all systems: a tuning, which may come from a file, names one of these."""
-    return tuple(row.builder for row in formats().values())
+    return (*BUILDERS.values(), _BUILDER)
 
 
 def is_operator(value: Any) -> bool:

@@ -6,6 +6,7 @@ data alone; reading one runs nothing but :meth:`State.apply`, which refuses what
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -55,15 +56,7 @@ def to_json(operator: Operator) -> str:
     number = {c: i for i, c in enumerate(operator.output)}
     steps, state = [], State.root(spec)
     for step in operator.steps:
-        steps.append(
-            StepRecord(
-                step.primitive,
-                [number[c] for c in step.operands],
-                [number[c] for c in step.given],
-                None if step.parameter is None else str(step.parameter),
-                meaning_of(step.primitive),
-            )
-        )
+        steps.append(step_record(step, number.__getitem__))
         for result in state.results(step):
             number[result] = len(number)
         state = state.apply(step)
@@ -81,6 +74,17 @@ def to_json(operator: Operator) -> str:
         list(spec.unordered),
     )
     return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
+
+
+def step_record(step: Step, number: Callable[[Coordinate], int]) -> StepRecord:
+    """A step as it stands in a file, by the numbers of its coordinates."""
+    return StepRecord(
+        step.primitive,
+        list(map(number, step.operands)),
+        list(map(number, step.given)),
+        None if step.parameter is None else str(step.parameter),
+        meaning_of(step.primitive),
+    )
 
 
 def from_json(text: str | bytes) -> Operator:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar
 
+import msgspec
 from msgspec import UNSET
 
 from syno_lab.codegen import drawing
@@ -20,15 +21,16 @@ from syno_lab.common.probe import beside_convolution
 from syno_lab.common.wants import wants_text
 from syno_lab.drawing.course import course_svg
 from syno_lab.effort import Effort, Stop
-from syno_lab.errors import EffortError, SpecError, SynoError
-from syno_lab.inputs import count_of
+from syno_lab.errors import EffortError, FormatError, SpecError, SynoError
+from syno_lab.inputs import count_of, quoted
 from syno_lab.ir import files
+from syno_lab.ir.coordinate import Coordinate
+from syno_lab.ir.files import StepRecord, check_meaning, step_record
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 from syno_lab.operators import KNOWN
 from syno_lab.pgraphs import menu as listing
-from syno_lab.pgraphs import session_files
 from syno_lab.pgraphs.panes.reach import mixing_data
 from syno_lab.pgraphs.probe import probe
 from syno_lab.search.branches import Branch, Kind
@@ -44,15 +46,111 @@ from syno_lab.sessions.construction import (
     Patience,
     Place,
     Reader,
+    Records,
 )
 from syno_lab.sessions.own_rule import OwnRule
 from syno_lab.sessions.shown import Explanation, Group, Node, Picture, Preview, Wish
+from syno_lab.sessions.text import head_of
 from syno_lab.synthesis.candidates import Candidate, Candidates, candidates
 from syno_lab.synthesis.distance import distance, explain_distance
+from syno_lab.synthesis.fields import SpecFields
 from syno_lab.synthesis.orders import recognise
 from syno_lab.synthesis.property_distance import explain_property_distance, property_distance
 from syno_lab.synthesis.rules import OWN, RULES, Rule
 from syno_lab.synthesis.ways import instead, random_way, shortest_way
+
+
+class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """See :class:`.text.PlaceRecord`; of an operator that was given ``match`` has the coordinates of the input axes.
+
+    Coordinates are numbered along the way to a place: the output axes first, then the results of each step.
+    """
+
+    parent: int | None = None
+    step: StepRecord | None = None
+    spec: int | None = None
+    note: str = ""
+    match: list[int] | None = None
+    comment: str = ""
+
+
+class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """See :class:`.text.SessionRecord`."""
+
+    format: str
+    version: int
+    specs: list[SpecFields]
+    places: list[PlaceRecord]
+    place: int = 0
+    turns: list[int] = []
+    rules: list[str] = []
+
+
+def records(places: Sequence[Place[State, Step]]) -> Records:
+    """See :meth:`.Construction.records`."""
+    specs: list[Spec] = []
+    found = []
+    coordinates: list[tuple[Coordinate, ...]] = []
+    for entry in places:
+        if entry.step is None:
+            if entry.state.spec not in specs:
+                specs.append(entry.state.spec)
+            numbered = entry.state.output
+            record = PlaceRecord(spec=specs.index(entry.state.spec))
+        else:
+            assert entry.parent is not None
+            numbered = coordinates[entry.parent]
+            record = PlaceRecord(step=step_record(entry.step, numbered.index))
+            numbered += places[entry.parent].state.results(entry.step)
+        if entry.operator is not None:
+            record.match = list(map(numbered.index, entry.operator.inputs))
+        coordinates.append(numbered)
+        found.append(record)
+    return Records([[SpecFields.from_spec(spec) for spec in specs]], found)
+
+
+def reader(construction: Construction[State, Step, Candidate], record: SessionRecord) -> Reader[State, Step]:
+    """See :meth:`.Construction.reader`."""
+    specs = [fields.spec() for fields in record.specs]
+    coordinates: list[tuple[Coordinate, ...]] = []
+
+    def read(one: PlaceRecord, before: Sequence[Place[State, Step]], where: str) -> Place[State, Step]:
+        step: Step | None = None
+        spec = head_of(one.parent, one.step is not None, one.spec, specs, "a spec", where)
+        if spec is not None:
+            state = State.root(spec)
+            numbered = state.output
+        elif one.step is not None:
+            last, numbered = before[one.parent or 0].state, coordinates[one.parent or 0]
+            check_meaning(one.step, f"session: {where}")
+            parameter = one.step.parameter
+            step = Step(
+                one.step.primitive,
+                _looked_up(one.step.operands, numbered, where),
+                None if parameter is None else last.spec.symbols.size(parameter),
+                _looked_up(one.step.given, numbered, where),
+            )
+            state = last.apply(step)
+            numbered += last.results(step)
+        coordinates.append(numbered)
+        operator = None
+        if one.match is not None:
+            inputs = _looked_up(one.match, numbered, where)
+            if not state.is_match(inputs):
+                raise FormatError(f"session: {where}: match: expected one data coordinate for each input axis")
+            operator = Operator(state, inputs)
+        return Place(construction, state, step, operator=operator)
+
+    return read
+
+
+def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str) -> tuple[Coordinate, ...]:
+    for number in numbers:
+        if not 0 <= number < len(numbered):
+            most = len(numbered) - 1
+            raise FormatError(f"session: {where}: expected a coordinate from 0 to {most}, found {quoted(number)}")
+    return tuple(numbered[number] for number in numbers)
+
 
 #: Ways to match the input that a status counts.
 _MAX_WAYS = 24
@@ -145,14 +243,10 @@ class PGraphConstruction(
     # -- as text -----------------------------------------------------------------------------------------------------
 
     format = "syno-lab-session"
-    record = session_files.SessionRecord
+    record = SessionRecord
     readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {files.FORMAT: files.from_json}
 
-    records = staticmethod(session_files.records)
-
-    def reader(self, record: session_files.SessionRecord) -> Reader[State, Step]:
-        """See :func:`.session_files.reader`."""
-        return session_files.reader(record, self)
+    records, reader = staticmethod(records), reader
 
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
