@@ -121,8 +121,7 @@ def _put_in(
 ) -> tuple[int, int]:
     """FLOPs and parameters of the network with the operator in it; each row gets those of its slot, or why it stays.
 
-    Raises:
-        SpecError: when it fits nowhere.
+    Raises SpecError when it fits nowhere.
     """
     from syno_lab.models.slot import costs
 

@@ -61,10 +61,8 @@ def lab_folder(folder: Path | None = None) -> Path:
 def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
     """The lab of :func:`lab_folder`, open within the block; inside :func:`working_in` the lab given there, left open.
 
-    ``start``: see that waiting jobs get run; False only to look, to pause and to cancel.
-
-    Raises:
-        SynoError: as :meth:`~syno_lab.jobs.Lab.open` does.
+    ``start``: see that waiting jobs get run; False only to look, to pause and to cancel. Raises SynoError as
+    :meth:`~syno_lab.jobs.Lab.open` does.
     """
     from syno_lab.jobs import Lab
 
@@ -89,8 +87,7 @@ def working_in(lab: Lab) -> Iterator[None]:
 def hand_over(lab: Lab) -> None:
     """Wait until the cluster has all jobs that can run, if this process ends afterwards and no keeper would send them.
 
-    Raises:
-        JobError: the cluster does not start or answer.
+    Raises JobError where the cluster does not start or answer.
     """
     if _given.get() is None:
         lab.hand_over()
@@ -99,11 +96,8 @@ def hand_over(lab: Lab) -> None:
 def detach_all(jobs: Iterable[tuple[str, Mapping[str, JSON], str]], folder: Path | None = None) -> None:
     """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
 
-    They run in the lab's folder: paths in the parameters are absolute.
-
-    Raises:
-        SynoError: when the folder cannot be written to, a kind is unknown, parameters are not plain data, or no
-            cluster starts.
+    They run in the lab's folder: paths in the parameters are absolute. Raises SynoError when the folder cannot be
+    written to, a kind is unknown, parameters are not plain data, or no cluster starts.
     """
     with use_lab(folder) as lab:
         records = [lab.submit(kind, params, name=name).record() for kind, params, name in jobs]

@@ -1,12 +1,19 @@
-"""Arguments of commands: operators by name or file, bindings as ``NAME=NUMBER``."""
+"""Operators of any system as commands read and write them: by name or file, with bindings, and as JSON Lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from syno_lab.errors import FormatError, SpecError, UnboundError
+import msgspec
+import typer
+
+from syno_lab import private
+from syno_lab.errors import FormatError, SpecError, SynoError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, printable, quoted
 from syno_lab.systems import known_operators, opened, read_operator
 
@@ -33,11 +40,7 @@ def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Opera
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:
-    """``["C_in=64", "H=28"]`` as a dictionary.
-
-    Raises:
-        SpecError: for anything else, or a name given twice.
-    """
+    """``["C_in=64", "H=28"]`` as a dictionary. Raises SpecError for anything else, or a name given twice."""
     binding: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.partition("=")
@@ -57,8 +60,7 @@ def parse_binding(texts: Iterable[str]) -> dict[str, int]:
 def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[str, int]:
     """The values of all variables of ``operator``: those given, then its defaults, checked against its sizes.
 
-    Raises:
-        SpecError: when one has no value, is unknown, or a size is not a positive integer.
+    Raises SpecError when one has no value, is unknown, or a size is not a positive integer.
     """
     given = parse_binding(texts or ())
     try:
@@ -83,3 +85,45 @@ def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[st
 def complete_operator(incomplete: str) -> Iterable[str]:
     """The names of known operators that begin so; where there is none, the shell completes files."""
     return [name for name in known_operators() if name.startswith(incomplete)]
+
+
+OutOption = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Write each operator as it is found, an operator file a line (JSON Lines)."),
+]
+
+
+@contextmanager
+def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
+    """A function that writes each operator on its own line at once; without a path it does nothing.
+
+    The file is made with the first one, or empty where none was found; what fails before leaves an older file as it is.
+    """
+    if path is None:
+        yield lambda operator: None
+        return
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise SynoError(f"--out: expected a file in a folder that can be written to, found {quoted(str(path))}")
+    files: list[FileIO] = []
+
+    def write(operator: Operator | None) -> None:
+        left = b"" if operator is None else msgspec.json.format(operator.to_json().encode(), indent=-1) + b"\n"
+        try:
+            if not files:
+                with private.usual():
+                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # a kill loses no line
+            length = len(left)
+            try:
+                while left:
+                    left = left[files[0].write(left) :]
+            except OSError:
+                with suppress(OSError):  # a device or a pipe
+                    files[0].truncate(files[0].tell() - length + len(left))  # no half line
+                raise
+        except OSError as error:
+            raise SynoError(f"--out: {path} cannot be written to ({error.strerror}); make room") from None
+
+    with ExitStack() as stack:
+        yield write
+        if not files:
+            write(None)

@@ -37,8 +37,7 @@ _target: ContextVar[str | None] = ContextVar("target", default=None)
 def check_json(target: str | None) -> str | None:
     """The path for the JSON, whole, so that it holds wherever the user's own code goes; ``-`` and None as they are.
 
-    Raises:
-        SynoError: it cannot be written; that is said before the work begins.
+    Raises SynoError where it cannot be written; that is said before the work begins.
     """
     if target is None or target == STANDARD_OUTPUT:
         return target
@@ -89,11 +88,7 @@ def write_json(data: object) -> None:
 
 @private.usual()
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        SynoError: when the place cannot be written to.
-    """
+    """Write a file whole or not at all. Raises SynoError when the place cannot be written to."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

@@ -229,8 +229,7 @@ def _text(operator: Operator, form: Form, facts: Facts, asked: Wanted) -> str:
 def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
     """``operator``, if it is a pGraph: ``wanted``, such as ``--as loops``, needs one; ``others`` suit all operators.
 
-    Raises:
-        SynoError: for an operator of another system.
+    Raises SynoError for an operator of another system.
     """
     from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.systems import system_of

@@ -35,10 +35,8 @@ def is_accuracy(axis: Axis) -> bool:
 def find_axis(name: str) -> Axis:
     """The axis of this name.
 
-    ``accuracy``, ``accuracy@RUNG``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib`` or ``probe``.
-
-    Raises:
-        SynoError: there is no such axis.
+    ``accuracy``, ``accuracy@RUNG``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib`` or ``probe``. Raises
+    SynoError where there is no such axis.
     """
     if name in _PLAIN:
         return _PLAIN[name]

@@ -120,7 +120,9 @@ def case_study(study: Study) -> dict[str, Any]:
     settings = study.result["settings"]
     training, baseline = settings["training"], study.result["baseline"]
     layers = training.get("options", {}).get("match") or []
-    network, data = (_plain(training[key]) for key in ("backbone", "data"))
+    # Of the user's own without the digest, of a folder its last part.
+    plain = (str(training[key]).removeprefix("own:").partition("@")[0] for key in ("backbone", "data"))
+    network, data = (printable(name.rpartition("/")[2]) for name in plain)
     systems = " and ".join(find_system(one).title for one in settings["system"].split(","))
     epochs = count_of(training["epochs"], "epoch")
     cells = [
@@ -180,11 +182,6 @@ def _inside(svg: str) -> str:
     return svg[svg.index("<svg") :]
 
 
-def _plain(name: object) -> str:
-    """The name of a network or data for people: of the user's own without its digest, of a folder its last part."""
-    return printable(str(name).removeprefix("own:").partition("@")[0].rpartition("/")[2])
-
-
 def _words(*paragraphs: str) -> dict[str, Any]:
     return {"cell_type": "markdown", "metadata": {}, "source": _lines("\n\n".join(paragraphs))}
 
@@ -196,13 +193,7 @@ def _code(source: str, *, text: str = "", svg: str = "") -> dict[str, Any]:
     if svg:
         shown = {"image/svg+xml": _lines(svg), "text/plain": ["<IPython.core.display.SVG object>"]}
         outputs.append({"output_type": "execute_result", "execution_count": None, "data": shown, "metadata": {}})
-    return {
-        "cell_type": "code",
-        "execution_count": None,
-        "metadata": {},
-        "outputs": outputs,
-        "source": _lines(source),
-    }
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": outputs, "source": _lines(source)}
 
 
 def _lines(text: str) -> Sequence[str]:

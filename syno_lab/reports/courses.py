@@ -108,9 +108,7 @@ def _courses(job: JobRecord, folder: Path) -> list[Course]:
     ]
 
 
-def _epochs(
-    rows: Iterable[Epoch],
-) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float, float], ...]]:
+def _epochs(rows: Iterable[Epoch]) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float, float], ...]]:
     points, losses = [], []
     for row in rows:
         if row.epoch is not None and row.accuracy is not None:

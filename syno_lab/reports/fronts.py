@@ -99,9 +99,8 @@ def front_of(
             the range of values (by a tenth of the value, or 1, where the range is empty). Two volumes can be compared
             only if both had the same corner.
 
-    Raises:
-        SynoError: for an unknown axis, an axis named twice, fewer than two or more than three axes, or a ``reference``
-            of another length.
+    Raises SynoError for an unknown axis, an axis named twice, fewer than two or more than three axes, or a
+    ``reference`` of another length.
     """
     if not 2 <= len(axes) <= 3 or len(set(axes)) < len(axes):
         raise SynoError(f"a Pareto front needs two or three different axes, found {', '.join(axes) or 'none'}")
@@ -122,7 +121,12 @@ def front_of(
             about = (row.key, row.label, row.is_baseline, tuple(known), row.known, wide)
             points.append(Placed(*about, *system_and_mark(row.operator)))
     corner = tuple(reference) if reference is not None else _beyond(points, shown)
-    front = _front(points, shown)
+    names = [axis.name for axis in shown]
+    front = pareto_front(
+        [dict(zip(names, point.values, strict=True)) for point in points],
+        maximise=[axis.name for axis in shown if axis.maximise],
+        minimise=[axis.name for axis in shown if not axis.maximise],
+    )
     history = _history(points, shown, corner)
     return Front(
         shown,
@@ -133,15 +137,6 @@ def front_of(
         corner,
         history[-1][1] if history else 0.0,
         tuple(history),
-    )
-
-
-def _front(points: Sequence[Placed], axes: Sequence[Axis]) -> list[int]:
-    names = [axis.name for axis in axes]
-    return pareto_front(
-        [dict(zip(names, point.values, strict=True)) for point in points],
-        maximise=[axis.name for axis in axes if axis.maximise],
-        minimise=[axis.name for axis in axes if not axis.maximise],
     )
 
 

@@ -103,8 +103,7 @@ def icicle(
         most: the most boxes.
         best: keys of the places on the way to the best trial.
 
-    Raises:
-        KeyError: for an unknown place.
+    Raises KeyError for an unknown place.
     """
     fits = parse_filter(wanted)
     kept = _kept(what, root, fits) if wanted.strip() else None

@@ -54,11 +54,9 @@ class InNetwork:
 def in_network(row: TrialRow, source: Source) -> InNetwork:
     """The network in which a trial was trained, from the settings of its search. No file of data need be there.
 
-    Nothing is run that the lab's folder holds. torch is imported.
-
-    Raises:
-        SynoError: where the network is not known here (it is the user's own, its data are gone, the source has no
-            settings of trainings), or has other costs here than the trial: it was made by another version.
+    Nothing is run that the lab's folder holds. torch is imported. Raises SynoError where the network is not known here
+    (it is the user's own, its data are gone, the source has no settings of trainings), or has other costs here than the
+    trial: it was made by another version.
     """
     from syno_lab.trial import TrialRequest
 
@@ -134,9 +132,6 @@ def _placed(request: TrialRequest, row: TrialRow, usual: tuple[int, int, int] | 
     for place in places_of(request, facts):
         if place.binding is not None:
             layers.setdefault(tuple(place.binding.items()), []).append(place.name)
-    places = tuple((_named(names), dict(bound)) for bound, names in layers.items())
+    more = {key: f" and {len(names) - 1} more like it" if len(names) > 1 else "" for key, names in layers.items()}
+    places = tuple((names[0] + more[key], dict(key)) for key, names in layers.items())
     return InNetwork(request.backbone, places, costs.flops, costs.params, costs.replaced)
-
-
-def _named(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more like it"

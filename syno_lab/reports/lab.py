@@ -93,8 +93,7 @@ class LabReader(Closing):
     def read(self) -> Reading:
         """Read the current contents; returns the same object as the last time if nothing has changed.
 
-        Raises:
-            StoreError: the store is missing, damaged, busy or of another program; the next call tries again.
+        Raises StoreError where the store is missing, damaged, busy or of another program; the next call tries again.
         """
         with self._guard:
             try:

@@ -102,8 +102,7 @@ def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", pub
         title: any text, shown above the figure.
         published: statements from :func:`.published_on`, drawn as the paper's; only for relative axes.
 
-    Raises:
-        FormatError: for another form.
+    Raises FormatError for another form.
     """
     if form not in FORMS:
         raise FormatError(f"expected one of {', '.join(FORMS)} for a picture, found {quoted(form)}")

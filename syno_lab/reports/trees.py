@@ -163,8 +163,7 @@ def tree_file(lab: Path, name: str) -> Path:
 def read_tree(file: Path) -> SearchTree:
     """Read the tree in a file.
 
-    Raises:
-        StoreError: the file is missing (only Monte Carlo tree searches write one), damaged or of another kind.
+    Raises StoreError where the file is missing (only Monte Carlo tree searches write one), damaged or of another kind.
     """
     try:
         content = read_bytes(file, MAX_BYTES)
@@ -236,8 +235,7 @@ def improvements(trials: Sequence[TrialRow]) -> list[int]:
 def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
     """The search after its first ``upto`` of :func:`replayed` trials, at least one.
 
-    Raises:
-        ValueError: there are fewer.
+    Raises ValueError where there are fewer.
     """
     if not 1 <= upto <= len(trials):
         raise ValueError(f"expected 1 to {len(trials)} trials, found {upto}")

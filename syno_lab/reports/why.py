@@ -43,11 +43,6 @@ class Why:
     panes: Mapping[str, Mapping[str, Any]]
     known: str | None
 
-    @property
-    def rungs(self) -> tuple[OnRung, ...]:
-        """Where it was trained, the cheapest rung first."""
-        return self.row.rungs
-
 
 def read_why(folder: Path, key: str) -> Why:
     """Read what the lab in ``folder`` knows of a trial.
@@ -87,7 +82,8 @@ def read_why(folder: Path, key: str) -> Why:
 def why_tables(found: Why) -> list[Table]:
     """What is known as tables: a title, the heads and the cells of each."""
     row = found.row
-    rows = [[title, f"{getattr(row, name):,}", _over(found, name)] for name, title in _COSTS]
+    costs = {"flops": "FLOPs", "params": "parameters"}
+    rows = [[title, f"{getattr(row, name):,}", _over(found, name)] for name, title in costs.items()]
     if row.accuracy is not None:
         rows.insert(0, ["accuracy", f"{row.accuracy:.3f}", _over(found, "accuracy")])
     rows += [[latency_title(target), f"{latency:.3g} ms", ""] for target, latency in row.latencies.items()]
@@ -99,9 +95,9 @@ def why_tables(found: Why) -> list[Table]:
     if finals:
         wide = ("best within", "baseline", "with it", "difference", "interval", "seeds", "verdict")
         tables.append(Table("Finals, on the test data", wide, finals))
-    if found.rungs:
+    if row.rungs:
         heads = ("rung", "seeds", "measure", "accuracy", "baseline's there", "outcome")
-        tables.append(Table("Rungs", heads, [_passed(one, found.baseline) for one in found.rungs]))
+        tables.append(Table("Rungs", heads, [_passed(one, found.baseline) for one in row.rungs]))
     if "kernel" in found.panes:
         data = found.panes["kernel"]
         ranks = [
@@ -123,9 +119,6 @@ def why_tables(found: Why) -> list[Table]:
         cells = [[name.replace("_", " "), f"{number:,}"] for name, number in totals.items()]
         tables.append(Table(f"The operator alone, with {sizes}", ("cost", "number"), cells))
     return tables
-
-
-_COSTS = (("flops", "FLOPs"), ("params", "parameters"))
 
 
 def why_text(found: Why) -> str:
@@ -160,7 +153,10 @@ def _pictures(found: Why) -> list[tuple[str, str, bool]]:
 
 def why_page(found: Why) -> str:
     """What is known, as an HTML page that loads nothing and runs nothing."""
-    figures = {paper: _figure(svg, words, paper=paper) for svg, words, paper in _pictures(found)}
+    figures = {}
+    for svg, words, paper in _pictures(found):
+        kind = ' class="paper"' if paper else ""
+        figures[paper] = f'<figure{kind} tabindex="0">{svg}<figcaption>{escape(words)}</figcaption></figure>'
     tables = [
         html_table(heads, [[escape(cell_text(cell)) for cell in row] for row in rows], caption)
         for caption, heads, rows in why_tables(found)
@@ -186,11 +182,6 @@ def write_pages(folder: Path, keys: Iterable[str], into: Path) -> list[Path]:
 def _title(found: Why) -> str:
     name = f", which is {found.known}" if found.known else ""
     return f"Why {found.row.label} of {found.row.source.partition(':')[2]}: {found.row.primitives}{name}"
-
-
-def _figure(svg: str, words: str, *, paper: bool = False) -> str:
-    kind = ' class="paper"' if paper else ""
-    return f'<figure{kind} tabindex="0">{svg}<figcaption>{escape(words)}</figcaption></figure>'
 
 
 def _measure(number: float | None) -> str:

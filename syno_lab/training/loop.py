@@ -184,8 +184,9 @@ class Loop:
             # generator's state; fork_rng keeps the caller's global generator unchanged.
             with modes_kept(self.module), torch.random.fork_rng(devices=devices):
                 while True:
-                    patience = self.watch.patience
-                    if patience is not None and _waited(self.curve) >= patience:
+                    patience, accuracies = self.watch.patience, [record.test_accuracy for record in self.curve]
+                    best = accuracies.index(max(accuracies)) if accuracies else 0  # the first epoch with the best
+                    if patience is not None and accuracies and len(accuracies) - 1 - best >= patience:
                         return "early"
                     if len(self.curve) >= self._epochs:
                         return "finished"
@@ -325,9 +326,3 @@ class Loop:
     def _tell(self, epoch: int, batch: int, batches: int, mean: _Mean, phase: Literal["train", "test"]) -> None:
         if self.watch.progress is not None:
             self.watch.progress(TrainingProgress(epoch, self._epochs, batch, batches, mean.loss, mean.accuracy, phase))
-
-
-def _waited(curve: Sequence[EpochRecord]) -> int:
-    """Return the number of epochs since the first one with the best test accuracy."""
-    accuracies = [record.test_accuracy for record in curve]
-    return len(accuracies) - 1 - accuracies.index(max(accuracies)) if accuracies else 0

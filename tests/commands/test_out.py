@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import TINY, refused
 
-from syno_lab.commands.operator_lines import operator_lines
+from syno_lab.commands.operands import operator_lines
 from syno_lab.ir.operator import Operator
 
 #: Over two axes there are more operators than a test can wait for.

@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 def test_everything_that_is_known_is_said(folder: Path) -> None:
     found = read_why(folder, "s#0")
     assert found.known == "separable"
-    assert [(p.rung, p.seeds, p.measure, p.state) for p in found.rungs] == [
+    assert [(p.rung, p.seeds, p.measure, p.state) for p in found.row.rungs] == [
         ("small", 1, 0.25, "finished"),
         ("network", 2, 0.4375, "finished"),
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syno_lab.commands.operator_lines import operator_lines
+from syno_lab.commands.operands import operator_lines
 from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.commands.pgraphs.specs import wants_option
 from syno_lab.errors import OverTimeError, SpecError, StoppedError, SynoError

@@ -116,11 +116,7 @@ def command(
 
 
 def parse_sizes(text: str) -> list[int]:
-    """``"6"`` as 2 to 6, ``"3..5"`` as 3 to 5.
-
-    Raises:
-        SynoError: for anything else.
-    """
+    """``"6"`` as 2 to 6, ``"3..5"`` as 3 to 5. Raises SynoError for anything else."""
     match = re.fullmatch(r"(?:(\d{1,2})\.\.)?(\d{1,2})", text.strip(), re.ASCII)
     if match:
         last = int(match[2])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syno_lab.commands.operator_lines import OutOption, operator_lines
+from syno_lab.commands.operands import OutOption, operator_lines
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.commands.pgraphs.specs import (
     NAMES,

@@ -27,8 +27,7 @@ _WITHOUT_WEIGHTS = {"library": "whose weights are arguments", "json": "which hol
 
 def command(
     operator: Annotated[
-        str,
-        typer.Argument(help="A known operator's name or an operator file.", autocompletion=complete_operator),
+        str, typer.Argument(help="A known operator's name or an operator file.", autocompletion=complete_operator)
     ],
     out: Annotated[
         Path, typer.Option(help="The file: *.onnx, *.pt2, *.py, *.safetensors, *.json, or *.so or *.tar, a library.")

@@ -32,9 +32,7 @@ def command(
     with Reporter() as report:
         try:
             result = records.replay(
-                stored,
-                report=report,
-                should_stop=lambda: seconds is not None and time.monotonic() - start >= seconds,
+                stored, report=report, should_stop=lambda: seconds is not None and time.monotonic() - start >= seconds
             )
         except StoppedError as error:
             raise SynoError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syno_lab.commands.canvas.sample import Kernels, sample_kernels
-from syno_lab.commands.operator_lines import OutOption, operator_lines
+from syno_lab.commands.operands import OutOption, operator_lines
 from syno_lab.commands.output import STANDARD_OUTPUT, Reporter, check_json, say, write_json, write_text
 from syno_lab.commands.pgraphs.specs import (
     NAMES,
@@ -90,8 +90,7 @@ def command(
     weight_limits: WeightLimitsOption = None,
     wants: WantsOption = None,
     count: Annotated[
-        int | None,
-        typer.Option(min=1, help=f"Stop after so many operators. [{DEFAULT_COUNT} without --seconds]"),
+        int | None, typer.Option(min=1, help=f"Stop after so many operators. [{DEFAULT_COUNT} without --seconds]")
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many seconds.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same operators.")] = None,

@@ -100,8 +100,7 @@ SystemOption = Annotated[
 def is_canvas(name: str) -> bool:
     """Whether a system that is named by an option is Canvas rather than pGraphs.
 
-    Raises:
-        SynoError: for any other; the two are those that draw operators.
+    Raises SynoError for any other; the two are those that draw operators.
     """
     from syno_lab.canvas.fitted import FORMAT as CANVAS
     from syno_lab.ir.operator import FORMAT as PGRAPHS
