@@ -42,15 +42,10 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class Placed:
-    """One operator in an atlas.
+    """One operator in an atlas; its ``key`` is that of its trial, or ``known:NAME``.
 
-    Attributes:
-        key: of its trial, or ``known:NAME``.
-        name: for people.
-        operator: the operator.
-        known: whether it is a known operator.
-        value: the result by the atlas's measure; None where there is none.
-        x, y: its place, in units of the distance.
+    ``value`` is the result by the atlas's measure, None where there is none; ``x`` and ``y`` its place, in units of the
+    distance.
     """
 
     key: str
@@ -64,14 +59,11 @@ class Placed:
 
 @dataclass(frozen=True)
 class Atlas:
-    """Operators on a plane.
+    """Operators on a plane, the known ones first; ``measure`` is the axis by which results are compared.
 
-    Attributes:
-        places: the operators, known ones first.
-        measure: the axis by which results are compared.
-        kept: the share of the squared distances that the plane keeps, from 0 to 1.
-        left_out: how many operators do not fit :data:`LAYER`, or have no traits there.
-        more: how many operators of the lab are not in it because it has its :data:`MOST`.
+    ``kept``: the share of the squared distances that the plane keeps, from 0 to 1; ``left_out``: how many operators do
+    not fit :data:`LAYER`, or have no traits there; ``more``: how many of the lab's are not in it, as it has its
+    :data:`MOST`.
     """
 
     places: tuple[Placed, ...]

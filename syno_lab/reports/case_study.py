@@ -32,13 +32,7 @@ _NAMES = {"0.4": "within 0.4 of the FLOPs", "0.25": "within 0.25 of the FLOPs", 
 
 @dataclass(frozen=True)
 class Study:
-    """One search that has come to its end, for the figures of a case study.
-
-    Attributes:
-        lab: the folder.
-        name: of the search.
-        result: as the search wrote it.
-    """
+    """A search that has come to its end, with its lab's folder and its ``result`` as the search wrote it."""
 
     lab: Path
     name: str

@@ -45,11 +45,7 @@ def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | 
 def result_rows(rows: Sequence[TrialRow | None]) -> list[NumberRow]:
     """Lines of the table of a comparison: accuracies, latencies, costs of the network, probe and seconds.
 
-    Args:
-        rows: the trial of each operator, None for one without.
-
-    Returns:
-        As :func:`syno_lab.panes.compared.table_row`; a line that no trial has a value for is left out.
+    ``rows`` has the trial of each operator, None for one without. A line that no trial has a value for is left out.
     """
     there = [row for row in rows if row is not None]
     if not there:

@@ -17,17 +17,11 @@ from syno_lab.store.rungs import BASELINE, FINAL
 
 
 class Course(NamedTuple):
-    """One line of a figure.
+    """One line of a figure, with the number, name and state of its job; 0 for a training in rungs, which is none.
 
-    Attributes:
-        job: the number of the job; 0 for a training in rungs, which is none.
-        name: the job's name, for people.
-        state: the job's state.
-        kind: ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds so far).
-        points: pairs of these two values, from the first on.
-        losses: for a training, triples of epoch, training loss and test loss, in nats.
-        rung: of a search in rungs; empty for a training with the full recipe. Accuracies of two rungs are not one
-            measure.
+    ``kind``: ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds so far); ``points`` are
+    pairs of these two values, ``losses`` of a training triples of epoch, training loss and test loss, in nats.
+    ``rung``: of a search in rungs, as accuracies of two rungs are not one measure; empty for the full recipe.
     """
 
     job: int

@@ -40,16 +40,11 @@ _GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A box of an icicle plot.
+    """A box of an icicle plot, with the ``key`` and the ``kind`` of its place: empty and ``more`` of several in one.
 
-    Attributes:
-        key: of its place; empty for several places in one.
-        text: what stands in it; where that has no room ``short`` (its sign and its primitive), or ``sign`` alone.
-        words: what is said of it.
-        kind: of the place, or ``more``.
-        level: from 0 on; ``left`` and ``width`` are shares of the whole.
-        fill: a colour; ``edge``: the primitive's, empty for none.
-        is_best: whether it is on the way to the best trial.
+    ``text`` stands in it, where that has no room ``short`` (its sign and its primitive), or ``sign`` alone; ``words``
+    are said of it. Levels count from 0; ``left`` and ``width`` are shares of the whole. ``edge`` is the primitive's
+    colour, empty for none; ``is_best``: whether it is on the way to the best trial.
     """
 
     key: str = ""
@@ -68,13 +63,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Icicle:
-    """An icicle plot.
-
-    Attributes:
-        boxes: row by row.
-        places: the number of places shown, including those that share a box.
-        matches: the number of them that match the filter.
-    """
+    """An icicle plot row by row, with the number of places shown (also those that share a box), and of ``matches``."""
 
     boxes: list[Box]
     places: int

@@ -29,14 +29,10 @@ Places = tuple[tuple[str, Mapping[str, int]], ...]
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """The network of a trial.
+    """The network of a trial, with its FLOPs for one example, 2 for each multiply-add, and its parameters.
 
-    Attributes:
-        backbone: its name.
-        places: the layers that the operator replaces, those of equal sizes together: a name for people, and the sizes.
-        flops: FLOPs of the network for one example, 2 for each multiply-add.
-        params: its parameters.
-        replaced: how many layers are replaced.
+    ``places`` are the layers that the operator replaces, those of equal sizes together: a name for people, and the
+    sizes; ``replaced`` is their number.
     """
 
     backbone: str

@@ -24,13 +24,9 @@ from syno_lab.store.rungs import FINAL
 
 @dataclass(frozen=True)
 class Reading:
-    """The contents of a lab at one moment.
+    """The contents of a lab at one moment: its jobs by submission, its searches by age, and the trials of all searches.
 
-    Attributes:
-        folder: the lab's folder.
-        jobs: all jobs, in the order of submission; jobs of dead processes keep the state that the store has.
-        sources: its searches, in the order in which they were made.
-        rows: the trials of all sources, in the order of the sources.
+    Jobs of dead processes keep the state that the store has.
     """
 
     folder: Path

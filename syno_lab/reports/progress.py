@@ -40,13 +40,11 @@ _LONGEST = 60
 
 
 class Stage(NamedTuple):
-    """A stage of the funnel.
+    """A stage of the funnel: a name of :data:`DRAWS`, that of a rung, or ``finals``.
 
-    Attributes:
-        name: of :data:`DRAWS`, of a rung, or ``finals``.
-        number: of operators that came so far: with all their trainings on a rung.
-        failed: those whose training did not finish; ``waiting``: those whose trainings have not ended.
-        seconds: worker seconds; None for draws that are timed with a later stage.
+    ``number`` counts the operators that came so far (on a rung with all their trainings), ``failed`` those whose
+    training did not finish, ``waiting`` those whose trainings have not ended; ``seconds`` are worker seconds, None for
+    draws that are timed with a later stage.
     """
 
     name: str
@@ -62,17 +60,11 @@ class Stage(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a search is.
+    """How far a search is: its ``phase`` is ``timing``, ``draws``, a rung's name, ``final`` or ``done``.
 
-    Attributes:
-        name: of the search.
-        phase: the part that it is doing: ``timing``, ``draws``, a rung's name, ``final``, ``done``.
-        search_s: wall seconds so far.
-        minutes: those of the plan; None without a plan.
-        workers: trainings at a time.
-        plan: its parts in order; empty before the baseline is timed, and for an untrained search.
-        stages: the funnel, from what was drawn to the finals.
-        verdict: what the search found; empty before its end.
+    ``search_s`` are wall seconds so far, ``minutes`` those of the plan (None without one), ``workers`` trainings at a
+    time. ``plan`` has its parts in order (empty before the baseline is timed, and for an untrained search), ``stages``
+    the funnel, from what was drawn to the finals; ``verdict`` is what the search found, empty before its end.
     """
 
     name: str

@@ -201,13 +201,10 @@ def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | 
 
 @dataclass(frozen=True)
 class Moment:
-    """A search after some of its trials.
+    """A search after some of its trials; ``words`` say what the last one brought, and which is the best so far.
 
-    Attributes:
-        tree: of these trials; a place's reward is the mean of its trials by :attr:`measure`.
-        best: the keys from the first place to the operator of the best trial; empty before one has a value.
-        measure: the axis by which trials are compared.
-        words: what the last trial brought, and which is the best so far.
+    A place's reward in the ``tree`` is the mean of its trials by the axis ``measure``. ``best`` has the keys from the
+    first place to the operator of the best trial; it is empty before one has a value.
     """
 
     tree: SearchTree

@@ -28,12 +28,9 @@ _NEAREST = 3
 class Why:
     """What is known of one operator of a search; what was not measured is None or empty.
 
-    Attributes:
-        row: the trial, and ``baseline``: that of the network without an operator.
-        operator: the operator.
-        comparisons: the finals with it, by the name of the share of FLOPs that it is the best of.
-        panes: the data of its panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
-        known: the name of the known operator that it is.
+    ``row`` is its trial, ``baseline`` that of the network without an operator, ``known`` the name of the known operator
+    that it is. ``comparisons`` are the finals with it, by the name of the share of FLOPs that it is the best of;
+    ``panes`` the data of its panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
     """
 
     row: TrialRow

@@ -62,16 +62,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The result of sampling.
+    """The result of sampling: the first operators, each pGraph once; all of them where a count was asked for.
 
-    Attributes:
-        operators: the first ones, each pGraph once; all of them where a count was asked for.
-        distinct: how many were drawn, kept or not.
-        cpu_seconds: from the start to the last one.
-        exhausted: whether no more were found.
-        seed: the sampler's.
-        trials: walks taken.
-        course: how time and memory grew, evenly over the run.
+    ``distinct``: how many were drawn, kept or not; ``cpu_seconds``: from the start to the last one; ``exhausted``:
+    whether no more were found; ``trials``: walks taken; ``course``: how time and memory grew, evenly over the run.
     """
 
     operators: list[Operator]
