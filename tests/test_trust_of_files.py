@@ -178,10 +178,6 @@ REASONS: dict[str, dict[str, str]] = {
         "load_checkpoint load_state_dict": "tensors",
         "load_checkpoint torch.load": "weights_only: tensors and plain data, no other class",
     },
-    "syno_lab/processes/apart.py": {
-        "- import multiprocessing": "a fork of this process",
-        "- import multiprocessing.connection": "a pipe to it",
-    },
     "syno_lab/processes/board_server.py": {
         "- import multiprocessing": "the server and its sessions",
         "import_tvm import_module": "TVM",

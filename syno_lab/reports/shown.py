@@ -123,8 +123,17 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
 
 def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[list[float]]]]:
     """Curves for drawing: ``job``, ``name``, ``state``, ``kind``, ``chart`` (:attr:`.Course.chart`) and ``points``."""
-    named = ("job", "name", "state", "kind", "chart")
-    return [{**{name: getattr(one, name) for name in named}, "points": [*map(list, one.points)]} for one in courses]
+    return [
+        {
+            "job": one.job,
+            "name": one.name,
+            "state": one.state,
+            "kind": one.kind,
+            "chart": one.chart,
+            "points": [list(point) for point in one.points],
+        }
+        for one in courses
+    ]
 
 
 def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:
