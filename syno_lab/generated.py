@@ -11,7 +11,7 @@ import linecache
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from syno_lab.effort import check_room
 from syno_lab.systems import find_system
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor, nn
 
 _CLASS = "SynoOperator"
@@ -118,6 +119,16 @@ def module_of(
     vars(module).update({"operator": operator, "binding": dict(binding), _MADE_BY: (make, settings)})
     if is_compiled:
         module.compile()
+    return module
+
+
+def fill(module: nn.Module, weights: Iterable[np.ndarray]) -> nn.Module:
+    """Give the module of an operator these weights, in their order; the module."""
+    import torch
+
+    with torch.no_grad():
+        for number, weight in enumerate(weights, start=1):
+            getattr(module, f"weight_{number}").copy_(torch.from_numpy(weight))
     return module
 
 

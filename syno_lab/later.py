@@ -34,7 +34,7 @@ FILES = {
     "save_library": "codegen.library",
     "export": "codegen.export",
     "load_weights": "codegen.export",
-    "construct_kernel_packs": "codegen.kernel_pack",
+    "construct_kernel_packs": "codegen.torch_module",
     "dot": "codegen.drawing",
     "svg": "codegen.drawing",
     "figure": "codegen.figure_operator",

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from syno_lab import private
 from syno_lab.errors import ExportError
 
 #: How the name of each such folder ends.
@@ -98,6 +99,21 @@ def _hold(path: Path, *, wait: bool) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file for the user alone; what stands at ``path`` stays until all of ``content`` is on the disk.
+
+    Raises OSError.
+    """
+    if not path.parent.is_dir():
+        private.folder(path.parent)
+    with scratch(f".{path.name}-", path.parent) as within:
+        with private.create(within / path.name) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        (within / path.name).replace(path)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,6 @@ REACHES = {
     "syno_lab/api.py": "gives the public names",
     "syno_lab/panes/forms.py": "figures for papers: one function draws the operators of all systems",
     "syno_lab/tuning/network.py": "whole networks with pGraphs in them are what codegen exports to TVM",
-    "syno_lab/tuning/versus.py": "measures whole networks, as codegen exports them",
     "syno_lab/commands/backbone.py": "shows the spec of pGraphs that a backbone gives",
     "syno_lab/commands/show.py": "prints the forms that pGraphs alone have",
     "syno_lab/trial/own.py": "primitives of the user's own, which are of pGraphs, go to other processes with a trial",

@@ -68,7 +68,6 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/codegen/export_program.py": {
         "save_program torch.export.load": "the file that this very call has just written"
     },
-    "syno_lab/codegen/export_source.py": {"_numbers getattr by name": "weight_1, weight_2, …: attributes of a module"},
     "syno_lab/codegen/export_weights.py": {"_fill load_state_dict": "tensors of a safetensors file: no pickle"},
     "syno_lab/codegen/library.py": {
         "load_library load_module": "a compiled library is code, and the user names it: said in its docstring",
@@ -77,13 +76,9 @@ REASONS: dict[str, dict[str, str]] = {
         "_error_of load_library": "as load_library, in a process of its own",
     },
     "syno_lab/codegen/torch_source.py": {"Writer._undo getattr by name": "methods of ours by the class of a stage"},
-    "syno_lab/codegen/tvm_device.py": {
-        "_compiles tvm.compile": "a program of ours",
-        "device_source tvm.compile": "a program of ours",
-    },
+    "syno_lab/codegen/tvm_device.py": {"_compiles tvm.compile": "a program of ours"},
     "syno_lab/codegen/tvm_job.py": {
         "read_network torch.export.load": "a file that the parent has just written into a folder of its own",
-        "_measure np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
     },
     "syno_lab/codegen/tvm_network.py": {
         "compile_network tvm.compile": "a program of ours",
@@ -107,6 +102,7 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/generated.py": {
         "class_of compile": "text that we generated: numbers, letters of an equation and names made here",
         "class_of exec": "text that we generated: numbers, letters of an equation and names made here",
+        "fill getattr by name": "weight_1, weight_2, …: attributes of a module",
     },
     "syno_lab/jobs/__init__.py": {
         "__getattr__ getattr by name": "names in this file",
@@ -167,7 +163,6 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/testing/numbers.py": {
         "by_source np.load": "an array that our own child process has just written; without pickle",
         "by_source subprocess.run": "Python with our own program, on the source of the operator under test",
-        "filled_module getattr by name": "weight_1, weight_2, …: attributes of a module",
         "slope getattr by name": "weight_1, weight_2, …: attributes of a module",
     },
     "syno_lab/testing/tvm_child.py": {
@@ -195,9 +190,9 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/tuning/explain.py": {
         "schedule_job load_module": "as load_module",
         "space_job load_module": "as load_module",
-        "apply_trace apply_json_to_schedule": "checked first: check_trace",
     },
     "syno_lab/tuning/jobs.py": {
+        "apply_trace apply_json_to_schedule": "checked first: check_trace",
         "measure upload": "to the board: what we have just compiled",
         "upload load_module": "on the board: what we have just compiled",
         "upload upload": "to the board: what we have just compiled",
@@ -225,13 +220,12 @@ REASONS: dict[str, dict[str, str]] = {
     "syno_lab/tuning/network.py": {
         "_write_database JSONDatabase": "a folder of this very call, emptied first",
         "_write_database load_json": "of the parent: a function of a network that it has just taken apart",
-        "_run_in_turn np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
-        "_run_in_turn upload": "to the board: what we have just compiled",
+        "run_all np.load": "arrays of the parent; without allow_pickle NumPy unpickles nothing",
+        "run_all upload": "to the board: what we have just compiled",
     },
     "syno_lab/tuning/parts.py": {"python_cost_model getattr by name": "three names in our source"},
     "syno_lab/tuning/search.py": {
         "Search._open_database JSONDatabase": "schedules are checked first: check_database",
-        "Search._restore.read apply_json_to_schedule": "checked first: check_trace",
     },
     "syno_lab/tuning/spaces.py": {
         "_load exec_module": "the user's own rule: given in this very call, or in a job that they signed",

@@ -12,7 +12,6 @@ from torch import nn
 from reproduction.items import Work
 from reproduction.scale import Options, Scale
 from reproduction.trainings import BASELINE, KNOWN, compared, image_request
-from syno_lab.codegen.tvm_job import measure_network
 from syno_lab.errors import SynoError, TrackerError
 from syno_lab.experiments.driver import Stopped
 from syno_lab.processes.process import cores
@@ -20,7 +19,8 @@ from syno_lab.scratch import scratch
 from syno_lab.systems import read_operator
 from syno_lab.trial.backbone import build
 from syno_lab.trial.facts import facts_of
-from syno_lab.tuning.network import SCHEDULES, compiled, tune_functions
+from syno_lab.tuning.network import FunctionsTuning, compiled, run_networks, tune_functions
+from syno_lab.tuning.options import TuningOptions
 from syno_lab.tuning.tune import TuningStopped
 from syno_lab.tuning.values import TuningProgress
 from syno_lab.tuning.versus import both_networks
@@ -136,8 +136,11 @@ def _measured(
 ) -> dict[str, Any]:
     work.report(0.9 + 0.1 * turn / ROUNDS, f"{label}, round {turn + 1} of {ROUNDS}")
     tuned = work.item(f"tuning of {label}", dict)["tuned"]
-    records = _folder(work, label) / SCHEDULES if tuned else None
-    one = measure_network(_network(options, scale, operator, image), (1, *image), records=records)
+    with scratch("syno-reproduce-") as folder:
+        how = TuningOptions(work_dir=folder)
+        untuned = FunctionsTuning(_network(options, scale, operator, image), (1, *image), False, how)
+        ready = compiled(untuned, folder, keep=_folder(work, label) if tuned else None)
+        (((one,),), _) = run_networks([ready], how, rounds=1)
     return {"latency_ms": one.latency_ms, "best_ms": one.best_ms, "error": one.error} | {
         "functions": one.functions,
         "tuned": one.tuned,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from syno_lab.codegen.equation import condition_latex
 from syno_lab.codegen.loops import condition_text, make_program
-from syno_lab.codegen.nest import Condition, Program
+from syno_lab.codegen.nest import Program
 from syno_lab.common.size import Size
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
@@ -97,12 +97,16 @@ def _rows(words: Program, letters: Program, bound: dict[str, int] | None) -> Ite
     arrays = {array.name: array for array in (*words.arguments, words.result)}
     waiting = list(zip(nest.conditions, short.conditions, strict=True))
 
+    def number_of(size: Size) -> int | None:
+        return None if bound is None else size.at(bound)
+
     def row(tensor: str, axis: int | None, size: Size, value: Expression, brief: Expression) -> Row:
         # A condition belongs to the first index that is built on the coordinate which it bounds.
         here = [pair for pair in waiting if _contains(value, pair[0].value)]
         waiting[:] = [pair for pair in waiting if pair not in here]
         latex = brief.latex + "".join(rf" \; \left[{condition_latex(c)}\right]" for _, c in here)
-        return Row(tensor, axis, str(size), _number(size, bound), str(value), _asked([c for c, _ in here]), latex)
+        asked = " and ".join(condition_text(condition) for condition, _ in here)
+        return Row(tensor, axis, str(size), number_of(size), str(value), asked, latex)
 
     accesses = [(nest.result, short.result), *zip(nest.factors, short.factors, strict=True)]
     for access, brief in accesses:
@@ -112,16 +116,8 @@ def _rows(words: Program, letters: Program, bound: dict[str, int] | None) -> Ite
         yield row(SUM, number, loop.size, name(loop.name), name(other.name))
     for condition, brief_condition in list(waiting):
         latex = rf"{brief_condition.value.latex} \; \left[{condition_latex(brief_condition)}\right]"
-        number_ = _number(condition.size, bound)
-        yield Row(TERM, None, str(condition.size), number_, str(condition.value), condition_text(condition), latex)
-
-
-def _number(size: Size, bound: dict[str, int] | None) -> int | None:
-    return None if bound is None else size.at(bound)
-
-
-def _asked(conditions: list[Condition]) -> str:
-    return " and ".join(map(condition_text, conditions))
+        bounded = number_of(condition.size)
+        yield Row(TERM, None, str(condition.size), bounded, str(condition.value), condition_text(condition), latex)
 
 
 def _contains(value: Expression, part: Expression) -> bool:

@@ -93,11 +93,6 @@ def describe(graph: Drawable) -> str:
     return f"{what}; {count_of(len(steps), 'step')}, bottom to top: " + "; ".join(steps) + "."
 
 
-def describe_parts(graph: Drawable) -> dict[str, str]:
-    """What is said of each node of the pGraph's picture, by its name."""
-    return drawn(graph).titles
-
-
 def drawn(graph: Drawable) -> _Drawing:
     """The nodes and lines of the pGraph's picture, with what is said of them."""
     drawing = _Drawing(graph, (), None)
@@ -129,17 +124,11 @@ def coordinate_ids(graph: Drawable) -> dict[str, Coordinate]:
     return {f"c{number}": coordinate for number, coordinate in enumerate(found)}
 
 
-def card_dot(name: str) -> str:
+def card_svg(name: str) -> str:
     """The picture of a primitive's card: the primitive alone, its bottom and its top coordinates.
 
-    Raises:
-        PrimitiveError: for an unknown primitive.
+    Raises PrimitiveError for an unknown primitive.
     """
-    return _Drawing(_example(name), (), None, ends=False).source()
-
-
-def card_svg(name: str) -> str:
-    """:func:`card_dot` as an SVG element."""
     drawing = _Drawing(_example(name), (), None, ends=False)
     card = PRIMITIVES[name].card
     words = f"{card.name}: bottom {card.before}, top {card.after}; {card.top_down}."
@@ -192,10 +181,7 @@ class _Drawing:
         # Where the way of each coordinate towards the input has come to; None once it has left the data.
         self.tip: dict[Coordinate, str | None] = {}
         self.complete = isinstance(graph, Operator) or self.state.is_complete
-        self.top = graph.inputs if isinstance(graph, Operator) else self._top()
-
-    def _top(self) -> tuple[Coordinate, ...]:
-        return next(self.state.matches(), self.state.data)
+        self.top = graph.inputs if isinstance(graph, Operator) else next(self.state.matches(), self.state.data)
 
     def source(self) -> str:
         self.lines, self.nodes, self.joints, self.growth = [], [], {}, []

@@ -28,8 +28,7 @@ def explanation_words(explanation: Explanation) -> list[str]:
 def groups_svg(explanation: Explanation) -> str:
     """The reshape groups: data coordinates at the bottom, the input's axes on top, what is eliminated beside them.
 
-    Raises:
-        SynoError: when the layout program is not installed.
+    Raises SynoError when the layout program is not installed.
     """
     lines: list[str] = []
     titles: dict[str, str] = {}

@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen.gradients import Form
 from syno_lab.codegen.loops import condition_text, make_program
 from syno_lab.codegen.nest import Access, Condition, Nest, Program
 from syno_lab.errors import SpecError
@@ -29,8 +28,7 @@ def equation(
     operator: Operator, binding: Binding | None = None, *, staged: bool = False, wrt: str | None = None
 ) -> Equation:
     """The method :meth:`.Operator.equation`."""
-    form: Form = "gather"
-    program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form, style="letters")
+    program = make_program(operator, binding, is_staged=staged, wrt=wrt, style="letters")
     if any(nest.scatters for nest in program.nests):
         raise SpecError(f"wrt: d{wrt} has no equation, because a primitive has no inverse; loops(wrt=...) has its nest")
     return Equation(program)

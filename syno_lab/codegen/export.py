@@ -182,8 +182,7 @@ def export_network(
 def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
     """The format asked for, else the one that the suffix of ``path`` means.
 
-    Raises:
-        ExportError: for neither, or a suffix that is not the format's: readers go by it.
+    Raises ExportError for neither, or a suffix that is not the format's: readers go by it.
     """
     if format is None:
         kinds = [kind for kind, suffix in SUFFIXES.items() if suffix == path.suffix]

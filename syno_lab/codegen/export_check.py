@@ -94,8 +94,7 @@ def expected(
 def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Module:
     """``operator.to_torch``'s module times ``scale``.
 
-    Raises:
-        ExportError: for a factor of an operator that is no pGraph.
+    Raises ExportError for a factor of an operator that is no pGraph.
     """
     if isinstance(operator, PGraph):
         return to_torch(operator, binding, scale=scale)

@@ -105,7 +105,6 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
 
 
 def _to_onnx(program: ExportedProgram) -> ONNXProgram:
-    """The program in ONNX, input ``x`` and output ``y``."""
     import torch
 
     def exported(is_optimized: bool) -> ONNXProgram:

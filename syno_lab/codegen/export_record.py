@@ -64,11 +64,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return msgspec.json.encode(self).decode()
 
     def operator(self, place: str) -> Operator:
-        """The operator at ``place``.
-
-        Raises:
-            FormatError: when it is not a legal operator.
-        """
+        """The operator at ``place``. Raises FormatError when it is not a legal operator."""
         return read_json(self.operators[self.places[place].operator])
 
 
@@ -111,11 +107,7 @@ def compact_json(operator: Operator) -> str:
 
 
 def parse_record(text: str | bytes, where: str) -> Record:
-    """Read :meth:`Record.to_json`'s text.
-
-    Raises:
-        FormatError: for anything else.
-    """
+    """Read :meth:`Record.to_json`'s text. Raises FormatError for anything else."""
     record = read_versioned(text, Record, what=where, name=FORMAT, version=VERSION, most=MAX_BYTES)
     for place in record.places.values():
         if place.operator not in record.operators:
@@ -129,8 +121,7 @@ def parse_record(text: str | bytes, where: str) -> Record:
 def read_record(path: str | Path) -> Record:
     """The record in an exported file, by its suffix; nothing in the file is run.
 
-    Raises:
-        FormatError: when the file is not one that Syno Lab has exported, or cannot be read.
+    Raises FormatError when the file is not one that Syno Lab has exported, or cannot be read.
     """
     path = Path(path)
     readers = {".onnx": _in_onnx, ".pt2": _in_archive, ".safetensors": _in_safetensors, ".py": _in_python}
@@ -161,8 +152,7 @@ def read_record(path: str | Path) -> Record:
 def read_operator(path: str | Path) -> tuple[Operator, dict[str, int]]:
     """The operator and its binding from an exported file or a compiled library; nothing in the file is run.
 
-    Raises:
-        FormatError: when the file is not one that Syno Lab has exported, or holds a network instead of one operator.
+    Raises FormatError when the file is not one that Syno Lab has exported, or holds a network instead of one operator.
     """
     if Path(path).suffix in library.SUFFIXES:
         description = library.library_record(path)

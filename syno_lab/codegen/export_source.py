@@ -9,6 +9,7 @@ import numpy as np
 from syno_lab.codegen.export_check import batch_axes, checked_binding, expected, filled, torch_module
 from syno_lab.codegen.export_record import compact_json
 from syno_lab.codegen.torch_module import to_torch_source
+from syno_lab.generated import fill
 from syno_lab.ir.operator import Operator as PGraph
 from syno_lab.protocol import Binding, Operator
 from syno_lab.systems import system_of
@@ -76,8 +77,11 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     values.append(float(np.sum(y * filled(y.shape, _SUMMED_WITH))))
     batch = set(batch_axes(operator))
     sizes = ", ".join("batch" if a in batch else str(n) for a, n in enumerate(operator.input_sizes(bound)))
-    result = ", ".join("batch" if fixed else str(n) for n, fixed in _results(operator, bound))
     pgraph = operator if isinstance(operator, PGraph) else None
+    outputs = operator.output_sizes(bound)
+    kept = [c in pgraph.state.fixed for c in pgraph.output] if pgraph else [False] * len(outputs)
+    result = ", ".join("batch" if is_fixed else str(n) for n, is_fixed in zip(outputs, kept, strict=True))
+    text = compact_json(operator)
     what = "a linear operator synthesised by Syno Lab" if pgraph else f"an operator of {system_of(operator).title}"
     head = [
         f'"""[{sizes}] -> [{result}]: {what}, as a PyTorch module.',
@@ -99,7 +103,7 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
         if pgraph
         else "# The operator itself: syno_lab.systems.read_operator(OPERATOR_JSON).",
         "OPERATOR_JSON = (",
-        *(f"    {piece!r}" for piece in _pieces(compact_json(operator))),
+        *(f"    {text[start : start + _WIDTH]!r}" for start in range(0, len(text), _WIDTH)),
         ")",
         f"BINDING = {bound!r}",
         "",
@@ -115,26 +119,11 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     return "\n".join([*head, source.rstrip("\n"), *constants]) + "\n" + _CHECK.replace("SUMMED_WITH", str(_SUMMED_WITH))
 
 
-def _results(operator: Operator, binding: Binding) -> list[tuple[int, bool]]:
-    """The size of each output axis, and whether it takes any other size too."""
-    sizes = operator.output_sizes(binding)
-    if not isinstance(operator, PGraph):
-        return [(size, False) for size in sizes]
-    return [(size, c in operator.state.fixed) for size, c in zip(sizes, operator.output, strict=True)]
-
-
 def _numbers(
     operator: Operator, binding: Binding, x: np.ndarray, weights: list[np.ndarray], scale: float
 ) -> tuple[np.ndarray, str]:
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        module = torch_module(operator, binding, scale).double()
-    with torch.no_grad():
-        for number, weight in enumerate(weights, 1):
-            getattr(module, f"weight_{number}").copy_(torch.from_numpy(weight))
+        module = fill(torch_module(operator, binding, scale).double(), weights)
     return expected(operator, binding, module, x, weights, scale)
-
-
-def _pieces(text: str) -> list[str]:
-    return [text[start : start + _WIDTH] for start in range(0, len(text), _WIDTH)]

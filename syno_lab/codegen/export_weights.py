@@ -31,11 +31,8 @@ SUFFIX = ".safetensors"
 def save_weights(module: nn.Module, path: str | Path) -> Path:
     """Write the parameters and buffers of ``to_torch``'s module or of a network with operators, and whose they are.
 
-    The header holds each operator's JSON and binding.
-
-    Raises:
-        ExportError: when the module has no operator in it, the name does not end in ``.safetensors``, or the place
-            cannot be written to.
+    The header holds each operator's JSON and binding. Raises ExportError when the module has no operator in it, the
+    name does not end in ``.safetensors``, or the place cannot be written to.
     """
     from safetensors.torch import save_file
 
@@ -93,11 +90,7 @@ def load_weights_into(module: nn.Module, path: str | Path) -> None:
 
 
 def read_weights_record(path: str | Path) -> Record:
-    """Whose weights are in ``path``.
-
-    Raises:
-        FormatError: when the file is no file of :func:`save_weights`.
-    """
+    """Whose weights are in ``path``. Raises FormatError when the file is no file of :func:`save_weights`."""
     if Path(path).suffix != SUFFIX:
         raise FormatError(f"{path}: expected a file named *{SUFFIX}")
     return read_record(path)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from html import unescape
 from typing import TYPE_CHECKING, Literal
 
-from syno_lab.codegen.drawing import Part, coordinate_ids, describe, describe_parts
+from syno_lab.codegen.drawing import Part, coordinate_ids, describe, drawn
 from syno_lab.codegen.drawing import dot as pgraph_dot
 from syno_lab.codegen.equation import equation
 from syno_lab.codegen.loops import loops
@@ -78,7 +78,7 @@ def _graph(graph: State | Operator | protocol.Operator, title: str | None, highl
         marked = tuple(highlight)
         source = pgraph_dot(graph, highlight=marked, title=title)
         maths = _maths(graph)
-        return GraphFigure(source, describe(graph), maths, describe_parts(graph), _lines(graph, maths))
+        return GraphFigure(source, describe(graph), maths, drawn(graph).titles, _lines(graph, maths))
     # The first title of a system's picture describes it.
     words = unescape(graph.svg(title=title).partition("<title>")[2].partition("</title>")[0])
     return GraphFigure(graph.dot(title=title, highlight=tuple(highlight)), words)

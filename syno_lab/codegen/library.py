@@ -12,7 +12,7 @@ import hashlib
 import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,11 +89,7 @@ def save_library(
     records: str | os.PathLike[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> LibraryRecord:
-    """The method :meth:`.Operator.save_library`, of any system.
-
-    Raises:
-        SynoError: for a whole network too.
-    """
+    """The method :meth:`.Operator.save_library`, of any system. Raises SynoError for a whole network too."""
     place = Path(path)
     if place.suffix not in SUFFIXES:
         raise SynoError(f"expected the path of a library to end in {' or '.join(SUFFIXES)}, found {quoted(place.name)}")
@@ -123,8 +119,7 @@ def save_library(
 def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
     """What the library at ``path`` is, after a look at whether the file is the one that was described.
 
-    Raises:
-        FormatError: where it has no description, one of another version, or has been changed since.
+    Raises FormatError where it has no description, one of another version, or has been changed since.
     """
     place, beside = Path(path), sidecar(path)
     for file in (place, beside):
@@ -160,8 +155,7 @@ class Library:
     def __call__(self, *arrays: Any) -> np.ndarray[Any, Any]:
         """The output [as ``operator.output_sizes``].
 
-        Raises:
-            SynoError: for another number, other shapes or dtypes of arrays.
+        Raises SynoError for another number, other shapes or dtypes of arrays.
         """
         import numpy as np
         import tvm
@@ -260,17 +254,23 @@ def _compiled(
 ) -> LibraryRecord:
     """Compile what :func:`save_library` asks for into ``path``, for the target ``name``."""
     tvm = import_tvm()
-    from syno_lab.codegen.tvm_device import find_target, for_target, machine, with_host
+    from syno_lab.codegen.tvm_device import export, find_target, for_target, linker_for, machine, with_host
 
     target = with_host(find_target(name))
     where = machine(target)
-    exporting = _linking(where, path)
+    is_linked = where != platform.machine() and not path.endswith(".tar")
+    linker = linker_for(where) if is_linked else None
+    if is_linked and linker is None:
+        raise SynoError(
+            f"expected {where}-linux-gnu-g++ on the PATH to link a library for {where}, found none; "
+            "save it as a .tar, which is linked where it is loaded"
+        )
     module = read_operator(text).to_tvm(binding, dtype=dtype)
     tuned = None if records is None else _tuned_module(module, target, records)
     if tuned is None and records is not None:
         raise SynoError(f"expected a record of this operator and binding in {records}, found none")
     compiled = tvm.compile(for_target(module, target) if tuned is None else tuned, target=target)
-    compiled.export_library(path, **exporting)
+    export(compiled, path, linker)
     return LibraryRecord(
         FORMAT,
         VERSION,
@@ -301,30 +301,6 @@ def _tuned_module(module: IRModule, target: Target, records: str) -> IRModule | 
     if schedule is None:
         return None
     return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-
-
-def _linking(where: str, path: str) -> dict[str, Callable[..., None]]:
-    """How to export for an architecture.
-
-    Raises:
-        SynoError: where ``path`` is to be linked and there is no linker for it.
-    """
-    if path.endswith(".tar"):
-        from tvm.support.tar import tar
-
-        return {"fcompile": tar}
-    from tvm.support import cc
-
-    if where == platform.machine():
-        return {}
-    name = f"{where}-linux-gnu-g++"
-    compiler = shutil.which(name)
-    if compiler is None:
-        raise SynoError(
-            f"expected {name} on the PATH to link a library for {where}, found none; "
-            "save it as a .tar, which is linked where it is loaded"
-        )
-    return {"fcompile": cc.cross_compiler(compiler)}
 
 
 def _sha256(path: Path) -> str:

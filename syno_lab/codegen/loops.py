@@ -61,8 +61,7 @@ def make_program(
 ) -> Program:
     """The nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` read, by the same arguments.
 
-    Raises:
-        SpecError: as :func:`loops`.
+    Raises SpecError as :func:`loops`.
     """
     if wrt is not None:
         if is_staged:
@@ -162,9 +161,7 @@ def write_c(program: Program, bound: dict[str, int] | None = None, dtype: str = 
 
     With ``bound`` the variables are constants before the function instead. Arrays are contiguous and in row-major
     order, a scalar is an array of one element. With intermediates the function gives 0, or 1 when memory ran out.
-
-    Raises:
-        SpecError: for another dtype than ``float`` and ``double``.
+    Raises SpecError for another dtype than ``float`` and ``double``.
     """
     if dtype not in ("float", "double"):
         raise SpecError(f"dtype: expected float or double, found {quoted(dtype)}")

@@ -111,7 +111,6 @@ def _by_rules(coordinate: Coordinate, number: int) -> Column:
 
 @lru_cache(maxsize=REMEMBERED)
 def _made_of(coordinate: Coordinate) -> frozenset[Coordinate]:
-    """A coordinate and all that it is made of."""
     return frozenset((coordinate,)).union(*map(_made_of, coordinate.node.operands))
 
 
@@ -256,7 +255,6 @@ def _meets(operator: Operator, wish: Wish) -> bool:
 
 
 def _turned(columns: Sequence[Sequence[Any]], number: int) -> Any:
-    """Columns as so many rows."""
     return tuple(tuple(column[row] for column in columns) for row in range(number))
 
 

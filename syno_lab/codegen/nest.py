@@ -213,10 +213,7 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
 
     Coefficients keep their defaults, or are the smallest from 2 up that leave every size an integer, and more than 1
     where that is possible; primaries are all different, and multiples of what divides them. ``scale`` makes the
-    primaries larger.
-
-    Raises:
-        SpecError: when no small coefficients make all sizes integers.
+    primaries larger. Raises SpecError when no small coefficients make all sizes integers.
     """
     symbols, defaults = operator.spec.symbols, operator.spec.defaults
     every = set(all_sizes(operator))

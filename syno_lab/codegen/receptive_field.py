@@ -124,9 +124,7 @@ def points(
     """Every term of a part: the values of its iterators and of what is ``read``, some at a time, each one long.
 
     ``fixed`` iterators have one value; all others run over their domains. Terms that a bound leaves out are left out.
-
-    Raises:
-        SpecError: when there are more than :data:`MAX_POINTS`.
+    Raises SpecError when there are more than :data:`MAX_POINTS`.
     """
     ranges = [[fixed[c]] if c in fixed else range(c.size.at(binding)) for c in part.leaves]
     total = prod(map(len, ranges))

@@ -102,10 +102,7 @@ def describe(name: str) -> Described | str | None:
 
     ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
     (``nvidia/jetson-orin-nano``) or kind (``llvm``), or the command-line form ``llvm -mcpu=skylake -num-cores=4`` that
-    older TVMs took and this one does not.
-
-    Raises:
-        SynoError: for text that is none of these, before TVM is asked.
+    older TVMs took and this one does not. Raises SynoError for text that is none of these, before TVM is asked.
     """
     if local_threads(name) is not None:
         return None

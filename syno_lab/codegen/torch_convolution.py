@@ -70,9 +70,7 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     result = [lead, [*alike, *grouped, *free]]
     for place, run in enumerate(spatial, 2):
         result.append(places[place].main.axes if place in places else run)
-    lines.assign(data, f"F.conv{len(spatial)}d({', '.join(arguments)}){lines.ungrouped(result)}")
-    data.axes = [axis for part in result for axis in part]
-    lines.grew(data.elements)
+    lines.become(data, f"F.conv{len(spatial)}d({', '.join(arguments)})", result)
 
 
 def _merged(
@@ -166,12 +164,12 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         left = lines.regroup(data, shape)
         right = lines.regroup(weight, [g, c, f] if group else [c, f])
         result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
-        lines.assign(data, f"torch.matmul({left}, {right}){lines.ungrouped(result)}")
+        lines.become(data, f"torch.matmul({left}, {right})", result)
     elif rows and group and 2 * prod(axis.length for axis in columns) <= prod(axis.length for axis in f):
         # So few columns that a copy of the weight for each row would be larger than what it gives: rows become columns.
         result = [group, f, [*rows, *columns]]
         right = lines.regroup(data, [group, contracted, result[-1]])
-        lines.assign(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right}){lines.ungrouped(result)}")
+        lines.become(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right})", result)
     else:
         # [rows, group, free, contracted] @ [rows, group, contracted, columns], the data as they lie.
         head = [part for part in (rows, group) if part]
@@ -184,10 +182,7 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
             product = f"torch.bmm({left}.expand({data.name}.shape[0], -1, -1), {data.name})"
         else:
             product = f"torch.matmul({left}, {right})"
-        result = [*head, f, columns]
-        lines.assign(data, f"{product}{lines.ungrouped(result)}")
-    data.axes = [axis for part in result for axis in part]
-    lines.grew(data.elements)
+        lines.become(data, product, [*head, f, columns])
 
 
 def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:

@@ -6,20 +6,19 @@ lowering plan (Syno, section 8).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from syno_lab.codegen.stage_kinds import Contraction
 from syno_lab.codegen.torch_choice import Form, default_form, fastest
 from syno_lab.codegen.torch_source import Writer
-from syno_lab.codegen.torch_weights import weight_stds
+from syno_lab.errors import SpecError
 from syno_lab.generated import module_of
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 if TYPE_CHECKING:
     from torch import nn
-
-__all__ = ["recognised", "to_torch", "to_torch_source", "weight_stds"]
 
 Order = Literal["best", "naive", "measured"]
 
@@ -71,3 +70,35 @@ def recognised(
     bound = operator.complete_binding(binding)
     written = Writer(operator, bound, _form(operator, bound, order)).stages()
     return tuple(stage.kinds for stage in written)
+
+
+@dataclass(frozen=True)
+class KernelPack:
+    """An operator made concrete for one placeholder's sizes, in the words of ``syno-readme.md``.
+
+    :meth:`module` makes a fresh module each time.
+    """
+
+    operator: Operator
+    items: tuple[tuple[str, int], ...]
+
+    @property
+    def binding(self) -> dict[str, int]:
+        """The concrete sizes."""
+        return dict(self.items)
+
+    @property
+    def source(self) -> str:
+        """The PyTorch source."""
+        return to_torch_source(self.operator, self.binding)
+
+    def module(self) -> nn.Module:
+        """A new module with weights of its own."""
+        return to_torch(self.operator, self.binding)
+
+
+def construct_kernel_packs(operator: Operator) -> list[KernelPack]:
+    """The method :meth:`.Operator.construct_kernel_packs`."""
+    if not operator.spec.bindings:
+        raise SpecError("no kernel packs without concrete sizes: give the Sampler a net, mappings, or default values")
+    return [KernelPack(operator, items) for items in operator.spec.bindings]

@@ -184,10 +184,8 @@ class Writer(Lines):
         self.names = ["x"]
         for number, stage in enumerate(self.plan.stages, 1):
             self.lines, self.largest, self.kinds = [], 0, []
-            if number < len(self.plan.stages):
-                data = self._stage(stage, data)
-            else:
-                data = self._stage(stage, data)
+            data = self._stage(stage, data)
+            if number == len(self.plan.stages):
                 self.arrange(data, self.operator.output)
             if len(self.plan.stages) > 1:
                 domain = " x ".join(str(c.size) for c in stage.domain) or "1"
@@ -249,12 +247,15 @@ class Writer(Lines):
         if copies and copies.copies % (offset * prod(self.size(c) for c in copies.digits[1:])) == 0:
             copies.digits[:1] = step.operands
             return
-        self.write_copies_of(factor, results[0])
-        if results[0] in factor.merged:
-            self.make_real(factor, results[0])
-        place = factor.axis_of(results[0])
-        terms = [Term(offset, step.operands[0], block), Term(1, step.operands[1], offset)]
-        factor.axes[place] = factor.axes[place].replace(results[0], terms)
+        self._replace(factor, results[0], [Term(offset, step.operands[0], block), Term(1, step.operands[1], offset)])
+
+    def _replace(self, factor: Factor, result: Coordinate, terms: list[Term], offset: int = 0) -> None:
+        """Read an axis by what its coordinate is; a weight gets an axis for each term at once."""
+        self.write_copies_of(factor, result)
+        if result in factor.merged:
+            self.make_real(factor, result)
+        place = factor.axis_of(result)
+        factor.axes[place] = factor.axes[place].replace(result, terms, offset)
         if factor.weight is not None:
             self.take_apart(factor, place)
 
@@ -292,23 +293,14 @@ class Writer(Lines):
 
     def _stride(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         assert step.parameter is not None
-        self.write_copies_of(factor, results[0])
-        if results[0] in factor.merged:
-            self.make_real(factor, results[0])
-        place = factor.axis_of(results[0])
         terms = [Term(step.parameter.at(self.binding), step.operands[0], self.size(step.operands[0]))]
-        factor.axes[place] = factor.axes[place].replace(results[0], terms)
-        if factor.weight is not None:
-            self.take_apart(factor, place)
+        self._replace(factor, results[0], terms)
 
     def _unfold(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         self.make_real(factor, results[0])  # it cuts off at its own bounds, which must be those of an axis
-        place = factor.axis_of(results[0])
         main, window = (self.size(c) for c in step.operands)
         terms = [Term(1, step.operands[0], main), Term(1, step.operands[1], window)]
-        factor.axes[place] = factor.axes[place].replace(results[0], terms, -(window // 2))
-        if factor.weight is not None:
-            self.take_apart(factor, place)
+        self._replace(factor, results[0], terms, -(window // 2))
 
     def _gather(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
         """Any other 1-result primitive, by its index expression: the way for primitives without a view of their own."""
@@ -344,7 +336,11 @@ class Writer(Lines):
                 summed -= here - factor.coordinates
         self._unify(factors, summed)
         while len(factors) > 1:
-            first, second = self._best_pair(factors, summed)
+            first, second = factors[:2]  # the data come first of the two
+            if len(factors) > 2 and self.form.order != "naive":  # else they are multiplied as they come
+                sets = [frozenset(f.coordinates) for f in factors]
+                pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
+                first, second = (factors[place] for place in pair)
             others = [f for f in factors if f is not first and f is not second]
             here = {c for c in summed if not any(f.has(c) for f in others)}
             self._pair(first, second, here)
@@ -378,14 +374,6 @@ class Writer(Lines):
                     else:
                         self.copies *= self.size(part)
                 queue += [p for p in parts if any(p in f.merged for f in factors)]
-
-    def _best_pair(self, factors: list[Factor], summed: Collection[Coordinate]) -> tuple[Factor, Factor]:
-        """The two factors to multiply next; the data come first of the two."""
-        if len(factors) == 2 or self.form.order == "naive":  # then they are multiplied as they come
-            return factors[0], factors[1]
-        sets = [frozenset(f.coordinates) for f in factors]
-        pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
-        return factors[pair[0]], factors[pair[1]]
 
     def _pair(self, data: Factor, weight: Factor, summed: set[Coordinate]) -> None:
         """Multiply ``weight`` into ``data`` and sum what those two alone have."""

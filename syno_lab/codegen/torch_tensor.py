@@ -196,6 +196,12 @@ class Lines:
             return ""
         return f".reshape({self.lengths([[axis] for group in groups for axis in group])})"
 
+    def become(self, factor: Factor, call: str, groups: Sequence[Sequence[Axis]]) -> None:
+        """Give ``factor`` what a call gives, a tensor with one axis for each group, as an axis for each member."""
+        self.assign(factor, call + self.ungrouped(groups))
+        factor.axes = [axis for group in groups for axis in group]
+        self.grew(factor.elements)
+
     def open(self, factor: Factor, place: int, sizes: Sequence[int]) -> None:
         """Give a tensor several axes in the place of one, where there are several."""
         if len(sizes) > 1:

@@ -25,7 +25,10 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
     stages = plan(operator, binding).stages
     variances = [1.0] * len(operator.weights)
     owed = 1.0 / _share_inside(operator, binding)
-    copies = _summed_copies(operator)
+    used = [*operator.inputs, *(c for weight in operator.weights for c in weight.coordinates)]
+    read = {leaf for coordinate in used for leaf in coordinate.leaves()}
+    # Reductions that nothing which is read depends on only multiply the result.
+    copies = {reduction for reduction in operator.reductions if reduction not in read}
     last = None
     for stage in stages:
         fan_in = prod(float(c.size.at(binding)) ** (2 if c in copies else 1) for c in stage.summed)
@@ -37,13 +40,6 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
     if last is not None:
         variances[last] *= owed
     return tuple(sqrt(v) for v in variances)
-
-
-def _summed_copies(operator: Operator) -> set[Coordinate]:
-    """Reductions that only multiply the result: nothing that is read depends on them."""
-    used = [*operator.inputs, *(c for weight in operator.weights for c in weight.coordinates)]
-    read = {leaf for coordinate in used for leaf in coordinate.leaves()}
-    return {reduction for reduction in operator.reductions if reduction not in read}
 
 
 def _share_inside(operator: Operator, binding: Binding) -> float:

@@ -1,4 +1,4 @@
-"""Devices that TVM writes code for: targets by name, the default schedule of a GPU, and CUDA source.
+"""Devices that TVM writes code for: targets by name, and the default schedule of a GPU.
 
 Importing this module imports TVM.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import platform
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tvm
 import tvm_ffi
@@ -28,11 +28,9 @@ def find_target(target: str | Target) -> Target:
     """The TVM target called ``target``, for which this TVM generates code.
 
     That is whatever :func:`~syno_lab.codegen.target_names.describe` reads: a name in
-    :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object.
-
-    Raises:
-        SynoError: for a target that TVM does not know, has no code generator for, or whose processor LLVM does not know
-            (LLVM itself only prints a warning, and generates code for a generic one).
+    :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object. Raises SynoError
+    for a target that TVM does not know, has no code generator for, or whose processor LLVM does not know (LLVM itself
+    only prints a warning, and generates code for a generic one).
     """
     if isinstance(target, Target):
         found = target
@@ -105,6 +103,26 @@ def machine(target: Target) -> str:
     return triple.partition("-")[0] or platform.machine()
 
 
+def export(library: Any, path: str, linker: str | None = None) -> str:
+    """Write what TVM has compiled to ``path``, a shared library (``.so``) or objects to link elsewhere (``.tar``).
+
+    ``linker`` is a C++ compiler for another machine's architecture.
+    """
+    from tvm.support import cc
+    from tvm.support.tar import tar
+
+    if path.endswith(".tar"):
+        library.export_library(path, fcompile=tar)
+    else:
+        library.export_library(path, **({} if linker is None else {"fcompile": cc.cross_compiler(linker)}))
+    return path
+
+
+def linker_for(where: str) -> str | None:
+    """The C++ compiler on the PATH that links for another architecture than this machine's, None without one."""
+    return shutil.which(f"{where}-linux-gnu-g++")
+
+
 def with_host(target: Target) -> Target:
     """``target``, with this machine as the host of a GPU that names none."""
     is_gpu = "gpu" in target.keys
@@ -119,7 +137,7 @@ def for_target(module: IRModule, target: Target) -> IRModule:
     """
     target = with_host(target)
     if "gpu" not in target.keys:
-        return _bind(module, target)
+        return tvm.tirx.transform.BindTarget(target)(module)
     return tvm.IRModule({name: _on_gpu(function, target) for name, function in module.functions_items()})
 
 
@@ -135,7 +153,7 @@ def _on_gpu(function: BaseFunc, target: Target) -> BaseFunc:
         # The pass changes the module that it is given: each try gets its own.
         with target:
             tried = dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))
-        return _bind(tried, target)["main"]
+        return tvm.tirx.transform.BindTarget(target)(tried)["main"]
 
     found = scheduled(*special, gpu.Fallback())
     return found if _compiles(found, target) else scheduled(gpu.Fallback())
@@ -147,55 +165,3 @@ def _compiles(function: BaseFunc, target: Target) -> bool:
     except Exception:  # noqa: BLE001 - TVM raises many kinds; whoever compiles the next try gets its error
         return False
     return True
-
-
-def _bind(module: IRModule, target: Target) -> IRModule:
-    return tvm.tirx.transform.BindTarget(target)(module)
-
-
-def device_source(module: IRModule, target: Target) -> str:
-    """The source of the GPU's part (CUDA C++ for ``cuda``) of a module that is scheduled for a GPU.
-
-    Raises:
-        SynoError: for a target that is not a GPU.
-    """
-    if "gpu" not in target.keys:
-        raise SynoError(
-            f"expected a GPU target such as cuda or nvidia/jetson-orin-nano, found {quoted(target.kind.name)}"
-        )
-    library = tvm.compile(module, target=with_host(target))
-    return "\n".join(str(part.inspect_source()) for part in library.mod.imports)
-
-
-def cuda_compilers() -> tuple[str, ...]:
-    """What this machine can compile CUDA source with: ``nvcc`` on the PATH, ``nvrtc`` through cuda-bindings."""
-    from importlib.util import find_spec
-
-    found = ["nvcc"] if shutil.which("nvcc") else []
-    try:
-        has_nvrtc = find_spec("cuda.bindings.nvrtc") is not None
-    except ModuleNotFoundError:
-        has_nvrtc = False
-    return (*found, "nvrtc") if has_nvrtc else tuple(found)
-
-
-def compile_cuda(source: str, arch: str) -> bytes:
-    """A cubin of CUDA ``source`` for ``arch`` (``sm_87``), by nvcc or else NVRTC.
-
-    Raises:
-        SynoError: where there is no compiler, or it refuses.
-    """
-    compilers = cuda_compilers()
-    if not compilers:
-        raise SynoError(
-            f"expected nvcc on the PATH or the package cuda-bindings to compile CUDA for {arch}, found neither: "
-            "only the CUDA source comes out here"
-        )
-    from tvm.support.nvcc import compile_cuda as by_tvm
-
-    try:
-        with Target({"kind": "cuda", "arch": arch}):
-            return bytes(by_tvm(source, target_format="cubin", arch=arch, compiler=compilers[0]))
-    except (RuntimeError, OSError, ValueError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if "error" in line.lower()] or [str(error)[-300:]]
-        raise SynoError(f"{compilers[0]} does not compile the source for {arch}: {lines[-1][:300]}") from None

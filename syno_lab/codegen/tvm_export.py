@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from syno_lab.codegen.torch_module import to_torch
 from syno_lab.copies import copied
 from syno_lab.errors import SpecError, SynoError
-from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
@@ -86,12 +85,9 @@ def export_network(
     ``dtype`` is that of the input (``torch.int64`` for tokens); None: that of the weights.
 
     Every module that was made from a pGraph (``operator.to_torch``, filled into a placeholder or not) is one call of
-    ``syno_lab::operator``; the rest are torch's own operations. ``net`` stays as it is. Weights are float32 or what
-    the network has.
-
-    Raises:
-        SpecError: where the network does not take inputs of that shape.
-        SynoError: where a module's weights or results are not those of the operator that it names.
+    ``syno_lab::operator``; the rest are torch's own operations. ``net`` stays as it is. Weights are float32 or what the
+    network has. Raises SpecError where the network does not take inputs of that shape, and SynoError where a module's
+    weights or results are not those of the operator that it names.
     """
     twin = quiet_copy(net)
     calls: dict[nn.Module, _Call] = {}
@@ -117,32 +113,23 @@ def export_network(
 def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) -> dict[str, int]:
     """``binding`` with what the input's ``shape`` says about its fixed axes (the batch).
 
-    Raises:
-        SpecError: where another axis differs.
+    Raises SpecError where another axis differs.
     """
     bound = dict(binding)
     if len(shape) == len(operator.inputs):
         for axis, c in zip(shape, operator.inputs, strict=True):
-            names = _only_variable(c)
-            if c in operator.state.fixed and names is not None:
-                bound[names] = int(axis)
+            named = [name for name, power in zip(c.size.symbols.names, c.size.exponents, strict=True) if power]
+            if c in operator.state.fixed and len(named) == 1 and sum(c.size.exponents) == 1:  # no product
+                bound[named[0]] = int(axis)
     if operator.input_sizes(bound) != shape:
         raise SpecError(f"expected an input of shape {list(operator.input_sizes(bound))}, found {list(shape)}")
     return bound
 
 
-def _only_variable(coordinate: Coordinate) -> str | None:
-    """The variable that the coordinate's size is, None where it is none or a product."""
-    symbols, exponents = coordinate.size.symbols, coordinate.size.exponents
-    found = [name for name, power in zip(symbols.names, exponents, strict=True) if power]
-    return found[0] if len(found) == 1 and sum(exponents) == 1 else None
-
-
 def _scale(module: Any) -> float:
     """The constant factor between the module and its pGraph (``to_torch(scale=…)``), found by running both.
 
-    Raises:
-        SynoError: where the module computes something else than its pGraph times a constant.
+    Raises SynoError where the module computes something else than its pGraph times a constant.
     """
     operator, binding = module.operator, module.binding
     ours = copy.deepcopy(module, {id(operator): operator}).double()

@@ -1,19 +1,16 @@
 """Jobs of code generation that need TVM, each in a process of its own: TVM may take its process down.
 
-This side imports neither TVM nor, but for :func:`measure_network`, torch.
+This side imports no TVM.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno_lab.errors import SynoError
 from syno_lab.processes.worker import once
 from syno_lab.scratch import scratch
 
@@ -22,24 +19,6 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
 DEADLINE_S = 300.0
-
-
-@dataclass(frozen=True)
-class NetworkMeasurement:
-    """A whole network as TVM compiled it for this machine's processor.
-
-    ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
-    evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
-    ``functions`` is the number of different functions that it calls, ``tuned`` of them with a schedule from a tuning.
-    """
-
-    latency_ms: float
-    best_ms: float
-    repeats: int
-    error: float
-    functions: int
-    tuned: int
-    target: str
 
 
 @dataclass(frozen=True)
@@ -55,37 +34,6 @@ class NetworkTask:
     calls: int
     module: str
     digest: str
-
-
-def measure_network(
-    net: nn.Module,
-    example_shape: Sequence[int],
-    *,
-    target: str = "local",
-    records: str | os.PathLike[str] | None = None,
-    repeats: int = 10,
-    threads: int | None = None,
-    tokens: bool = False,
-    deadline_s: float = DEADLINE_S,
-) -> NetworkMeasurement:
-    """Compile ``net`` with TVM, check its output against torch's on a random input, and measure its latency here.
-
-    Without ``records`` (a folder that a tuning wrote, see :func:`compile_network
-    <syno_lab.codegen.tvm_network.compile_network>`) every function has TVM's unscheduled loops, which are slow.
-    ``threads`` are those that TVM runs in, all processors by default. ``tokens`` says that the input is whole numbers,
-    the tokens of texts: ``example_shape`` is ``(texts, tokens of each)`` then.
-
-    Raises:
-        SpecError: where the network does not take that shape.
-        SynoError: for a target that is not this machine's processor, for what TVM cannot take over, and where the
-            process dies or is not done by the deadline.
-    """
-    with scratch("syno-network-") as folder:
-        program = export_to(net, example_shape, folder, tokens=tokens)
-        check = write_check(net, example_shape, folder / "check.npz", tokens=tokens)
-        kept = None if records is None else os.fspath(Path(records).resolve())
-        job = (program, check, target, kept, repeats)
-        return once("measuring a network", _measure, *job, deadline_s=deadline_s, threads=threads, has_tvm=False)
 
 
 def network_tasks(
@@ -105,10 +53,8 @@ def network_tasks(
 def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tokens: bool = False) -> str:
     """Write a random input ``x`` and torch's output for it, ``expected``, as arrays in an ``.npz``; its path as text.
 
-    The input is of the weights' dtype, or ``tokens``: 0 and 1, which every vocabulary has.
-
-    Raises:
-        SpecError: the network does not take that shape.
+    The input is of the weights' dtype, or ``tokens``: 0 and 1, which every vocabulary has. Raises SpecError where the
+    network does not take that shape.
     """
     import numpy as np
     import torch
@@ -130,8 +76,7 @@ def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tok
 def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tokens: bool = False) -> str:
     """Write the exported program of ``net`` to a file in ``folder``; its path.
 
-    Raises:
-        SpecError: the network does not take that shape.
+    Raises SpecError where the network does not take that shape.
     """
     import torch
 
@@ -159,39 +104,7 @@ def read_network(program: str) -> IRModule:
     return from_exported(torch.export.load(program))
 
 
-def _measure(program: str, check: str, name: str, records: str | None, repeats: int) -> NetworkMeasurement:
-    """Compile a network, compare and time it."""
-    import numpy as np
-    import torch  # noqa: F401 - before TVM
-
-    from syno_lab.codegen.tvm_device import find_target, machine
-    from syno_lab.codegen.tvm_network import called_functions, compile_network, optimized, run_network
-
-    target = find_target(name)
-    if target.kind.name != "llvm" or machine(target) != platform.machine():
-        raise SynoError(
-            f"expected a target for this machine's processor ({platform.machine()}) to run a network on, found {target}"
-        )
-    module = optimized(read_network(program), target)
-    names = called_functions(module)
-    executable, tuned = compile_network(module, target, records)
-    with np.load(check) as arrays:
-        output, seconds = run_network(executable, arrays["x"], repeats)
-        expected = arrays["expected"]
-    scale = max(float(np.abs(expected).max()), 1e-30)
-    return NetworkMeasurement(
-        latency_ms=1e3 * float(np.median(seconds)),
-        best_ms=1e3 * min(seconds),
-        repeats=len(seconds),
-        error=float(np.abs(output.astype("float64") - expected).max()) / scale,
-        functions=len(names),
-        tuned=tuned,
-        target=str(target),
-    )
-
-
 def _tasks(program: str, name: str) -> list[NetworkTask]:
-    """The functions of a network that can be tuned."""
     import torch  # noqa: F401 - before TVM
 
     from syno_lab.codegen.tvm_device import find_target

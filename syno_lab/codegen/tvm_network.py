@@ -4,8 +4,7 @@
 → :func:`compile_network`. Each Syno operator stays one call to a TIR function of its own, with the stages of its
 lowering plan; what stands beside it (normalization, ReLU, the sum with a shortcut) is fused behind it.
 
-Importing this module imports TVM and torch: use it in a process of its own, as
-:func:`syno_lab.codegen.tvm_job.measure_network` does.
+Importing this module imports TVM and torch: use it in a process of its own, as :mod:`syno_lab.codegen.tvm_job` does.
 """
 
 from __future__ import annotations
@@ -201,15 +200,3 @@ def compile_network(module: IRModule, target: Target, records: str | os.PathLike
         if "gpu" in target.keys:
             module = for_target(module, target)
         return tvm.compile(module, target=target), tuned
-
-
-def run_network(executable: Any, x: np.ndarray[Any, Any], repeats: int = 0) -> tuple[np.ndarray[Any, Any], list[float]]:
-    """The output of a CPU's executable for ``x``, and the seconds of so many calls by TVM's time evaluator."""
-    device = tvm.cpu()
-    machine = relax.VirtualMachine(executable, device)
-    tensor = tvm.runtime.tensor(x, device)
-    output = machine["main"](tensor).numpy()
-    if not repeats:
-        return output, []
-    timed = machine.time_evaluator("main", device, number=1, repeat=repeats, min_repeat_ms=20)(tensor)
-    return output, [float(one) for one in timed.results]

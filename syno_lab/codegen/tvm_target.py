@@ -140,15 +140,12 @@ def _writers(
             extra = further * sum(stage.flops for stage in stages[:place])
             # A mere view that asks whether it is in bounds would be taken for a write-back as well.
             is_worth_it = extra <= MOST_EXTRA_FLOPS * chosen.flops or not stages[place].flops
-            # What later stages have asked for was found possible then.
-            if c in beyond or (is_worth_it and _can_come_padded(operator, stages[: place + 1], c)):
+            # Whether the tensor that comes into this stage can be had out of bounds along ``c``, as zero. What later
+            # stages have asked for was found possible then.
+            through = all(c in stage.inputs for stage in stages[1 : place + 1])
+            can_come = through and all(can_be_padded(operator, stage, c) for stage in stages[: place + 1])
+            if c in beyond or (is_worth_it and can_come):
                 writer.padded[c] = (low, high)
         beyond = writer.padded
         writers.append(writer)
     return writers[::-1]
-
-
-def _can_come_padded(operator: Operator, stages: tuple[Stage, ...], clipped: Coordinate) -> bool:
-    """Whether the tensor that comes into the last of ``stages`` can be had out of bounds along ``clipped``, as zero."""
-    through = all(clipped in stage.inputs for stage in stages[1:])
-    return through and all(can_be_padded(operator, stage, clipped) for stage in stages)

@@ -20,11 +20,7 @@ DATABASE, MOST_BYTES = "database_tuning_record.json", 1 << 30
 
 
 def check_trace(trace: Any) -> None:
-    """Refuse a trace, as TVM's JSON data, that brings code of its own along.
-
-    Raises:
-        TuningError: with what was found.
-    """
+    """Refuse a trace, as TVM's JSON data, that brings code of its own along. Raises TuningError with what was found."""
     try:
         bad = next((text for text in _texts(trace) if _is_code(text)), None)
     except RecursionError:

@@ -58,8 +58,7 @@ def climb(
 def value_of(coordinate: Coordinate, values: dict[Coordinate, Value], number: Number[Value]) -> Value:
     """The value of a coordinate, over those that ``values`` has; it is kept there with all that it is made of.
 
-    Raises:
-        KeyError: for an iterator without a value.
+    Raises KeyError for an iterator without a value.
     """
     if coordinate not in values and not coordinate.is_leaf:
         node = coordinate.node

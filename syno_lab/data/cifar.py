@@ -295,8 +295,7 @@ def _unpickle(path: Path, raw: bytes) -> Any:
 def _check_opcodes(raw: bytes) -> None:
     """Check a pickle's opcodes without running it.
 
-    Raises:
-        UnpicklingError: it has an opcode that image data does not need, or it would take too much memory.
+    Raises UnpicklingError where it has an opcode that image data does not need, or it would take too much memory.
     """
     allowed = set(_OPCODES.split())
     tuples = 0

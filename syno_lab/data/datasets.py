@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syno_lab.data.cifar import CIFAR_FORMATS, MOST_BYTES, CifarFormat, find_cifar, read_cifar
-from syno_lab.data.image_folder import SIZE, check_numbers, find_image_folder, is_image_folder, read_image_folder
+from syno_lab.data.image_folder import SIZE, check_numbers, find_image_folder, read_image_folder
+from syno_lab.data.layout import holds_images
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, quoted
 from syno_lab.scratch import folder_of, scratch
@@ -272,7 +273,7 @@ def holds_cifar(path: Path) -> bool:
 
 def is_class_folders(path: Path) -> bool:
     """Whether ``path`` is read as images in class folders: it holds images, and no CIFAR."""
-    return not holds_cifar(path) and is_image_folder(path)
+    return not holds_cifar(path) and path.is_dir() and holds_images(path)
 
 
 def _load_digits() -> Dataset:

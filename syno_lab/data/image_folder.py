@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from syno_lab.data.layout import find_layout, holds_images, images
+from syno_lab.data.layout import find_layout, images
 from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, read_bytes
 
@@ -70,22 +70,8 @@ class ImageFolder:
         return said if clear is None else f"{said}; transparent pixels become white, as in {clear.name}"
 
 
-def is_image_folder(path: Path) -> bool:
-    """Whether ``path`` is a folder with images in it or in its folders, in whatever form."""
-    return path.is_dir() and holds_images(path)
-
-
-def class_names(path: Path) -> tuple[str, ...]:
-    """The classes of an image folder, in order; its images are not read. Raises DataError as :func:`.find_layout`."""
-    return tuple(find_layout(path).train)
-
-
 def find_image_folder(path: Path) -> ImageFolder:
-    """List the images of ``path``.
-
-    Raises:
-        DataError: as :func:`.find_layout`, and for a part without images.
-    """
+    """List the images of ``path``. Raises DataError as :func:`.find_layout`, and for a part without images."""
     found = find_layout(path)
     train = [_files(of) for of in found.train.values()]
     if found.test is None:
@@ -109,9 +95,7 @@ def read_image_folder(
     """Read the images [N, 3, size, size] and labels [N] of both parts, or of each only the first so many.
 
     The shorter side is scaled to ``size``, and the longer one cropped to its middle. All images are held in memory.
-
-    Raises:
-        DataError: for an image that cannot be read, images larger than the free memory, or a size or number below 1.
+    Raises DataError for an image that cannot be read, images larger than the free memory, or a size or number below 1.
     """
     check_numbers(size=size, train_images=train_images, test_images=test_images)
     train, test = folder.train[:train_images], folder.test[:test_images]
@@ -152,10 +136,8 @@ def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint
 def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
     """The image of a file in RGB, upright, on white where it is transparent, after ``change``, as uint8 [3, H, W].
 
-    Of several images in a file it is the first. Levels of 16 bits are divided by 257.
-
-    Raises:
-        DataError: for a file that is no image, or damaged, or with levels of 32 bits or floats outside 0 to 1.
+    Of several images in a file it is the first. Levels of 16 bits are divided by 257. Raises DataError for a file that
+    is no image, or damaged, or with levels of 32 bits or floats outside 0 to 1.
     """
     try:
         with _opened(path) as image, _large if image.width * image.height > _LARGE else nullcontext():
@@ -200,7 +182,7 @@ def _upright(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
 
 
-def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, Any]) -> NDArray[np.uint8]:
+def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, int | tuple[int, ...]]) -> NDArray[np.uint8]:
     """The levels [H, W] of a grey image of more than 8 bits; ``tags`` are a TIFF's."""
     levels = np.asarray(image).astype(np.float64)
     low, high = levels.min(), levels.max()

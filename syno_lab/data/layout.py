@@ -49,9 +49,8 @@ class Layout(NamedTuple):
 def find_layout(path: Path) -> Layout:
     """Find the parts and the classes in ``path``; folders are read only as far as that needs.
 
-    Raises:
-        DataError: for another form, a form that could mean two things, fewer than two classes, classes that only one
-            part has, and a folder that cannot be read.
+    Raises DataError for another form, a form that could mean two things, fewer than two classes, classes that only one
+    part has, and a folder that cannot be read.
     """
     try:
         root, inside = _inner(path)
@@ -191,17 +190,17 @@ def _classes(root: Path, inside: Sequence[Path], least: int = 2) -> Classes:
 
 def _same(train: Classes, test: Classes, parts: Sequence[Path]) -> Classes:
     """The test part in the training part's order and by its names, from which its own may differ in capitals."""
-    key = str if train.keys() == test.keys() else _folded
+    is_same = train.keys() == test.keys()
+
+    def key(name: str) -> str:
+        return name if is_same else unicodedata.normalize("NFC", name).casefold().strip()
+
     ours, theirs = ({key(name): name for name in of} for of in (train, test))
     if ours.keys() == theirs.keys() and len(ours) == len(train) and len(theirs) == len(test):
         return {name: test[theirs[folded]] for folded, name in ours.items()}
     only = ((train.keys() - test.keys(), parts[0].name), (test.keys() - train.keys(), parts[1].name))
     said = " and ".join(f"{_said(of)} in {where} only" for of, where in only if of)
     raise DataError(f"expected the class folders of {parts[0]} in {parts[1]} too, found {said}; add or remove images")
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold().strip()
 
 
 def _said(of: Iterable[Path | str]) -> str:

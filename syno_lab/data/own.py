@@ -144,7 +144,7 @@ class OwnData:
             )
         half = cls(name, train, test, 0, tuple(example.shape), example.dtype, "")
         some = half.read(test, range(0, len(test), max(1, len(test) // _TOLD_APART)))[1].tolist()
-        told = repr((half.train_count, half.test_count, list(example.shape), str(example.dtype), some))
+        told = repr((len(train), len(test), list(example.shape), str(example.dtype), some))
         named = _classes(train.data)
         seen = {part: half._seen(part, clock) for part in (train, test) if named is None or part is test}
         found_in = [(labels, f"in the {part.name} part") for part, (labels, _) in seen.items()]
@@ -162,20 +162,10 @@ class OwnData:
             fingerprint=hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
         )
 
-    @property
-    def train_count(self) -> int:
-        """Examples of the training part."""
-        return len(self.train)
-
-    @property
-    def test_count(self) -> int:
-        """Examples of the test part."""
-        return len(self.test)
-
     @cached_property
     def test_labels(self) -> NDArray[np.int64]:
         """The class of each test example; reads the part once."""
-        numbers = range(self.test_count)
+        numbers = range(len(self.test))
         some = (numbers[first : first + _READ_AT_ONCE] for first in numbers[::_READ_AT_ONCE])
         return torch.cat([self.read(self.test, one)[1] for one in some]).numpy()
 
@@ -228,16 +218,16 @@ class OwnData:
 
     def part(self, train: int | None = None, test: int | None = None) -> OwnData:
         """The first ``train`` and ``test`` examples (None: all)."""
-        return self._of(range(self.train_count)[:train], None if test is None else range(self.test_count)[:test])
+        return self._of(range(len(self.train))[:train], None if test is None else range(len(self.test))[:test])
 
     def holding_out(self, share: float) -> OwnData:
         """Data whose test part is a share of the training examples, as :meth:`.Dataset.holding_out` splits them."""
-        held = held_out(self.train_count, share, self.name)
+        held = held_out(len(self.train), share, self.name)
         (kept,), (out,) = np.nonzero(~held), np.nonzero(held)
         return replace(self._of(kept.tolist(), None), test=self.train.some(out.tolist()))
 
     def _of(self, train: Sequence[int], test: Sequence[int] | None) -> OwnData:
-        counts = f"{len(train)}/{self.test_count if test is None else len(test)}"
+        counts = f"{len(train)}/{len(self.test if test is None else test)}"
         return replace(
             self,
             train=self.train.some(train),

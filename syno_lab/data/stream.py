@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,8 +144,7 @@ class Decoder:
     def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
         """The images uint8 [B, C, S, S] of each batch; the iterator before this one is left where it is.
 
-        Raises:
-            DataError: an image cannot be decoded.
+        Raises DataError where an image cannot be decoded.
         """
         from torch.utils.data import DataLoader
 
@@ -175,16 +174,14 @@ class _Batches:
     def __getitem__(self, batch: Batch) -> NDArray[np.uint8] | str:
         images = np.empty((len(batch.names), 3, self._size, self._size), np.uint8)
         for place, name in enumerate(batch.names):
+            change = partial(fit, size=self._size)
+            if batch.choices is not None:
+                change = partial(resized_crop, size=self._size, choices=batch.choices[place].tolist())
             try:
-                images[place] = self._image(name, None if batch.choices is None else batch.choices[place])
+                images[place] = decode(self._root / name, change)
             except DataError as error:
                 return str(error)
         return images
-
-    def _image(self, name: str, choices: NDArray[np.float64] | None) -> NDArray[np.uint8]:
-        if choices is None:
-            return decode(self._root / name, lambda image: fit(image, self._size))
-        return decode(self._root / name, lambda image: resized_crop(image, self._size, choices.tolist()))
 
 
 def _as_it_is(found: Any) -> Any:

@@ -116,7 +116,6 @@ def _line(start: str, end: str, is_ahead: bool) -> str:
 
 
 def _dot(x: float, y: float, said: str, shown: str, is_here: bool) -> str:
-    """A place with its number above it."""
     size, fill = (5, "currentColor") if is_here else (3, "none")
     return (
         f"<g><title>{escape(said)}</title>"

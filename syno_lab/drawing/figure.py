@@ -120,8 +120,7 @@ class Figure(ABC):
     def content(self, form: str, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> bytes:
         """What :meth:`save` writes; ``form`` is the suffix without its dot.
 
-        Raises:
-            FormatError, SpecError, SynoError: as :meth:`save`.
+        Raises FormatError, SpecError, SynoError as :meth:`save`.
         """
         if form not in FORMS:
             raise FormatError(f"expected one of {', '.join(FORMS)} for a figure, found {quoted(form)}")

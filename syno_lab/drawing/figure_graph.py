@@ -209,8 +209,7 @@ def _scale(page: Page, width: float) -> float:
 def laid_out(source: str) -> tuple[float, float, list[Part]]:
     """Width and height of a graph in points, and its parts: edges first, over them the nodes with their names.
 
-    Raises:
-        SynoError: as :func:`syno_lab.drawing.render.render`.
+    Raises SynoError as :func:`syno_lab.drawing.render.render`.
     """
     graph: dict[str, Any] = msgspec.json.decode(render(source, "json"))
     left, bottom, right, top = map(float, graph["bb"].split(","))

@@ -92,7 +92,6 @@ def for_matplotlib(latex: str) -> str:
 
 
 def _outline(path: Path, down: float) -> str:
-    """A matplotlib path as the data of an SVG path."""
     letters = {path.MOVETO: "M", path.LINETO: "L", path.CURVE3: "Q", path.CURVE4: "C"}
     words = []
     for points, code in path.iter_segments():

@@ -29,8 +29,7 @@ _TITLE = re.compile(r"<title>(.*?)</title>\n?", re.DOTALL)
 def layout_program() -> Path:
     """The layout program: beside the running Python, among its scripts, or on PATH.
 
-    Raises:
-        SynoError: when it is in none of these places.
+    Raises SynoError when it is in none of these places.
     """
     places = Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))
     found = shutil.which(PROGRAM, path=os.pathsep.join(map(str, places))) or shutil.which(PROGRAM)

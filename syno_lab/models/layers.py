@@ -76,8 +76,7 @@ class Survey:
     def select(self, selection: Selection | None = None) -> list[Site]:
         """The sites that ``selection`` (by default: dense convolutions larger than 1x1) replaces.
 
-        Raises:
-            SpecError: where there is none, with the reasons.
+        Raises SpecError where there is none, with the reasons.
         """
         reasons = self.reasons(selection)
         found = [site for site in self.sites if reasons[site.name] is None]

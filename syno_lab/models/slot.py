@@ -24,6 +24,7 @@ from syno_lab.models.stand_in import InPlaceOf, keep_padding
 from syno_lab.models.tried import try_network
 from syno_lab.protocol import Operator
 from syno_lab.systems import binding_for, is_operator
+from syno_lab.versioned import JSON
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Place:
         """Whether the operator stands there."""
         return self.reason is None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """For JSON."""
         return {**asdict(self), "replaced": self.replaced}
 

@@ -36,8 +36,7 @@ class Tokens:
     """Numbers for the pieces of a text: the 256 bytes of UTF-8, the characters of an ``alphabet`` in order, or what
     was ``learnt``, the JSON text of a tokenizer of :func:`learn`.
 
-    Raises:
-        SpecError: for an alphabet that is empty or has a character twice, and for an alphabet beside what was learnt.
+    Raises SpecError for an alphabet that is empty or has a character twice, and for an alphabet beside what was learnt.
     """
 
     alphabet: str | None = None
@@ -68,11 +67,7 @@ class Tokens:
         return np.ones(BYTES, np.int64)
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """``text`` as tokens [T].
-
-        Raises:
-            DataError: for a character that the alphabet lacks, with its place.
-        """
+        """``text`` as tokens [T]. Raises DataError for a character that the alphabet lacks, with its place."""
         if self.learnt is not None:
             found = [_tokenizer(self.learnt).encode(part).ids for part in _parts(text)]
             return np.concatenate([np.array(one, np.int64) for one in found] or [np.empty(0, np.int64)])
@@ -94,8 +89,7 @@ class Tokens:
     def decode(self, tokens: NDArray[np.int64]) -> str:
         """Tokens [T] as text; bytes that are no UTF-8 become the sign for that.
 
-        Raises:
-            DataError: for a number that is no token.
+        Raises DataError for a number that is no token.
         """
         numbers = np.asarray(tokens)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):

@@ -50,11 +50,7 @@ class Asked(Generic[_Operator]):
     should_stop: Stop | None = field(default=None, compare=False, repr=False)
 
     def bound(self) -> dict[str, int]:
-        """The complete binding.
-
-        Raises:
-            SpecError: when a variable is missing, or a size is no positive integer.
-        """
+        """The complete binding. Raises SpecError when a variable is missing, or a size is no positive integer."""
         if self.binding is None:
             return system_of(self.operator).example_binding(self.operator)
         return self.operator.complete_binding(dict(self.binding))
@@ -68,8 +64,7 @@ class Asked(Generic[_Operator]):
 def read_element(text: str) -> Any:
     """``center``, or the index that a text such as ``0, 3, :, 5`` says.
 
-    Raises:
-        SpecError: for any other text, and for what is none.
+    Raises SpecError for any other text, and for what is none.
     """
     entries = [entry.strip() for entry in text.split(",")] if isinstance(text, str) else [""]
     if entries == [CENTER]:
@@ -82,11 +77,7 @@ def read_element(text: str) -> Any:
 
 
 def read_image(image: Any) -> np.ndarray[Any, Any]:
-    """A user's image as [rows, columns, 3] in 0..1.
-
-    Raises:
-        SpecError: where it is no array of that kind.
-    """
+    """A user's image as [rows, columns, 3] in 0..1. Raises SpecError where it is no array of that kind."""
     if image is None:
         raise SpecError("photo: expected an image for 'own', found none; give image=array")
     array = np.asarray(image)

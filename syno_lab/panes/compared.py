@@ -52,9 +52,8 @@ class Subject:
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
     """What is compared, with names: the given ones, else those of the known operators that equal them.
 
-    Raises:
-        SynoError: for fewer than two or more than four, for another number of names, and for a value that is neither
-            an operator, nor a known one's name, a file or a text of one, nor a state of one.
+    Raises SynoError for fewer than two or more than four, for another number of names, and for a value that is neither
+    an operator, nor a known one's name, a file or a text of one, nor a state of one.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")
@@ -164,11 +163,7 @@ class NumberRow(TypedDict):
 
 
 def columns_and_rows(subjects: Sequence[Subject]) -> tuple[list[Column], list[StepRow]]:
-    """The pictures, and the steps in rows.
-
-    Raises:
-        SynoError: when the layout program is missing.
-    """
+    """The pictures, and the steps in rows. Raises SynoError when the layout program is missing."""
     traced = [one.session.state if one.session is not None else one.operator for one in subjects]
     aligned = align(trace_all([one.format for one in subjects], traced))
     columns: list[Column] = []
@@ -264,10 +259,8 @@ def reach_rows(
 ) -> list[NumberRow]:
     """How many elements of each input axis the output element in the middle reads.
 
-    Axes are put in a row by their place; an operator whose system cannot tell has :data:`NOTHING`.
-
-    Raises:
-        StoppedError: when it was told to stop.
+    Axes are put in a row by their place; an operator whose system cannot tell has :data:`NOTHING`. Raises StoppedError
+    when it was told to stop.
     """
     found: list[list[AxisRead]] = []
     for one in subjects:

@@ -14,8 +14,7 @@ import msgspec
 from syno_lab.effort import end_if
 from syno_lab.errors import SynoError
 from syno_lab.panes.asked import Asked
-from syno_lab.panes.colours import coloured
-from syno_lab.panes.data import Costs, Picture, Source
+from syno_lab.panes.data import Costs, Picture, Piece, Source
 from syno_lab.panes.forms import cost_forms, form, picture_forms
 from syno_lab.processes.worker import CallFailedError, Worker
 from syno_lab.protocol import FLOAT32_BYTES, Operator, Pane
@@ -101,6 +100,35 @@ def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> Cos
     return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": found}
 
 
+#: Kinds of pieces of a program by the families of Pygments' tokens; a piece without a kind is plain.
+_KINDS = {
+    "Token.Keyword": "keyword",
+    "Token.Operator.Word": "keyword",
+    "Token.Name.Builtin": "builtin",
+    "Token.Name.Decorator": "builtin",
+    "Token.Literal.Number": "number",
+    "Token.Literal.String": "string",
+    "Token.Comment": "comment",
+}
+
+
+def coloured(text: str) -> list[Piece]:
+    """Python text as pieces with ``text``, and ``kind`` where one has a colour; put together they are the text."""
+    from pygments.lexers.python import PythonLexer
+
+    pieces: list[Piece] = []
+    for token, part in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
+        name = str(token)
+        kind = next((kind for family, kind in _KINDS.items() if name == family or name.startswith(f"{family}.")), "")
+        if not part:
+            continue
+        if pieces and pieces[-1].get("kind", "") == kind:
+            pieces[-1]["text"] += part
+        else:
+            pieces.append({"text": part, "kind": kind} if kind else {"text": part})
+    return pieces
+
+
 def source_pane(asked: Asked[Any]) -> Source:
     """The PyTorch module as a file that needs torch alone."""
     text = asked.operator.to_torch_source(asked.bound())
@@ -110,8 +138,7 @@ def source_pane(asked: Asked[Any]) -> Source:
 def tir_pane(asked: Asked[Any]) -> Source:
     """TVM's TIR, unscheduled, written by a process of its own, as TVM can take its process down.
 
-    Raises:
-        SynoError: when TVM refuses, dies or takes more than two minutes.
+    Raises SynoError when TVM refuses, dies or takes more than two minutes.
     """
     text, end = "", time.monotonic() + TIR_TIMEOUT_S
     with scratch("syno-tir-") as folder, closing(Worker(folder / "log")) as worker:

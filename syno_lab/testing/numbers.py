@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from syno_lab.generated import fill
 from syno_lab.processes.process import own_environment
 from syno_lab.processes.worker import once
 from syno_lab.protocol import Binding, Operator
@@ -45,11 +46,7 @@ def arrays_of(operator: Operator, binding: Binding, seed: int = 0) -> list[Array
 
 def filled_module(operator: Operator, binding: Binding, weights: Sequence[Array]) -> torch.nn.Module:
     """The operator's module in float64 with these weights, as in inference: that is what it means."""
-    module = operator.to_torch(binding).double().eval()
-    with torch.no_grad():
-        for number, weight in enumerate(weights, start=1):
-            getattr(module, f"weight_{number}").copy_(torch.from_numpy(weight))
-    return module
+    return fill(operator.to_torch(binding).double().eval(), weights)
 
 
 def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: int) -> tuple[float, float]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from syno_lab import private
 from syno_lab.errors import NO_ROOM, DiskFullError, TrainingError
-from syno_lab.scratch import scratch
+from syno_lab.scratch import put
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -16,15 +14,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises TrainingError where the file cannot be written, DiskFullError where the disk is full.
     """
     try:
-        if not path.parent.is_dir():
-            private.folder(path.parent)
-        with scratch(f".{path.name}-", path.parent) as folder:
-            temporary = folder / path.name
-            with private.create(temporary) as out:
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(path)
+        put(path, content)
     except OSError as error:
         if error.errno in NO_ROOM:
             raise DiskFullError(

@@ -250,7 +250,7 @@ class ExampleTask(InBatches):
 
     def __init__(self, data: OwnData, device: torch.device, batch_size: int, *, channels_last: bool = False) -> None:
         is_last = channels_last and len(data.shape) == 3
-        super().__init__(data.train_count, data.test_count, batch_size, device, channels_last=is_last)
+        super().__init__(len(data.train), len(data.test), batch_size, device, channels_last=is_last)
         self._data = data
 
     def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:

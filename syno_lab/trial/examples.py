@@ -71,7 +71,7 @@ def batches_of(request: TrialRequest) -> tuple[int, int]:
         return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
     data = examples_of(request)
     if isinstance(data, OwnData):
-        return -(-data.train_count // request.batch_size), -(-data.test_count // request.batch_size)
+        return -(-len(data.train) // request.batch_size), -(-len(data.test) // request.batch_size)
     return -(-len(data.train_labels) // request.batch_size), -(-len(data.test_labels) // request.batch_size)
 
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from syno_lab.data.cifar import find_cifar
 from syno_lab.data.datasets import DIGITS, data_path, is_class_folders
-from syno_lab.data.image_folder import SIZE, class_names
+from syno_lab.data.image_folder import SIZE
+from syno_lab.data.layout import find_layout
 from syno_lab.data.own import own_data
 from syno_lab.data.text import TextData, is_text_file, load_text
 from syno_lab.errors import DataError, SpecError
@@ -63,7 +64,7 @@ def facts_of(request: TrialRequest) -> Facts:
         path = data_path(request.data)
         if is_class_folders(path):
             size = request.resolution or SIZE
-            return Facts("images", len(class_names(path)), 3, size, size)
+            return Facts("images", len(find_layout(path).train), 3, size, size)
         _, form = find_cifar(path)
         outputs, channels, stored = len(form.classes), 3, 32
     return Facts("images", outputs, channels, request.resolution or stored, stored)

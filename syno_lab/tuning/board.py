@@ -31,9 +31,7 @@ class Board:
     def of(cls, tracker: str | Address | None, key: str | None) -> Board | None:
         """The board under ``key`` at ``tracker`` (``host:port``), None without both: this machine.
 
-        Raises:
-            TuningError: there is only one of them.
-            TrackerError: for an invalid address.
+        Raises TuningError where there is only one of them, and TrackerError for an invalid address.
         """
         if (tracker is None) != (key is None):
             raise TuningError("expected tracker and key together, or neither to tune on this machine")

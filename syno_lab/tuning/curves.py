@@ -41,23 +41,13 @@ def latency_curves(histories: Mapping[str, Sequence[History]]) -> tuple[Curve, .
     if not histories or empty:
         raise TuningError(f"expected a history of trials for each curve, found none for {', '.join(empty) or 'any'}")
     end = max(run[-1][0] for runs in histories.values() for run in runs)
-    return tuple(_curve(name, runs, end) for name, runs in histories.items())
-
-
-def _curve(name: str, runs: Sequence[History], end: int) -> Curve:
-    trials = range(max(run[0][0] for run in runs), end + 1)
-    found = [[_best(run, trial) for run in runs] for trial in trials]
-    return Curve(
-        name,
-        tuple(trials),
-        tuple(statistics.median(one) for one in found),
-        tuple(min(one) for one in found),
-        tuple(max(one) for one in found),
-    )
-
-
-def _best(run: History, trial: int) -> float:
-    return min(best for number, best in run if number <= trial)
+    curves = []
+    for name, runs in histories.items():
+        trials = range(max(run[0][0] for run in runs), end + 1)
+        best = [[min(ms for number, ms in run if number <= trial) for run in runs] for trial in trials]
+        median, least, greatest = tuple(map(statistics.median, best)), tuple(map(min, best)), tuple(map(max, best))
+        curves.append(Curve(name, tuple(trials), median, least, greatest))
+    return tuple(curves)
 
 
 def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials") -> str:

@@ -25,7 +25,7 @@ from syno_lab.processes.process import cores, end_group, start_child
 from syno_lab.scratch import scratch
 from syno_lab.tuning.board import LOOPBACK, Board, check_key, listen, wait_for
 from syno_lab.tuning.emulated_files import BoardFiles, find_board
-from syno_lab.tuning.tracker import Address, parse_address, tracker_summary
+from syno_lab.tuning.tracker import parse_address, tracker_summary
 
 KEY = "jetson-orin-nano-cpu"
 
@@ -45,17 +45,16 @@ def emulated_board(
 ) -> Iterator[Board]:
     """Start an emulated aarch64 board that registers as ``key``, at ``tracker`` or at its own; stop both at the end.
 
-    The board's files come from the cache ``folder`` (see :func:`~syno_lab.tuning.emulated_files.fetch_board`;
-    nothing is downloaded here). A given tracker must listen on this machine's loopback. Operators run in ``threads``
-    threads (all processors by default). As with :func:`~syno_lab.tuning.board.local_board` no process survives the
-    block. The emulator needs about 15 seconds to import TVM.
-
-    Raises:
-        TuningError: where the files are missing or damaged.
-        TrackerError: where the board is not ready by the deadline.
+    The board's files come from the cache ``folder`` (see :func:`~syno_lab.tuning.emulated_files.fetch_board`; nothing
+    is downloaded here). A given tracker must listen on this machine's loopback. Operators run in ``threads`` threads
+    (all processors by default). As with :func:`~syno_lab.tuning.board.local_board` no process survives the block. The
+    emulator needs about 15 seconds to import TVM. Raises TuningError where the files are missing or damaged, and
+    TrackerError where the board is not ready by the deadline.
     """
     check_key(key)
-    address = None if tracker is None else _on_loopback(parse_address(tracker))
+    address = None if tracker is None else parse_address(tracker)
+    if address is not None and address[0] not in (LOOPBACK, "localhost"):
+        raise TrackerError(f"an emulated board registers only at a tracker on {LOOPBACK}, found {quoted(address[0])}")
     files = find_board(folder)
     deadline = time.monotonic() + deadline_s
     with contextlib.ExitStack() as stack:
@@ -70,6 +69,7 @@ def emulated_board(
                 stack.callback(end_group, children["tracker"])
                 address = LOOPBACK, listener.getsockname()[1]
         else:
+            address = LOOPBACK, address[1]
             entry = tracker_summary(*address).get(key)
             before = 0 if entry is None else entry.total
         with listen() as listener:
@@ -134,9 +134,3 @@ def _program(
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     path.chmod(0o755)
     return path
-
-
-def _on_loopback(address: Address) -> Address:
-    if address[0] not in (LOOPBACK, "localhost"):
-        raise TrackerError(f"an emulated board registers only at a tracker on {LOOPBACK}, found {quoted(address[0])}")
-    return LOOPBACK, address[1]

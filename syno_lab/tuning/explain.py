@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syno_lab.codegen.tvm_trace import check_trace
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.worker import once
 from syno_lab.tuning.child import load_module
+from syno_lab.tuning.jobs import apply_trace
 from syno_lab.tuning.method import Method
 from syno_lab.tuning.targets import check_target, resolve
 from syno_lab.tuning.values import TraceData, TuningTask
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
-    from tvm.s_tir import Schedule, Trace
+    from tvm.s_tir import Trace
 
 _DEADLINE_S = 180.0
 
@@ -89,19 +89,6 @@ def schedule_job(task: TuningTask, trace: TraceData) -> Explanation:
     """:func:`explain_schedule`, in a worker."""
     module = load_module(task)
     return _describe(module, apply_trace(module, trace).trace)
-
-
-def apply_trace(module: IRModule, trace: TraceData) -> Schedule:
-    """A TVM schedule of ``module`` with ``trace`` applied. Raises TuningError if the trace does not fit."""
-    from tvm.s_tir import Schedule, Trace
-
-    check_trace(trace)
-    schedule = Schedule(module)
-    try:
-        Trace.apply_json_to_schedule(trace, schedule)
-    except Exception as error:  # TVM raises many kinds
-        raise TuningError("the trace does not fit this operator: it is of another program, or of none") from error
-    return schedule
 
 
 def space_job(task: TuningTask, method: Method, name: str, seed: int) -> SpaceExplanation:

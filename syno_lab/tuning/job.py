@@ -22,7 +22,7 @@ from syno_lab.store.courses import COURSE_FILE, write_course
 from syno_lab.systems import builders
 from syno_lab.tuning.board import Board
 from syno_lab.tuning.method import PARTS, from_job
-from syno_lab.tuning.options import TuningOptions, enough_s
+from syno_lab.tuning.options import Budget, TuningOptions, enough_s
 from syno_lab.tuning.targets import check_target
 from syno_lab.tuning.tune import TuningStopped, tune_queue
 from syno_lab.tuning.values import NETWORK_BUILDER, TuningProgress, TuningResult, TuningTask
@@ -42,7 +42,7 @@ _OF_NETWORKS = _BUDGET | {"total": int, "scheduler": str}
 
 
 #: What a job does on a board, or here, with the named fields of :class:`TuningOptions`.
-_Work = Callable[[Board | None, dict[str, Any]], dict[str, JSON]]
+_Work = Callable[[Budget], dict[str, JSON]]
 
 
 class Workplace(Protocol):
@@ -92,16 +92,16 @@ def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
     allowed = ("network" if is_network else "tasks", "target", "tracker", "key", *kinds, *more)
     if unknown := sorted(params.keys() - set(allowed)):
         raise TuningError(f"tune: expected the parameters {', '.join(allowed)}, found {', '.join(unknown)}")
-    named: dict[str, Any] = {name: params[name] for name in kinds if params.get(name) is not None}
-    for name, value in named.items():
+    given = {name: params[name] for name in kinds if params.get(name) is not None}
+    for name, value in given.items():
         if not isinstance(value, kinds[name]) or isinstance(value, bool):
             raise TuningError(f"tune: parameter {quoted(name)} holds {quoted(value)}")
     work = _network(params, context) if is_network else _operators(params, context)
-    named["target"] = check_target(str(params.get("target", "local")))
-    tracker, key = (None if (given := params.get(name)) is None else str(given) for name in ("tracker", "key"))
-    board = Board.of(tracker, key)
+    named = cast("Budget", given | {"target": check_target(str(params.get("target", "local")))})
+    tracker, key = (None if (said := params.get(name)) is None else str(said) for name in ("tracker", "key"))
+    named["board"] = Board.of(tracker, key)
     try:
-        return work(board, named)
+        return work(named)
     except TuningStopped as stopped:
         raise JobStopped(str(stopped)) from None
     except TrackerError as away:
@@ -121,7 +121,6 @@ def _courses(context: Workplace) -> Callable[[TuningProgress], None]:
 
 
 def _operators(params: Mapping[str, JSON], context: Workplace) -> _Work:
-    """What tunes the operators of a job."""
     tasks, method, note = _tasks(params), from_job(params), _courses(context)
     trials: dict[str, float] = {}
 
@@ -135,9 +134,11 @@ def _operators(params: Mapping[str, JSON], context: Workplace) -> _Work:
         trials[result.label] = 1.0
         context.log(describe(result))
 
-    def work(board: Board | None, named: dict[str, Any]) -> dict[str, JSON]:
+    def work(named: Budget) -> dict[str, JSON]:
         store = Path(context.root) / FOLDER
-        options = TuningOptions(work_dir=context.folder, store=store, method=method, **named).on(board)
+        given: dict[str, Any] = {**named}
+        board = given.pop("board")
+        options = TuningOptions(work_dir=context.folder, store=store, method=method, **given).on(board)
         stop = context.should_stop
         done = tune_queue(tasks, options, on_progress=progress, on_result=finished, should_stop=stop)
         if not done.results:
@@ -148,7 +149,6 @@ def _operators(params: Mapping[str, JSON], context: Workplace) -> _Work:
 
 
 def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
-    """What tunes and measures the network of a job."""
     from syno_lab.trial import TrialRequest, facts
     from syno_lab.trial.backbone import build, one_example
     from syno_lab.trial.own import bring
@@ -165,7 +165,7 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
         note(now)
         context.report(now.trial / now.trials, f"{now.label}: {now}")
 
-    def work(board: Board | None, named: dict[str, Any]) -> dict[str, JSON]:
+    def work(named: Budget) -> dict[str, JSON]:
         started, records = time.monotonic(), Path(context.root) / FOLDER
         if not records.is_dir():
             private.folder(records)
@@ -176,7 +176,6 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
                 build(request).module.eval(),
                 tuple(example.shape),
                 records=records,
-                board=board,
                 tokens=not example.is_floating_point(),
                 on_progress=progress,
                 should_stop=context.should_stop,
@@ -188,11 +187,6 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
         return plain
 
     return work
-
-
-def allowed_builders() -> tuple[str, ...]:
-    """The builders that a job may name. A builder is code and a job may come from a file, so no other is allowed."""
-    return *builders(), NETWORK_BUILDER
 
 
 def describe(result: TuningResult) -> str:
@@ -216,7 +210,8 @@ def _tasks(params: Mapping[str, JSON]) -> list[TuningTask]:
     if not isinstance(entries, list) or not entries:
         raise TuningError("tune: expected tasks as a list of operators, found none")
     tasks = []
-    allowed = allowed_builders()
+    # A builder is code and a job may come from a file, so no other is allowed.
+    allowed = *builders(), NETWORK_BUILDER
     for entry in entries:
         try:
             task = TuningTask(**cast("dict[str, Any]", entry))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from syno_lab.codegen.tvm_trace import check_trace
 from syno_lab.effort import NO_MEMORY, check_room
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
@@ -16,12 +17,14 @@ from syno_lab.processes.board_server import MOMENT_FUNCTION
 from syno_lab.tuning.board import Board
 from syno_lab.tuning.options import Effort
 from syno_lab.tuning.tracker import request_device
+from syno_lab.tuning.values import TraceData
 
 if TYPE_CHECKING:
     import numpy as np
     import tvm
     from tvm.rpc import RPCSession
-    from tvm.runtime import Executable, Module
+    from tvm.runtime import Module
+    from tvm.s_tir import Schedule
 
     from syno_lab.tuning.targets import ResolvedTarget
 
@@ -66,6 +69,22 @@ class Device:
         return replace(self, kind=target.device, machine=target.machine)
 
 
+_MISFIT = "the trace does not fit this operator: it is of another program, or of none"
+
+
+def apply_trace(module: tvm.ir.IRModule, trace: TraceData, misfit: str = _MISFIT) -> Schedule:
+    """A TVM schedule of ``module`` with ``trace`` applied. Raises TuningError, ``misfit`` if the trace does not fit."""
+    from tvm.s_tir import Schedule, Trace
+
+    check_trace(trace)
+    schedule = Schedule(module)
+    try:
+        Trace.apply_json_to_schedule(trace, schedule)
+    except Exception as error:  # TVM raises many kinds
+        raise TuningError(misfit) from error
+    return schedule
+
+
 def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: str, linker: str | None = None) -> str:
     """Compile a scheduled module into ``path``, a shared library (``.so``) or objects to link elsewhere (``.tar``).
 
@@ -74,20 +93,10 @@ def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: 
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+    from syno_lab.codegen.tvm_device import export
+
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
     return export(tvm.compile(module, target=target), path, linker)
-
-
-def export(library: Executable, path: str, linker: str | None) -> str:
-    """Write what TVM has compiled to a file as :func:`compile_candidate` does; its path."""
-    from tvm.support import cc
-    from tvm.support.tar import tar
-
-    if path.endswith(".tar"):
-        library.export_library(path, fcompile=tar)
-    else:
-        library.export_library(path, **({} if linker is None else {"fcompile": cc.cross_compiler(linker)}))
-    return path
 
 
 def read_database(folder: str) -> int:

@@ -174,7 +174,6 @@ def _apply(schedule: Schedule, block: SBlockRV, tile: _Tile, after: list[str]) -
 
 
 def _most_sums(found: Sum, vector_bits: int) -> int:
-    """How many vectors of sums a tile has at most."""
     most = _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)
     on_stack = (_STACK_BYTES - 1) // (vector_bits // 8) if vector_bits else most
     return min(most, on_stack) if math.prod(found.sizes[n] for n in found.summed) < _FEW_TERMS else most

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from syno_lab.errors import TuningError
+from syno_lab.generated import fill
 from syno_lab.processes.process import cores
 from syno_lab.processes.worker import CallFailedError, Worker, once
 from syno_lab.scratch import scratch
 from syno_lab.systems import read_operator
 from syno_lab.tuning.child import load_module
-from syno_lab.tuning.explain import apply_trace
-from syno_lab.tuning.jobs import compile_candidate, draw
+from syno_lab.tuning.jobs import apply_trace, compile_candidate, draw
 from syno_lab.tuning.records import TuningKey, open_record
 from syno_lab.tuning.search import shape_and_dtype
 from syno_lab.tuning.targets import LOCAL, resolve
@@ -288,7 +288,6 @@ def _samples(count: int) -> list[float]:
 
 
 def _sample(call: Callable[[], object], calls: int) -> float:
-    """Seconds that so many calls take."""
     begun = time.perf_counter()
     for _ in range(calls):
         call()
@@ -304,10 +303,8 @@ def _torch_way(task: TuningTask, arrays: list[np.ndarray], threads: int, is_comp
     module = read_operator(task.operator).to_torch(dict(task.binding)).to(getattr(torch, task.dtype))
     if is_compiled:
         module.compile()
-    x, *weights = (torch.from_numpy(one) for one in arrays)
-    for number, weight in enumerate(weights, start=1):
-        getattr(module, f"weight_{number}").copy_(weight)
-    module.eval()
+    fill(module.eval(), arrays[1:])
+    x = torch.from_numpy(arrays[0])
     return lambda: module(x), lambda: module(x).numpy()
 
 

@@ -196,11 +196,8 @@ def to_job(method: Method) -> dict[str, JSON]:
 def from_job(params: Mapping[str, JSON]) -> Method:
     """The method in a job's parameters; a missing part has its default.
 
-    The user's code is there only as text, never as the name of a file or module, whose content may have changed.
-
-    Raises:
-        TuningError: for anything else.
-        CodeError: for code that is none.
+    The user's code is there only as text, never as the name of a file or module, whose content may have changed. Raises
+    TuningError for anything else, and CodeError for code that is none.
     """
 
     def read(one: JSON, known: Mapping[str, str], what: str) -> str | UserCode:

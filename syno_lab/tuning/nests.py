@@ -114,6 +114,7 @@ def loop_name(variable: Var) -> str:
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 _POSTPROCESSING = "then TVM's postprocessing:"
+_PLACES = {-1: "where it is", -2: "inline"}
 
 #: The text of a trace's step, from the names of its inputs, its attributes and its decision; bookkeeping is left out.
 _Words = Callable[[list[str], Sequence[Any], Any], str]
@@ -139,17 +140,15 @@ _WORDS: dict[str, _Words] = {
     "SampleCategorical": lambda _, attributes, decision: (
         f"draw {attributes[0][int(decision)]} of {', '.join(map(str, attributes[0]))}"
     ),
-    "SampleComputeLocation": lambda names, _, decision: f"draw where to compute {names[0]}: {_location(int(decision))}",
+    "SampleComputeLocation": lambda names, _, decision: (
+        f"draw where to compute {names[0]}: {_PLACES.get(int(decision), f'loop {int(decision)}')}"
+    ),
     "EnterPostproc": lambda _, __, ___: _POSTPROCESSING,
 }
 #: Bookkeeping; and the drawing of tiles, which is told where loops are split into them.
 _SILENT = {"GetSBlock", "GetLoops", "GetChildBlocks", "GetConsumers", "GetProducers", "GetOutputBlocks", "Unannotate"}
 _SILENT |= {"SamplePerfectTile"}
 _ONE = " (1)"  # loops of one step
-
-
-def _location(decision: int) -> str:
-    return {-1: "where it is", -2: "inline"}.get(decision, f"loop {decision}")
 
 
 def _longer(names: list[str]) -> list[str]:

@@ -12,22 +12,21 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import msgspec
 
 from syno_lab.codegen.target_names import local_threads
-from syno_lab.codegen.tvm_job import NetworkMeasurement, export_to, network_tasks, read_network, write_check
+from syno_lab.codegen.tvm_job import export_to, network_tasks, read_network, write_check
+from syno_lab.codegen.tvm_trace import DATABASE, check_database
 from syno_lab.errors import TuningError
 from syno_lab.processes.light import tame_intrinsics
 from syno_lab.processes.process import cores
 from syno_lab.processes.worker import once
 from syno_lab.scratch import scratch
-from syno_lab.tuning.board import Board
-from syno_lab.tuning.explain import apply_trace
-from syno_lab.tuning.jobs import Device, export, in_words, open_session, upload
+from syno_lab.tuning.jobs import Device, apply_trace, in_words, open_session, upload
 from syno_lab.tuning.options import Budget, TuningOptions, enough_s, find_preset
 from syno_lab.tuning.targets import check_here, resolve
 from syno_lab.tuning.tracker import check_tracker, host_version
@@ -36,7 +35,6 @@ from syno_lab.tuning.values import NETWORK_BUILDER, TuningProgress, TuningResult
 
 if TYPE_CHECKING:
     from torch import nn
-    from tvm.rpc import RPCSession
     from tvm.target import Target
 
 #: Seconds to compile a network, to run it, and for which it may hold a device.
@@ -49,6 +47,24 @@ TOLERANCE = 1e-3
 SCHEDULES = "schedules"
 
 Progress = Callable[[TuningProgress], None]
+
+
+@dataclass(frozen=True)
+class NetworkMeasurement:
+    """A whole network as TVM compiled it.
+
+    ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
+    evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
+    ``functions`` is the number of different functions that it calls, ``tuned`` of them with a schedule from a tuning.
+    """
+
+    latency_ms: float
+    best_ms: float
+    repeats: int
+    error: float
+    functions: int
+    tuned: int
+    target: str
 
 
 class Tuned(NamedTuple):
@@ -90,14 +106,8 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NetworkOptions(Budget, total=False):
-    """How a network is tuned: its budget and fields of :class:`TuningOptions`, with the same defaults.
+    """How a network is tuned; ``tokens``: its input is whole numbers, as of texts."""
 
-    ``board``: where it runs, None for this machine; ``tokens``: its input is whole numbers, as of texts.
-    """
-
-    board: Board | None
-    target: str
-    threads: int | None
     tokens: bool
     on_progress: Progress | None
     should_stop: Callable[[], bool] | None
@@ -114,9 +124,9 @@ class FunctionsTuning:
     example_shape: tuple[int, ...]
     tokens: bool
     options: TuningOptions
-    tasks: tuple[TuningTask, ...]
-    results: dict[str, TuningResult]
-    failed: dict[str, str]
+    tasks: tuple[TuningTask, ...] = ()
+    results: dict[str, TuningResult] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def trials(self) -> int:
@@ -139,7 +149,7 @@ class FunctionsTuning:
 
 @dataclass(frozen=True)
 class NetworkTuning:
-    """A tuned network: ``measurement`` of the whole, each function's tuning by name, and the reason of each failure.
+    """A tuned network: ``measurement`` of the whole, and the tuning of its ``functions``.
 
     ``where`` is the device's address, or ``this machine``.
     """
@@ -147,16 +157,6 @@ class NetworkTuning:
     measurement: NetworkMeasurement
     functions: FunctionsTuning
     where: str
-
-    @property
-    def results(self) -> dict[str, TuningResult]:
-        """The tuning of each function by name."""
-        return self.functions.results
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """The reason of each function that was not tuned: it keeps TVM's unscheduled loops."""
-        return self.functions.failed
 
 
 def tune_network(
@@ -221,7 +221,8 @@ def tune_functions(
 def compiled(functions: FunctionsTuning, folder: Path, *, name: str = "network", keep: Path | None = None) -> Compiled:
     """The network of ``functions`` compiled into ``folder`` with the schedules that their tunings found.
 
-    In the folder ``keep`` the schedules stay in MetaSchedule's own format. Raises as :func:`tune_network` does.
+    In the folder ``keep`` the schedules stay in MetaSchedule's own format; where nothing was tuned now, those that are
+    there already are taken. Raises as :func:`tune_network` does.
     """
     schedules = [
         Tuned(task.operator, done.trace, done.latency_ms / 1e3)
@@ -350,13 +351,16 @@ def compile_one(
     target = resolve(name)
     if is_here:
         check_here(target, name)
+    from syno_lab.codegen.tvm_device import export
     from syno_lab.codegen.tvm_network import called_functions, compile_network, optimized
 
     tame_intrinsics(*target.intrinsics)
     module = optimized(read_network(program), target.tvm)
     names = called_functions(module)
-    _write_database(schedules, keep, target.tvm)
-    executable, tuned = compile_network(module, target.tvm, keep if schedules else None)
+    if schedules:
+        _write_database(schedules, keep, target.tvm)
+    check_database(keep)
+    executable, tuned = compile_network(module, target.tvm, keep if (keep / DATABASE).exists() else None)
     file = export(executable, f"{path}.{target.artifact}", target.linker)
     return Compiled(file, check, len(names), tuned, target.text, target.device, target.machine)
 
@@ -381,36 +385,30 @@ def _write_database(schedules: Sequence[Tuned], folder: Path, target: Target) ->
 
 def run_all(device: Device, networks: Sequence[Compiled], rounds: int, repeats: int) -> Runs:
     """Run networks in turn on the device, ``rounds`` times each ``repeats`` samples; the first outputs are compared."""
-    session, address = open_session(device)
-    with in_words(device.key):
-        return Runs(*_run_in_turn(session, device.kind, networks, rounds, repeats), address)
-
-
-def _run_in_turn(
-    session: RPCSession, kind: str, networks: Sequence[Compiled], rounds: int, repeats: int
-) -> tuple[list[float], list[list[list[float]]]]:
     import numpy as np
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
-    where = session.device(kind, 0)
+    session, address = open_session(device)
     timed, errors = [], []
-    for one in networks:
-        with np.load(one.check) as check:
-            x, expected = check["x"], check["expected"]
-        machine = VirtualMachine(upload(session, one.path), where)
-        tensor = tvm.runtime.tensor(x, where)
-        output = machine["main"](tensor).numpy()
-        if output.shape != expected.shape:
-            raise TuningError(f"expected an output of {expected.shape}, found one of {output.shape}")
-        scale = max(float(np.abs(expected).max()), 1e-30)
-        errors.append(float(np.abs(output.astype("float64") - expected).max()) / scale)
-        evaluator = machine.time_evaluator("main", where, number=1, repeat=repeats, min_repeat_ms=MIN_MS)
-        timed.append((evaluator, tensor))
-    seconds: list[list[list[float]]] = [[] for _ in timed]
-    for number in range(rounds):
-        places = range(len(timed)) if number % 2 == 0 else reversed(range(len(timed)))
-        for place in places:
-            evaluator, tensor = timed[place]
-            seconds[place].append([float(one) for one in evaluator(tensor).results])
-    return errors, seconds
+    seconds: list[list[list[float]]] = [[] for _ in networks]
+    with in_words(device.key):
+        where = session.device(device.kind, 0)
+        for one in networks:
+            with np.load(one.check) as check:
+                x, expected = check["x"], check["expected"]
+            machine = VirtualMachine(upload(session, one.path), where)
+            tensor = tvm.runtime.tensor(x, where)
+            output = machine["main"](tensor).numpy()
+            if output.shape != expected.shape:
+                raise TuningError(f"expected an output of {expected.shape}, found one of {output.shape}")
+            scale = max(float(np.abs(expected).max()), 1e-30)
+            errors.append(float(np.abs(output.astype("float64") - expected).max()) / scale)
+            evaluator = machine.time_evaluator("main", where, number=1, repeat=repeats, min_repeat_ms=MIN_MS)
+            timed.append((evaluator, tensor))
+        for number in range(rounds):
+            places = range(len(timed)) if number % 2 == 0 else reversed(range(len(timed)))
+            for place in places:
+                evaluator, tensor = timed[place]
+                seconds[place].append([float(one) for one in evaluator(tensor).results])
+    return Runs(errors, seconds, address)

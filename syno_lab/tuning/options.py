@@ -71,14 +71,22 @@ def find_preset(name: str) -> Preset:
 
 
 class Budget(TypedDict, total=False):
-    """The budget of each tuning of a network: fields of :class:`TuningOptions`, with the same defaults."""
+    """How each function of a network is tuned: fields of :class:`TuningOptions`, with the same defaults.
 
+    ``board``: where the network runs, None for this machine.
+    """
+
+    board: Board | None
+    target: str
+    threads: int | None
     trials: int | None
     preset: str
     seed: int
     deadline_s: float
     scheduler: str
     total: int | None
+    wait_s: float
+    session_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +149,7 @@ class TuningOptions:
     def of(cls, options: TuningOptions | None, named: dict[str, Any]) -> TuningOptions:
         """``options`` with the fields in ``named`` changed; without ``options`` a value of these fields alone.
 
-        Raises:
-            TypeError: a name is no field, or ``work_dir`` is missing.
+        Raises TypeError where a name is no field, or ``work_dir`` is missing.
         """
         return cls(**named) if options is None else replace(options, **named)
 

@@ -29,7 +29,7 @@ from syno_lab.inputs import quoted, read_bytes, read_json
 from syno_lab.processes.alone import take
 from syno_lab.processes.process import cores
 from syno_lab.protocol import Operator
-from syno_lab.scratch import scratch
+from syno_lab.scratch import put
 from syno_lab.systems import builders, format_of, read_operator
 from syno_lab.tuning.method import Method
 from syno_lab.tuning.values import TraceData, TuningResult, TuningTask
@@ -75,8 +75,7 @@ class TuningKey:
 def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str = "") -> TuningKey:
     """The key of ``task`` for a target as TVM writes it, searched by ``method``, as text. Imports no TVM.
 
-    Raises:
-        FormatError: the task's operator cannot be read.
+    Raises FormatError where the task's operator cannot be read.
     """
     operator = _operator_of(task)
     text = (task.digest or task.operator) if operator is None else operator.to_json()
@@ -205,16 +204,13 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
                 )
         record = Record(key, place, damaged=len(damaged))
         if damaged or not lines:
-            whole = [_header(key), *(one for one in lines if one.get("kind") != "key")]
+            head: _Line = {"kind": "key", "format": FORMAT, "version": VERSION, **asdict(key)}
+            whole = [head, *(one for one in lines if one.get("kind") != "key")]
             _rewrite(place, whole, damaged)
             lines = whole
         for data in lines:
             _take(record, data)
         yield record
-
-
-def _header(key: TuningKey) -> _Line:
-    return {"kind": "key", "format": FORMAT, "version": VERSION, **asdict(key)}
 
 
 def _read(place: Path) -> tuple[list[_Line], list[bytes]]:
@@ -242,12 +238,7 @@ def _rewrite(place: Path, lines: list[_Line], damaged: list[bytes]) -> None:
         if damaged:
             with private.create(place.with_suffix(".damaged"), "ab") as beside:
                 beside.write(b"".join(line + b"\n" for line in damaged))
-        fresh = place.with_suffix(".new")
-        with private.create(fresh) as file:
-            file.write(b"".join(map(_line, lines)))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(place)
+        put(place, b"".join(map(_line, lines)))
 
 
 def _key(data: _Line, place: Path) -> TuningKey:
@@ -280,9 +271,7 @@ def _take(record: Record, data: _Line) -> None:
 def read_record(place: Path) -> Record | None:
     """A record's file as it is, without a lock and unchanged; None for a file that is no record.
 
-    Raises:
-        TuningError: it is of another version.
-        StoreError: it cannot be read.
+    Raises TuningError where it is of another version, and StoreError where it cannot be read.
     """
     with _told(place):
         lines, damaged = _read(place)
@@ -296,31 +285,24 @@ def read_record(place: Path) -> Record | None:
 
 def known_target(folder: str | os.PathLike[str], name: str, tvm: str) -> str | None:
     """TVM's JSON text for a target that was resolved before on this machine, so that TVM need not be imported."""
-    try:
-        known = read_json(Path(folder) / _TARGETS, MOST_BYTES, dict[str, str])
-    except (OSError, msgspec.DecodeError):
-        return None
-    return known.get(_target_key(name, tvm))
+    return _targets(folder).get(_target_key(name, tvm))
 
 
 def remember_target(folder: str | os.PathLike[str], name: str, tvm: str, text: str) -> None:
     """Keep TVM's text for a target for :func:`known_target`; TVM can resolve it again, so no error is raised."""
-    place = Path(folder) / _TARGETS
+    known = {**_targets(folder), _target_key(name, tvm): text}
     with contextlib.suppress(OSError):
-        if not place.parent.is_dir():
-            private.folder(place.parent)
-        try:
-            known = read_json(place, MOST_BYTES, dict[str, str])
-        except (OSError, msgspec.DecodeError):
-            known = {}
-        with scratch(".targets-", place.parent) as within:
-            fresh = within / place.name
-            with private.create(fresh) as file:
-                file.write(json.dumps({**known, _target_key(name, tvm): text}, indent=1).encode())
-            fresh.replace(place)
+        put(Path(folder) / _TARGETS, json.dumps(known, indent=1).encode())
 
 
 _TARGETS = "targets.json"
+
+
+def _targets(folder: str | os.PathLike[str]) -> dict[str, str]:
+    try:
+        return read_json(Path(folder) / _TARGETS, MOST_BYTES, dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
 
 
 def _target_key(name: str, tvm: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.codegen.tvm_trace import check_database, check_trace
+from syno_lab.codegen.tvm_trace import check_database
 from syno_lab.errors import TuningError
 from syno_lab.inputs import quoted
 from syno_lab.processes.process import cores
@@ -263,7 +263,6 @@ class Search:
 
     def _restore(self) -> None:
         """Restore the trials of the record: they count, train the cost model, and are not measured again."""
-        from tvm.s_tir import Schedule, Trace
         from tvm.s_tir import meta_schedule as ms
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm_ffi import structural_hash
@@ -271,14 +270,8 @@ class Search:
         information = ArgInfo.from_entry_func(self.module, remove_preproc=True)
 
         def read(trial: Trial) -> _Candidate:
-            check_trace(trial.trace)
-            schedule = Schedule(self.module)
-            try:
-                Trace.apply_json_to_schedule(trial.trace, schedule)
-            except Exception as error:  # TVM raises many kinds
-                raise TuningError(
-                    "the record's schedules do not fit this operator: it was made from another program; move it away"
-                ) from error
+            misfit = "the record's schedules do not fit this operator: it was made from another program; move it away"
+            schedule = jobs.apply_trace(self.module, trial.trace, misfit)
             seconds = statistics.median(trial.seconds) if trial.seconds else None
             return _Candidate(ms.MeasureCandidate(schedule, information), structural_hash(schedule.mod), seconds)
 

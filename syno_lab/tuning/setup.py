@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import msgspec
 
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.inputs import printable
-from syno_lab.processes.board_server import __file__ as _SERVER
+from syno_lab.processes.board_server import __file__ as SERVER
 from syno_lab.processes.worker import once
 from syno_lab.tuning import jobs
 from syno_lab.tuning.board import Board
@@ -79,17 +80,12 @@ class Step:
     found: str = ""
 
 
-def server_file() -> Path:
-    """The server's file for a board, in this installation."""
-    return Path(_SERVER)
-
-
 def steps(plan: Plan) -> list[Step]:
     """The steps in order, without checks. Raises :class:`TrackerError` for an invalid address."""
     host, port = parse_address(plan.tracker)
     host = host if is_loopback(host) else "127.0.0.1"
     version, ssh = host_version(), plan.ssh or PLACEHOLDER
-    ffi = _version("apache-tvm-ffi")
+    ffi = metadata.version("apache-tvm-ffi")
     own_tracker = "syno_lab.tuning.own_tracker"
     serve = f"{plan.python} board_server.py --tracker {host}:{port} --key {plan.name} --port {plan.port}"
     found = [
@@ -99,7 +95,7 @@ def steps(plan: Plan) -> list[Step]:
              (f"{plan.python} -m pip install apache-tvm=={version} apache-tvm-ffi=={ffi} {' '.join(_PACKAGES)}",
               "sudo apt-get install g++"),
              "The same versions on both sides, Python 3.10 or newer (JetPack 6 has it); g++ links the sent code."),
-        Step("the server's file", "here", (f"scp {server_file()} {ssh}:board_server.py",),
+        Step("the server's file", "here", (f"scp {SERVER} {ssh}:board_server.py",),
              "One file that needs only TVM."),
     ]  # fmt: skip
     if plan.device in _JETSONS:
@@ -187,12 +183,6 @@ def _power(board: Board) -> dict[str, tuple[str, str]]:
 def save_server(path: str) -> Path:
     """Copy the server's file to ``path``, a file or a folder. Raises :class:`SynoError`."""
     try:
-        return Path(shutil.copy(server_file(), path))
+        return Path(shutil.copy(SERVER, path))
     except OSError as error:
         raise SynoError(f"expected to write the board's server to {path}, found: {error.strerror or error}") from None
-
-
-def _version(package: str) -> str:
-    from importlib import metadata
-
-    return metadata.version(package)

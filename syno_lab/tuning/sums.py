@@ -184,7 +184,6 @@ def moves(indices: Iterable[Expr], variable: Var) -> bool:
 
 
 def _nodes(expression: Expr) -> Iterator[Expr]:
-    """An expression and all its subexpressions."""
     yield expression
     for name in _CHILDREN:
         child = getattr(expression, name, None)

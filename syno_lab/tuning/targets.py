@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,7 +85,7 @@ def check_here(target: ResolvedTarget, name: str) -> None:
 
 def resolve(name: str) -> ResolvedTarget:
     """The TVM target called ``name``, in a process that has imported TVM. Raises :class:`TuningError`."""
-    from syno_lab.codegen.tvm_device import find_target, machine
+    from syno_lab.codegen.tvm_device import find_target, linker_for, machine
 
     try:
         target = find_target(name)
@@ -99,5 +98,5 @@ def resolve(name: str) -> ResolvedTarget:
     if device == "cpu" and where in _INTRINSICS:
         families.append(_INTRINSICS[where])
     is_here = where == platform.machine()
-    linker = None if is_here else shutil.which(f"{where}-linux-gnu-g++")
+    linker = None if is_here else linker_for(where)
     return ResolvedTarget(target, device, "so" if is_here or linker else "tar", tuple(families), linker, where)

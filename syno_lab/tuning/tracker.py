@@ -26,6 +26,10 @@ _LARGEST_MESSAGE = 1 << 20
 _KEY, _HOST, _FACT = 200, 255, 60
 #: The most characters of a list in a message.
 _LIST = 200
+#: Seconds that a look at the tracker may take at least: the deadline is that of the device.
+_LOOK_S = 2.0
+#: Seconds between two looks for an unreachable tracker or a key without devices.
+_RETRY_S = 0.5
 #: The most processors or threads that a device can report.
 _MOST_COUNTED = 1 << 20
 
@@ -249,9 +253,7 @@ def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
     """Refuse devices whose TVM is another release than ``here``: RPC itself compares only protocol versions.
 
     Post-releases of one release (0.27.0 and 0.27.0.post1) are equal. TVM's own server does not report its version.
-
-    Raises:
-        TrackerError: naming the device and both versions.
+    Raises TrackerError naming the device and both versions.
     """
     for device in devices:
         if device.tvm and _release(device.tvm) != _release(here):
@@ -264,10 +266,8 @@ def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
 def check_machines(devices: Iterable[DeviceInfo], wanted: str, target: str) -> None:
     """Refuse devices of another architecture than ``wanted``, that of the processor that code for ``target`` runs on.
 
-    Nothing is refused where one of the two is not known: TVM's own server does not report its machine.
-
-    Raises:
-        TrackerError: naming the device and both architectures.
+    Nothing is refused where one of the two is not known: TVM's own server does not report its machine. Raises
+    TrackerError naming the device and both architectures.
     """
     for device in devices:
         if device.machine and wanted and _family(device.machine) != _family(wanted):
@@ -331,68 +331,48 @@ def request_device(
 
     Raises :class:`TrackerError`.
     """
-
-    def check(devices: tuple[DeviceInfo, ...]) -> None:
-        if tvm is not None:
-            check_versions(devices, tvm)
-        check_machines(devices, machine, target)
-
     deadline = time.monotonic() + deadline_s
+
+    def check() -> None:
+        # The tracker queues a request for any key: a misspelt key, or one without devices, would wait forever.
+        try:
+            summary = tracker_summary(host, port, min(max(deadline - time.monotonic(), _LOOK_S), 5.0))
+        except TrackerError as error:
+            raise _AwayError(str(error)) from None
+        _entry(summary, host, port, key, _AwayError)
+        if tvm is not None:
+            check_versions(summary.of(key), tvm)
+        check_machines(summary.of(key), machine, target)
+
+    def answer() -> tuple[str, int, str]:
+        check()
+        try:
+            with _Link(host, port, deadline) as link:
+                status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
+                found = str(server), int(server_port), str(matchkey)
+        except TimeoutError:
+            raise TrackerError(
+                f"no device {quoted(key)} at {host}:{port} became free within {deadline_s:g} s"
+            ) from None
+        except OSError as error:
+            raise _AwayError(
+                f"the RPC tracker at {host}:{port} went away while we waited for {quoted(key)} ({error})"
+            ) from None
+        except (TypeError, ValueError, OverflowError):
+            raise TrackerError(f"{host}:{port} answered a request for {quoted(key)} with something else") from None
+        if status != _SUCCESS:
+            raise TrackerError(
+                f"the RPC tracker at {host}:{port} refused a request for {quoted(key)} (status {quoted(status)})"
+            )
+        return found
+
     while True:
         try:
-            return _request(host, port, key, deadline, deadline_s, priority, check)
+            return answer()
         except _AwayError as error:
             if deadline - time.monotonic() < _RETRY_S:
                 raise TrackerError(str(error)) from None
             time.sleep(_RETRY_S)
-
-
-#: Seconds that a look at the tracker may take at least: the deadline is that of the device.
-_LOOK_S = 2.0
-#: Seconds between two looks for an unreachable tracker or a key without devices.
-_RETRY_S = 0.5
-
-
-def _request(
-    host: str,
-    port: int,
-    key: str,
-    deadline: float,
-    deadline_s: float,
-    priority: int,
-    check_devices: Callable[[tuple[DeviceInfo, ...]], None],
-) -> tuple[str, int, str]:
-    def left() -> float:
-        return max(deadline - time.monotonic(), 0.1)
-
-    def check() -> TrackerSummary:
-        # The tracker queues a request for any key: a misspelt key, or one without devices, would wait forever.
-        try:
-            summary = tracker_summary(host, port, min(max(left(), _LOOK_S), 5.0))
-        except TrackerError as error:
-            raise _AwayError(str(error)) from None
-        _entry(summary, host, port, key, _AwayError)
-        check_devices(summary.of(key))
-        return summary
-
-    check()
-    try:
-        with _Link(host, port, deadline) as link:
-            status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
-            answer = str(server), int(server_port), str(matchkey)
-    except TimeoutError:
-        raise TrackerError(f"no device {quoted(key)} at {host}:{port} became free within {deadline_s:g} s") from None
-    except OSError as error:
-        raise _AwayError(
-            f"the RPC tracker at {host}:{port} went away while we waited for {quoted(key)} ({error})"
-        ) from None
-    except (TypeError, ValueError, OverflowError):
-        raise TrackerError(f"{host}:{port} answered a request for {quoted(key)} with something else") from None
-    if status != _SUCCESS:
-        raise TrackerError(
-            f"the RPC tracker at {host}:{port} refused a request for {quoted(key)} (status {quoted(status)})"
-        )
-    return answer
 
 
 def _entry(

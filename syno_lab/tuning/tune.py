@@ -123,11 +123,6 @@ def tune_queue(
     ).run()  # fmt: skip
 
 
-def local_conditions(threads: int | None = None) -> str:
-    """The conditions of this machine with operators in ``threads`` threads (all processors by default)."""
-    return DeviceInfo("", "", 0, tvm=host_version(), threads=threads or cores(), power=power_mode()).conditions
-
-
 @dataclass
 class _Operator:
     """One operator in the queue."""
@@ -167,7 +162,8 @@ def _find_place(options: TuningOptions, deadline_s: float, threads: int) -> _Pla
     waits = min(options.wait_s, deadline_s), min(options.session_s, deadline_s)
     device = Device(board, "", *waits, tvm=host_version(), target=options.target)
     if board is None:
-        return _Place(device, 1, local_conditions(threads))
+        here = DeviceInfo("", "", 0, tvm=host_version(), threads=threads, power=power_mode())
+        return _Place(device, 1, here.conditions)
     if options.threads is not None:
         raise TuningError("a board runs operators in threads of its own: leave threads out")
     check_tracker(*board.address, board.key, min(5.0, deadline_s), need_free=False)

@@ -13,13 +13,12 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import torch
 from torch import Tensor
 
-from syno_lab.codegen.tvm_job import NetworkMeasurement
 from syno_lab.errors import SpecError
 from syno_lab.models.layers import survey
 from syno_lab.models.sites import Selection, Site
@@ -27,7 +26,14 @@ from syno_lab.models.slot import Place, put_in, slots
 from syno_lab.protocol import OfNetworks
 from syno_lab.scratch import scratch
 from syno_lab.systems import builder_of, system_of
-from syno_lab.tuning.network import FunctionsTuning, Part, compiled, run_networks, tune_functions
+from syno_lab.tuning.network import (
+    FunctionsTuning,
+    NetworkMeasurement,
+    Part,
+    compiled,
+    run_networks,
+    tune_functions,
+)
 from syno_lab.tuning.options import Budget, TuningOptions
 from syno_lab.tuning.tune import tune_queue
 from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
@@ -37,19 +43,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from syno_lab.protocol import Operator
-    from syno_lab.tuning.board import Board
 
 #: A function that gets the stage (``convolutions``, ``operator``, ``layers``, ``measure``), its progress (0 to 1) and a
 #: text.
 Progress = Callable[[str, float, str], None]
-
-
-class Alike(Budget, total=False):
-    """How both are tuned: a budget, and where they run, as in :class:`.network.NetworkOptions`."""
-
-    board: Board | None
-    target: str
-    threads: int | None
 
 
 @dataclass(frozen=True)
@@ -182,7 +179,7 @@ def compare_networks(
     repeats: int = 10,
     rounds: int = 3,
     on_progress: Progress | None = None,
-    **how: Unpack[Alike],
+    **how: Unpack[Budget],
 ) -> NetworkComparison:
     """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn where they run.
 
@@ -222,16 +219,14 @@ def compare_layers(
     net: nn.Module,
     image: tuple[int, int, int],
     *,
-    board: Board | None = None,
     folder: str | os.PathLike[str],
     selection: Selection | None = None,
-    target: str = "local",
     on_progress: Progress | None = None,
-    **budget: Unpack[Budget],
+    **how: Unpack[Budget],
 ) -> tuple[LayerComparison, ...]:
     """Compare the operator with conv2d, tuned alike, on each shape of 3x3 layer of stride 1 that it fits.
 
-    All shapes are tuned in one queue, in turn, each with ``budget`` (but its ``deadline_s`` is for all together); the
+    All shapes are tuned in one queue, in turn, each with the same budget (but ``deadline_s`` is for all together); the
     records in ``folder`` avoid that anything is tuned twice. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does,
     and SpecError where there is no such layer.
     """
@@ -265,8 +260,10 @@ def compare_layers(
             on_progress("layers", sum(shares.values()) / len(tasks), f"{now.label}: {now}")
 
     folder = Path(folder)
-    options = TuningOptions(work_dir=folder / "logs", store=folder / "layers", target=target, **budget)
-    done = tune_queue(tasks, options.on(board), on_progress=tell)
+    given: dict[str, Any] = {**how}
+    board = given.pop("board", None)
+    options = TuningOptions(work_dir=folder / "logs", store=folder / "layers", **given).on(board)
+    done = tune_queue(tasks, options, on_progress=tell)
 
     def result(label: str) -> TuningResult | str:
         return done.results.get(label) or done.failed[label]

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 
 from syno_lab.codegen.drawing import (
-    card_dot,
     card_svg,
     coordinate_ids,
     describe,
@@ -274,7 +273,7 @@ def test_card_shows_the_primitive_between_its_coordinates(name: str) -> None:
 
 def test_card_of_an_unknown_primitive() -> None:
     with pytest.raises(PrimitiveError, match=r"unknown primitive 'POOL'; known are SPLIT"):
-        card_dot("POOL")
+        card_svg("POOL")
 
 
 def test_every_primitive_has_a_look_of_its_own() -> None:

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from syno_lab import operators
 from syno_lab.canvas.known import KNOWN as KERNELS
-from syno_lab.codegen.drawing import coordinate_ids, describe_parts
+from syno_lab.codegen.drawing import coordinate_ids, drawn
 from syno_lab.codegen.figure_operator import OF, _maths, figure
 from syno_lab.codegen.text import expressions
 from syno_lab.drawing.figure import FORMS, WIDTHS, Page
@@ -172,9 +172,9 @@ def test_every_coordinate_stands_in_the_tikz(rng: Random) -> None:
                     and all(re.fullmatch(r"\$.*\$", label) for label in labels)
                 )
             assert rf"\synosize : ${maths[coordinate.size.pretty]}$}}" in block
-        for name in describe_parts(operator):
+        for name in drawn(operator).titles:
             assert tikz.count(f"({name}) at ") == 1
-        assert tikz.isascii() == all(map(str.isascii, describe_parts(operator).values()))
+        assert tikz.isascii() == all(map(str.isascii, drawn(operator).titles.values()))
         assert tikz.count("{") == tikz.count("}")
         # What is different in words is different as mathematics.
         assert len({maths[texts[one]] for one in coordinate_ids(operator).values()}) == len(set(texts.values()))

@@ -13,7 +13,8 @@ from strategies import random_arrays, random_operator, repro
 
 import syno_lab as sl
 from syno_lab.codegen.reference import reference
-from syno_lab.codegen.torch_module import to_torch, to_torch_source, weight_stds
+from syno_lab.codegen.torch_module import to_torch, to_torch_source
+from syno_lab.codegen.torch_weights import weight_stds
 from syno_lab.ir.operator import Operator
 
 CONV = {"N": 1, "C_in": 8, "C_out": 12, "H": 7, "W": 5, "k_1": 3}

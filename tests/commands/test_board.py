@@ -16,7 +16,7 @@ from syno_lab.errors import TrackerError
 from syno_lab.processes import board_server
 from syno_lab.tuning import checkup, local_board
 from syno_lab.tuning.checkup import is_loopback, public_address, warning
-from syno_lab.tuning.setup import Plan, checked, server_file, steps
+from syno_lab.tuning.setup import SERVER, Plan, checked, steps
 from syno_lab.tuning.tracker import parse_address, tracker_summary
 
 
@@ -94,7 +94,7 @@ def test_a_board_s_server_listens_on_loopback_alone(host, capsys):
 def test_the_server_s_file_stands_alone(capsys, tmp_path):
     answered(capsys, "board", "--tracker", f"127.0.0.1:{free_port()}", "--save-server", str(tmp_path))
     text = (tmp_path / "board_server.py").read_text()
-    assert text == server_file().read_text()
+    assert text == Path(SERVER).read_text()
     imported = {
         name.partition(".")[0]
         for node in ast.walk(ast.parse(text))
@@ -149,7 +149,7 @@ def test_what_a_running_board_has_done(capsys, monkeypatch):
     assert states["a last look"] == "unknown"
     assert next(step.found for step in found if step.title == "the server") == "1 devices, 1 free"
     assert warnings == []
-    assert Path(server_file()).name == "board_server.py"
+    assert Path(SERVER).name == "board_server.py"
 
 
 # -- emulated ----------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 import syno_lab.data.image_folder as room
-from syno_lab.data.datasets import load_dataset
-from syno_lab.data.image_folder import find_image_folder, is_image_folder
+from syno_lab.data.datasets import is_class_folders, load_dataset
+from syno_lab.data.image_folder import find_image_folder
 from syno_lab.errors import DataError
 from syno_lab.trial import TrialRequest, costs_of, run_trial
 
@@ -95,8 +95,8 @@ def test_a_network_learns_colours_at_another_resolution(folder, tmp_path):
 
 def test_what_is_no_image_folder_is_refused(folder, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert not is_image_folder(tmp_path / "empty")
-    assert not is_image_folder(tmp_path / "nothing")
+    assert not is_class_folders(tmp_path / "empty")
+    assert not is_class_folders(tmp_path / "nothing")
     with pytest.raises(DataError, match=r"expected class folders, .* in .*empty, found none"):
         find_image_folder(tmp_path / "empty")
     (folder / "train" / "white").mkdir()

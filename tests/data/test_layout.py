@@ -10,7 +10,8 @@ from torch import nn
 import syno_lab as sl
 from syno_lab.cli import main
 from syno_lab.data.datasets import load_dataset
-from syno_lab.data.image_folder import class_names, find_image_folder
+from syno_lab.data.image_folder import find_image_folder
+from syno_lab.data.layout import find_layout
 from syno_lab.data.stream import stream_of
 from syno_lab.errors import DataError
 from syno_lab.trial import TrialRequest
@@ -64,7 +65,7 @@ def test_parts_by_their_usual_names(tmp_path, train, test):
     classes(tmp_path / train, "cat", "dog", number=4)
     classes(tmp_path / test, "cat", "dog", number=2)
     found = find_image_folder(tmp_path)
-    assert found.classes == class_names(tmp_path) == ("cat", "dog")
+    assert found.classes == tuple(find_layout(tmp_path).train) == ("cat", "dog")
     assert {path.parent.parent for path, _ in found.train} == {tmp_path / train}
     assert {path.parent.parent for path, _ in found.test} == {tmp_path / test}
     assert (len(found.train), len(found.test)) == (8, 4)
@@ -154,7 +155,7 @@ def test_names_that_differ_in_capitals_are_one_class_and_in_one_part_two(tmp_pat
     assert found.classes == ("Cat", "dog")
     assert [(path.parent.name, label) for path, label in found.test[:2]] == [("cat", 0), ("Dog", 1)]
     classes(tmp_path / "b", "a", "A", "b")
-    assert class_names(tmp_path / "b") == ("A", "a", "b")
+    assert tuple(find_layout(tmp_path / "b").train) == ("A", "a", "b")
     classes(tmp_path / "c" / "train", "cat", "Cat")
     classes(tmp_path / "c" / "val", "cat")
     refused(tmp_path / "c", "found Cat in train only")
@@ -185,7 +186,7 @@ def test_links_in_a_circle_and_links_to_classes(tmp_path):
 
 def test_a_class_that_is_called_like_a_part(tmp_path):
     classes(tmp_path, "bus", "car", "train")
-    assert class_names(tmp_path) == ("bus", "car", "train")
+    assert tuple(find_layout(tmp_path).train) == ("bus", "car", "train")
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_own_data_are_read_alike_for_equal_seeds_and_anew_for_random_ones() -> N
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
     held = data.holding_out(0.25)
-    assert (held.train_count, held.test_count) == (48, 16)
+    assert (len(held.train), len(held.test)) == (48, 16)
     assert sorted([*held.train.indices, *held.test.indices]) == list(range(64))  # type: ignore[attr-defined]
     assert np.array_equal(held.test_labels, [index % 4 for index in held.test.indices])  # type: ignore[attr-defined]
 

@@ -10,7 +10,7 @@ import pytest
 
 from syno_lab.codegen.loops import loops
 from syno_lab.operators import KNOWN
-from syno_lab.panes.colours import coloured
+from syno_lab.panes.generic import coloured
 
 
 @pytest.mark.parametrize("name", KNOWN)

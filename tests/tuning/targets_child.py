@@ -13,6 +13,8 @@ from typing import Any
 from syno_lab.errors import SynoError
 from syno_lab.processes.light import import_tvm
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 BINDING = {"N": 1, "C_in": 4, "C_out": 4, "H": 8, "W": 8, "k_1": 3}
 
 
@@ -30,9 +32,9 @@ def machines(path: Path) -> list[int]:
 
 def drawn(target: Any, path: str) -> list[int]:
     """The kernels of a candidate that the default method draws for a GPU, and ELF's machines of what is compiled."""
+    from cuda_code import device_source
     from tvm.s_tir import meta_schedule as ms
 
-    from syno_lab.codegen.tvm_device import device_source
     from syno_lab.codegen.tvm_target import to_tvm
     from syno_lab.operators import conv2d
     from syno_lab.processes.light import tame_intrinsics
@@ -55,6 +57,7 @@ def drawn(target: Any, path: str) -> list[int]:
 def facts(name: str, folder: str) -> dict[str, Any]:
     """What TVM makes of one target."""
     import tvm
+    from cuda_code import compile_cuda, device_source
     from tvm.support.tar import tar
 
     from syno_lab.codegen import tvm_device
@@ -83,12 +86,12 @@ def facts(name: str, folder: str) -> dict[str, Any]:
     tvm.compile(module, target=tvm_device.with_host(target)).export_library(str(path), fcompile=tar)
     answer["machines"] = machines(path)
     if found.device == "cuda":
-        source = tvm_device.device_source(module, target)
+        source = device_source(module, target)
         answer["kernels"] = source.count('extern "C" __global__ void')
         try:
-            cubin = tvm_device.compile_cuda(source, answer["arch"])
+            cubin = compile_cuda(source, answer["arch"])
             answer["cubin"] = {"elf": cubin[:4] == b"\x7fELF", "names_arch": answer["arch"].encode() in cubin}
-        except SynoError as error:
+        except RuntimeError as error:
             answer["no_cubin"] = str(error)
     return answer
 

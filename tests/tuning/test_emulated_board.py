@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -95,7 +96,8 @@ CUBIN = """
 import sys
 from syno_lab.processes.light import import_tvm
 import_tvm()
-from syno_lab.codegen.tvm_device import compile_cuda, cuda_compilers
+sys.path.insert(0, sys.argv[1])
+from cuda_code import compile_cuda, cuda_compilers
 if cuda_compilers():
     sys.stdout.buffer.write(compile_cuda(sys.stdin.read(), "sm_87"))
 """
@@ -123,9 +125,8 @@ def test_the_cuda_module_for_sm_87(make, tmp_path):
     for kernel in re.split(r'extern "C" __global__[^{]*\{', source)[1:]:
         sizes = [int(size) for size in re.findall(r"__shared__ alignas\(\d+\) float \w+\[(\d+)\]", kernel)]
         assert 4 * sum(sizes) <= 49152
-    done = subprocess.run(
-        [sys.executable, "-c", CUBIN], input=source.encode(), capture_output=True, check=True, timeout=120
-    )
+    words = [sys.executable, "-c", CUBIN, str(Path(__file__).parent.parent)]
+    done = subprocess.run(words, input=source.encode(), capture_output=True, check=True, timeout=120)
     if done.stdout:
         assert done.stdout[:4] == b"\x7fELF"
         machine, flags = struct.unpack_from("<H", done.stdout, 18)[0], struct.unpack_from("<I", done.stdout, 48)[0]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from command_line import refused
+from measured import measured
 from torch import nn
 
 import syno_lab as sl
@@ -24,7 +25,6 @@ from syno_lab.alpha import (
     operation_of,
     trace,
 )
-from syno_lab.codegen.tvm_job import measure_network
 from syno_lab.errors import SpecError
 from syno_lab.models import resnet_tiny
 from syno_lab.models.registry import BACKBONES
@@ -73,7 +73,7 @@ def test_a_network_with_an_operator_of_another_system_is_measured() -> None:
         nas_pte_1(), resnet_tiny(10, width=8).eval(), (3, 8, 8), Selection(leave=("conv",))
     )
     assert all(one.replaced for one in places)
-    assert measure_network(replaced.eval(), (1, 3, 8, 8), repeats=1, threads=1).error < 1e-5
+    assert measured(replaced.eval(), (1, 3, 8, 8)).error < 1e-5
 
 
 @pytest.mark.tvm
@@ -88,7 +88,7 @@ def test_an_edited_network_is_measured_as_a_whole(tmp_path: Path, capsys: pytest
     base, replaced, places = both_networks(operator, net, (3, 8, 8))
     assert base is net
     assert sum(one.params for one in places) == operator.params()
-    assert measure_network(replaced.eval(), (1, 3, 8, 8), repeats=1, threads=1).error < 1e-5
+    assert measured(replaced.eval(), (1, 3, 8, 8)).error < 1e-5
     file = tmp_path / "edited.json"
     file.write_text(operator.to_json())
     words = ("network", str(file), "--backbone", "cnn", "--part", "layers")
@@ -181,7 +181,7 @@ def test_a_network_for_texts_is_compared_with_itself() -> None:
     )
     assert base is net
     assert [one.name for one in places if one.replaced] == ["blocks.0.attention.qkv"]
-    assert measure_network(replaced.eval(), (1, 8), tokens=True, repeats=1, threads=1).error < 1e-5
+    assert measured(replaced.eval(), (1, 8), tokens=True).error < 1e-5
 
 
 @pytest.mark.tvm
@@ -195,6 +195,6 @@ def test_records_of_one_network_fit_another(tmp_path: Path) -> None:
     common: dict[str, Any] = {"records": tmp_path, "target": "local:1", "trials": 2}
     shallow = tune_functions(of_depth(1), (1, 4, 8, 8), **common)
     deep = tune_network(of_depth(3), (1, 4, 8, 8), repeats=2, rounds=1, **common)
-    assert deep.failed == {}
-    assert deep.measurement.tuned == len(shallow.results) == len(deep.results)
+    assert deep.functions.failed == {}
+    assert deep.measurement.tuned == len(shallow.results) == len(deep.functions.results)
     assert deep.functions.known > 0, "the convolution is known"

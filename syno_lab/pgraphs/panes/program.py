@@ -22,9 +22,8 @@ from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.plan import Stage, plan
 from syno_lab.panes import Asked
-from syno_lab.panes.colours import coloured
 from syno_lab.panes.data import Link, Picture, Piece
-from syno_lab.panes.generic import picture_pane
+from syno_lab.panes.generic import coloured, picture_pane
 from syno_lab.synthesis.expressions import Expression, name, size
 
 Pieces = list[Piece]
