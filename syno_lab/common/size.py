@@ -78,8 +78,8 @@ class Symbols:
         return text if isinstance(text, Size) else parse_size(text, self)
 
     def shape(self, text: str) -> tuple[Size, ...]:
-        """Parse a shape such as ``"[N, C_in, H, W]"`` into its sizes."""
-        return parse_shape(text, self)
+        """Parse a shape such as ``"[N, C_in, H, W]"`` into its sizes; ``"[]"`` is a scalar."""
+        return tuple([self.size(part) for part in split_shape(text)])
 
 
 class Size:
@@ -273,9 +273,9 @@ def _too_high(text: str, found: str) -> SpecError:
     return SpecError(f"size {quoted(text)}: expected powers of at most {_MAX_POWER}, found {_cut(found)}")
 
 
-def parse_shape(text: str, symbols: Symbols) -> tuple[Size, ...]:
-    """Parse ``"[N, C_in, H, W]"``; ``"[]"`` is a scalar."""
-    return tuple(parse_size(part, symbols) for part in split_shape(text))
+def shape_text(sizes: Iterable[object]) -> str:
+    """A shape as it is read: ``[N, C_in, H, W]``."""
+    return f"[{', '.join(map(str, sizes))}]"
 
 
 def split_shape(text: str) -> list[str]:

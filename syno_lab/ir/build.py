@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from syno_lab.common.size import Size
+from syno_lab.common.size import Size, shape_text
 from syno_lab.errors import PrimitiveError
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.operator import Operator
@@ -103,11 +103,10 @@ class Build:
             PrimitiveError: when these are not the data coordinates left, or their sizes are not the input's.
         """
         if not self.state.is_match(inputs):
-            have = ", ".join(str(c.size) for c in self.state.data)
-            want = ", ".join(map(str, self.state.spec.input_shape))
-            given = ", ".join(str(c.size) for c in inputs)
+            have, given = (shape_text(c.size for c in coordinates) for coordinates in (self.state.data, inputs))
+            want = shape_text(self.state.spec.input_shape)
             raise PrimitiveError(
-                f"cannot match the input [{want}] with [{given}]: the data coordinates left have sizes [{have}]"
+                f"cannot match the input {want} with {given}: the data coordinates left have sizes {have}"
             )
         return Operator(self.state, inputs)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
-from syno_lab.common.size import Symbols
+from syno_lab.common.size import Symbols, shape_text
 from syno_lab.errors import FormatError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate
@@ -133,8 +133,8 @@ def _replay(record: OperatorRecord) -> Operator:
     if len(record.steps) > MAX_STEPS or len(record.output) > MAX_AXES or len(record.input) > MAX_AXES:
         raise FormatError(f"operator file: expected at most {MAX_STEPS} steps and {MAX_AXES} axes")
     spec = Spec.parse(
-        _bracket(record.input),
-        _bracket(record.output),
+        shape_text(record.input),
+        shape_text(record.output),
         record.primary,
         record.coefficient,
         fixed_io_pairs=record.fixed,
@@ -176,7 +176,3 @@ def _look_up(coordinates: list[Coordinate], number: int, where: str) -> Coordina
             f"found {quoted(number)}"
         )
     return coordinates[number]
-
-
-def _bracket(sizes: list[str]) -> str:
-    return "[" + ", ".join(sizes) + "]"

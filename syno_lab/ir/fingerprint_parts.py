@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from syno_lab.common.size import Size
@@ -236,7 +237,7 @@ def _key(items: list[tuple[int, int, Tree]], outputs: int) -> tuple[PartKey, tup
     inputs = []
     bounds = []
     members: dict[int, list[Expression]] = {}
-    for kind, which, tree in sorted(items, key=_place) if len(items) > 1 else items:
+    for kind, which, tree in sorted(items, key=itemgetter(0, 1)) if len(items) > 1 else items:
         if kind == INPUT:
             inputs.append((which, expression(tree)))
         elif kind == BOUND:
@@ -247,7 +248,3 @@ def _key(items: list[tuple[int, int, Tree]], outputs: int) -> tuple[PartKey, tup
         PartKey(tuple(iterators), tuple(inputs), tuple(map(tuple, members.values())), tuple(bounds)),
         tuple(members),
     )
-
-
-def _place(item: tuple[int, int, Tree]) -> tuple[int, int]:
-    return item[0], item[1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
-from syno_lab.common.size import value
+from syno_lab.common.size import shape_text, value
 from syno_lab.ir.coordinate import Coordinate
 from syno_lab.ir.spec import Binding, Spec
 from syno_lab.ir.state import Key, State, Step, Weight, canonical_key
@@ -499,11 +499,9 @@ class Operator:
         return hash(msgspec.msgpack.encode(self.key))
 
     def __str__(self) -> str:
-        def shape(coordinates: tuple[Coordinate, ...]) -> str:
-            return "[" + ", ".join(str(c.size) for c in coordinates) + "]"
-
-        weights = ", ".join(shape(w.coordinates) for w in self.weights) or "no weights"
-        return f"{shape(self.inputs)} -> {shape(self.output)} with {weights}, {len(self.steps)} steps"
+        weights = ", ".join(shape_text(weight.shape) for weight in self.weights) or "no weights"
+        ends = (shape_text(c.size for c in coordinates) for coordinates in (self.inputs, self.output))
+        return f"{' -> '.join(ends)} with {weights}, {len(self.steps)} steps"
 
     def __repr__(self) -> str:
         return f"<Operator {self}>"

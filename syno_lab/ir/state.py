@@ -13,7 +13,7 @@ from itertools import chain, permutations, product
 from math import factorial, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from syno_lab.common.size import Size
+from syno_lab.common.size import Size, shape_text
 from syno_lab.errors import PrimitiveError
 from syno_lab.inputs import quoted
 from syno_lab.ir.coordinate import Coordinate, Node, output_coordinate, reduce_coordinate
@@ -305,9 +305,8 @@ class State:
 
         match = next(self.matches(), None)
         if match is None:
-            have = ", ".join(str(c.size) for c in self.data)
-            want = ", ".join(map(str, self.spec.input_shape))
-            raise PrimitiveError(f"not an operator yet: the data have shape [{have}], the input is [{want}]")
+            have, want = shape_text(c.size for c in self.data), shape_text(self.spec.input_shape)
+            raise PrimitiveError(f"not an operator yet: the data have shape {have}, the input is {want}")
         return Operator(self, match)
 
     # -- the next steps, and how far the input is (syno_lab.synthesis) ------------------------------------------------
@@ -401,8 +400,8 @@ class State:
         return hash(self.key)
 
     def __repr__(self) -> str:
-        data, output = (", ".join(str(c.size) for c in shape) for shape in (self.data, self.output))
-        return f"<State data [{data}], output [{output}], {len(self.weights)} weights, {len(self.steps)} steps>"
+        data, output = (shape_text(c.size for c in shape) for shape in (self.data, self.output))
+        return f"<State data {data}, output {output}, {len(self.weights)} weights, {len(self.steps)} steps>"
 
     @property
     def signature(self) -> tuple[Any, ...]:

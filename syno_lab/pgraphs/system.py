@@ -45,7 +45,7 @@ class PGraphs(System):
         return for_layer(site)
 
     def recognise(self, operator: Operator) -> str | None:
-        """See :func:`syno_lab.synthesis.rebuilding.recognise`."""
+        """See :func:`syno_lab.synthesis.orders.recognise`."""
         return recognise(operator, KNOWN)
 
     def binding_for(

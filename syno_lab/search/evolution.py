@@ -17,8 +17,7 @@ from syno_lab.errors import SearchError
 from syno_lab.protocol import SearchStep
 from syno_lab.search.asking import Measures, Search
 from syno_lab.search.descent import Facts, descend
-from syno_lab.search.estimate import bag
-from syno_lab.search.protocol import State, Step, Steps, Trail
+from syno_lab.search.protocol import State, Step, Steps, Trail, bag
 
 #: The least share of words that a step has in common with the old one that it is taken for.
 LEAST_ALIKE = 1 / 3

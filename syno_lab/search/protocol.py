@@ -6,7 +6,8 @@ can be searched.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +56,19 @@ class Step(SearchStep):
 
 #: Steps that follow one another.
 Steps = tuple[Step, ...]
+
+
+#: How often each word occurs.
+Bag = Counter[str]
+
+
+def bag(steps: Iterable[SearchStep]) -> Bag:
+    """How often each word occurs in the steps taken."""
+    found: Bag = Counter()
+    for step in steps:
+        for word, number in step.counted:
+            found[word] += number
+    return found
 
 
 class Child(Protocol):

@@ -101,8 +101,10 @@ class Expression:
     @property
     def latex(self) -> str:
         r"""As LaTeX for display mathematics, floor division with the signs of the floor and ``\bmod``."""
+        if isinstance(self.leaf, Size):
+            return size_latex(self.leaf)
         if self.operation is None:
-            return _leaf_latex(self.leaf)
+            return _name_latex(self.leaf) if isinstance(self.leaf, str) else str(self.leaf)
         assert self.left is not None
         assert self.right is not None
         left, right = self.left, self.right
@@ -168,12 +170,6 @@ def name(text: str) -> Expression:
 def size(value: Size) -> Expression:
     """A size, by its variables."""
     return Expression(value)
-
-
-def _leaf_latex(leaf: str | Size | int | None) -> str:
-    if isinstance(leaf, Size):
-        return size_latex(leaf)
-    return _name_latex(leaf) if isinstance(leaf, str) else str(leaf)
 
 
 def _name_latex(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from syno_lab.common.size import shape_text
 from syno_lab.common.wants import wants_text
 from syno_lab.ir.spec import Limits, Spec
 
@@ -47,8 +48,8 @@ class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
         """
         primary = set(spec.symbols.primary)
         return cls(
-            "[" + ", ".join(map(str, spec.input_shape)) + "]",
-            "[" + ", ".join(map(str, spec.output_shape)) + "]",
+            shape_text(spec.input_shape),
+            shape_text(spec.output_shape),
             [str(v) for v in spec.variables if v.name in primary],
             [str(v) for v in spec.variables if v.name not in primary],
             [dict(binding) for binding in spec.bindings],

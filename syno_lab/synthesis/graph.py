@@ -212,7 +212,7 @@ class Graph(Gifts):
             need = self._steps(items, left - 1, len(node.state.weights), used, node.spent, is_over)
             if need >= left:
                 return None
-        if not self._is_legal(primitive, added):
+        if primitive in ("SPLIT", "STRIDE") and not self.reach.is_legal(added[0]):
             return None
         favour = 1.0
         if self.wishes is not None and len(operands) == 2:
@@ -302,9 +302,6 @@ class Graph(Gifts):
         change = len(added) - len(operands)
         change += 2 * sum([node.packed[i] in want for i in operands]) - 2 * sum([size in want for size in added])
         return max(-1, min(2, change))
-
-    def _is_legal(self, primitive: str, added: tuple[int, ...]) -> bool:
-        return primitive not in ("SPLIT", "STRIDE") or self.reach.is_legal(added[0])
 
     def _label(self, stage: _Stage, primitive: str, operands: tuple[int, ...], parameter: Any) -> tuple[Any, ...]:
         if len(operands) == 1:

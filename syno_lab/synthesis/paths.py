@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from syno_lab.common.size import Size
@@ -127,11 +128,7 @@ def first_path(graph: Graph, node: SearchNode) -> Path:
 
 def _nearest_first(graph: Graph, node: SearchNode, limit: int) -> Iterable[Move]:
     moves = graph.each_move(node, limit)
-    return sorted(moves, key=_distance) if isinstance(moves, list) else moves
-
-
-def _distance(move: Move) -> int:
-    return move.need
+    return sorted(moves, key=attrgetter("need")) if isinstance(moves, list) else moves
 
 
 def exactly(graph: Graph, node: SearchNode, length: int) -> Iterator[Path]:

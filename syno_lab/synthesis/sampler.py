@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from syno_lab.common.size import Size, shape_text
 from syno_lab.common.wants import wants_text
 from syno_lab.effort import Effort, Stop
 from syno_lab.errors import EffortError, OverTimeError, SpecError, StoppedError
@@ -415,8 +416,8 @@ class Sampler:
         )
 
 
-def _shape(sizes: Iterable[Any]) -> str:
-    return printable("[" + ", ".join(map(str, sizes)) + "]", QUOTED)
+def _shape(sizes: Iterable[Size]) -> str:
+    return printable(shape_text(sizes), QUOTED)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def shortest_way(
     space = tuple(rule for rule in rules if rule.kind == "space")
     attempts: list[tuple[tuple[Rule, ...], Callable[[State], bool], bool]] = [
         (rules, is_operator, True),
-        (space, _is_complete, False),
+        (space, lambda end: end.is_complete, False),
     ]
     for chosen, is_end, is_canonical in attempts:
         for is_proof, share in ((True, 0.35), (False, 0.15)):
@@ -263,10 +263,6 @@ class _Search:
 
 def _left(state: State) -> int:
     return max(0, state.spec.limits.max_primitives - len(state.steps))
-
-
-def _is_complete(state: State) -> bool:
-    return state.is_complete
 
 
 def _nothing(state: State, should_stop: Stop | None) -> str:

@@ -14,8 +14,8 @@ from search_spaces import SPECS
 from syno_lab.commands.pgraphs.specs import load_spec
 from syno_lab.pgraphs.space import SynthesisState, synthesis_space
 from syno_lab.protocol import SearchStep
-from syno_lab.search.estimate import Estimate, Portrait, bag
-from syno_lab.search.protocol import Step
+from syno_lab.search.bayesian import Estimate, Portrait
+from syno_lab.search.protocol import Step, bag
 from syno_lab.systems import find_system
 
 CONV, _ = load_spec("conv-authors", max_primitives=9, weight_limits="free")

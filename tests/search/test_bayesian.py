@@ -13,8 +13,8 @@ from search_spaces import Words
 
 from syno_lab.errors import SearchError
 from syno_lab.search import EstimateSearch, RandomSearch, Search
-from syno_lab.search.bayesian import Settings
-from syno_lab.search.estimate import Portrait, bag
+from syno_lab.search.bayesian import Portrait, Settings
+from syno_lab.search.protocol import bag
 
 
 def letters(word: str) -> float:

@@ -10,7 +10,8 @@ import pytest
 from search_spaces import Words
 
 from syno_lab.protocol import SearchStep
-from syno_lab.search.estimate import MOST_REWARDS, NOISE, SLOPE, SLOPE_VARIANCE, Bag, Estimate, Portrait, bag
+from syno_lab.search.bayesian import MOST_REWARDS, NOISE, SLOPE, SLOPE_VARIANCE, Estimate, Portrait
+from syno_lab.search.protocol import Bag, bag
 
 
 def portrait(word: str = "", traits: str = "") -> Portrait:
