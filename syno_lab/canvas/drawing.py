@@ -47,7 +47,7 @@ _CAPTION_POINTS = 12
 
 def dot(
     what: Draft | AtPlaces,
-    bound: Mapping[str, int] | None = None,
+    binding: Mapping[str, int] | None = None,
     *,
     title: str | None = None,
     highlight: Iterable[int] = (),
@@ -58,18 +58,18 @@ def dot(
 
     Args:
         what: of which.
-        bound: of an operator, a complete binding: sizes are shown as numbers too, and how the template runs there.
+        binding: of an operator: sizes are shown as numbers too, and how the template runs there.
         title: a line above the drawing; any text, it is escaped.
         highlight: numbers of tensors to be drawn with a thick border.
         leaves_marked: whether the tensors of a draft that no node uses have a colour of their own, and say so.
         _: options of other systems' pictures, which change nothing here.
     """
-    return _Drawing(what, bound, title, highlight, leaves_marked).source()
+    return _Drawing(what, binding, title, highlight, leaves_marked).source()
 
 
-def svg(what: Draft | AtPlaces, bound: Mapping[str, int] | None = None, **options: Any) -> str:
+def svg(what: Draft | AtPlaces, binding: Mapping[str, int] | None = None, **options: Any) -> str:
     """:func:`dot` as SVG with a text alternative. Raises SynoError where the layout program is not installed."""
-    drawing = _Drawing(what, bound, **options)
+    drawing = _Drawing(what, binding, **options)
     said = ". ".join([*drawing.captions, describe(what if isinstance(what, Draft) else what.kernel)])
     return accessible_svg(drawing.source(), said, drawing.titles)
 
@@ -140,7 +140,7 @@ class _Drawing:
     def __init__(
         self,
         what: Draft | AtPlaces,
-        bound: Mapping[str, int] | None = None,
+        binding: Mapping[str, int] | None = None,
         title: str | None = None,
         highlight: Iterable[int] = (),
         leaves_marked: bool = True,
@@ -151,8 +151,8 @@ class _Drawing:
         self.leaves = draft.leaves if self.kernel is None and leaves_marked else ()
         self.captions = [title] if title else []
         self.template: Mapping[str, int] | None = None
-        if bound is not None and not isinstance(what, Draft):
-            place, self.template = what.template(bound)
+        if binding is not None and not isinstance(what, Draft):
+            place, self.template = what.template(binding)
             self.captions += _captions(what, place, self.template)
         self.highlight = frozenset(highlight)
         self.words: dict[str, str] = {}  # of each part, by its id in the SVG

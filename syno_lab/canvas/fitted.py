@@ -18,7 +18,7 @@ from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from syno_lab.canvas.drawing import dot, svg
+from syno_lab.canvas import drawing
 from syno_lab.canvas.filling import MOST_ELEMENTS, Spent, solve
 from syno_lab.canvas.kernel import Kernel
 from syno_lab.canvas.places import NO_BUDGET, Budget, Place, group_choices_of, places_of
@@ -256,13 +256,7 @@ class Fitted:
 
         return to_tvm(self, self.complete_binding(binding), dtype)
 
-    def dot(self, binding: Binding | None = None, **options: Any) -> str:
-        """The micro-DAG as DOT text, with numbers where a binding is given."""
-        return dot(self, None if binding is None else self.complete_binding(binding), **options)
-
-    def svg(self, binding: Binding | None = None, **options: Any) -> str:
-        """The picture of :meth:`dot`."""
-        return svg(self, None if binding is None else self.complete_binding(binding), **options)
+    dot, svg = drawing.dot, drawing.svg
 
     def to_json(self) -> str:
         """The text of a kernel file, with its places."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, inf
 from typing import TYPE_CHECKING, Protocol
 
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
+from syno_lab.protocol import Binding, Operator
 
 if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Kernel
@@ -143,7 +144,7 @@ class Budget:
 NO_BUDGET = Budget()
 
 
-class AtPlaces(Protocol):
+class AtPlaces(Operator, Protocol):
     """An operator as its forms see it: :class:`syno_lab.canvas.fitted.Fitted`, which imports them to make them."""
 
     @property
@@ -154,20 +155,8 @@ class AtPlaces(Protocol):
     def inner(self) -> tuple[str, ...]:
         """The variables that a network's solution determines."""
 
-    def template(self, binding: Mapping[str, int], /) -> tuple[Place, dict[str, int]]:
+    def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
         """The place of a binding, and the template's numbers there."""
-
-    def input_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
-        """[N, C_in, s·H, s·W]."""
-
-    def output_sizes(self, binding: Mapping[str, int], /) -> tuple[int, ...]:
-        """[N, C_out, H, W]."""
-
-    def weight_sizes(self, binding: Mapping[str, int], /) -> tuple[tuple[int, ...], ...]:
-        """Those of the template in all parts."""
-
-    def to_json(self) -> str:
-        """The text of a kernel file."""
 
 
 def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:

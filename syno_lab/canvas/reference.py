@@ -138,10 +138,7 @@ def value(
         prefix, repeats, lhs, suffix = (size.at(bound) for size in parts_of(parameter, *shapes))
         left = inputs[0].reshape(-1, prefix, 1, lhs, suffix)
         return BLEND[name](left, inputs[1].reshape(-1, prefix, repeats, lhs, suffix))
-    return _one(name, parameter, inputs[0], bound)
-
-
-def _one(name: str, parameter: str, a: Array, bound: Binding) -> Array:
+    a = inputs[0]
     if name == "group":
         return a  # a view: the result's shape tells the groups
     if name == "shift":
