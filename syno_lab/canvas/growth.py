@@ -97,6 +97,9 @@ def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[
 class Growing:
     """A draft with the counts that its growth needs; unlike a draft it changes in place."""
 
+    #: The last substitution that was made, and the number of the node behind it.
+    _latest: tuple[Substitution | None, int] = (None, 0)
+
     def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
         self.room = room
         self.costs = room.costs
@@ -109,7 +112,6 @@ class Growing:
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
-        self._substitution: Substitution | None = None  # made before the last node
         #: Pairs of tensors that no broadcast takes, whatever its function.
         self.refused: set[tuple[int, int]] = set()
         for node, shape in zip(nodes, shapes[1:], strict=True):
@@ -122,7 +124,8 @@ class Growing:
     @property
     def last(self) -> Taken:
         """The last step."""
-        return Taken(*self.nodes[-1], self._substitution)
+        substitution, number = self._latest
+        return Taken(*self.nodes[-1], substitution if number == len(self.nodes) else None)
 
     @property
     def left(self) -> int:
@@ -134,8 +137,8 @@ class Growing:
         """See :attr:`Draft.fresh`."""
         return fresh_in(self.shapes)
 
-    def add(self, node: Node, shape: Shape, substitution: Substitution | None = None) -> None:
-        """Add a node whose result has this shape; the substitution before it is made."""
+    def add(self, node: Node, shape: Shape) -> None:
+        """Add a node whose result has this shape."""
         primitive, inputs = node
         for number in inputs:
             if not self.used[number]:
@@ -156,7 +159,6 @@ class Growing:
         self.shapes.append(shape)
         self.used.append(False)
         self.refused = set()
-        self._substitution = substitution
 
     def substituted(self, substitution: Substitution) -> Growing | None:
         """With a dynamic variable replaced in all shapes; None where a shape is no legal one then."""
@@ -378,7 +380,8 @@ class Growing:
             return SUBSTITUTION
         why = grown.verdict(primitive, (lhs, rhs), shapes[1])
         if why is None:
-            grown.add(Node(primitive, (lhs, rhs)), shapes[1], match.substitution)
+            grown.add(Node(primitive, (lhs, rhs)), shapes[1])
+            grown._latest = match.substitution, len(grown.nodes)
         return why or grown
 
     def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
@@ -486,7 +489,8 @@ class Candidate(NamedTuple):
         return Taken(*self[:3])
 
     def __str__(self) -> str:
-        return str(self.taken)
+        said = str(Node(self.primitive, self.inputs))
+        return said if self.substitution is None else f"{said} with {self.substitution}"
 
 
 def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: None) -> Iterator[Candidate]:

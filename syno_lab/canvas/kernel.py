@@ -307,7 +307,9 @@ class Kernel:
     @cached_property
     def variables(self) -> tuple[str, ...]:
         """The variables of a binding: C, H, W and what else is in use."""
-        used = {name for size in self.conditions for name in size.variables}
+        used = {
+            name for size in self.conditions for name, power in zip(SYMBOLS.names, size.exponents, strict=True) if power
+        }
         return tuple([name for name in SYMBOLS.names if name in used])
 
     @property

@@ -234,6 +234,7 @@ def span_of(parameter: str) -> tuple[int, int]:
     return SLOTS.index(first), SLOTS.index(last) + 1
 
 
+@lru_cache(maxsize=1 << 16)
 def parts_of(parameter: str, lhs: Shape, rhs: Shape) -> Parts:
     """How a broadcast views its sides: LHS repeats inside the block of slots that the parameter names.
 
@@ -408,8 +409,10 @@ def flops_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> Cost:
 
 def weight_of(primitive: Primitive, shape: Shape) -> Weight | None:
     """The sizes of the weight of an FC on a tensor of this shape, inputs in the order of C, KH, KW; else None."""
+    if primitive.name != "fc":
+        return None
     groups = shape.size("G")
-    return (groups, parse(primitive.parameter) / groups, shape.group_inputs) if primitive.name == "fc" else None
+    return groups, parse(primitive.parameter) / groups, shape.group_inputs
 
 
 @lru_cache(maxsize=1 << 17)
