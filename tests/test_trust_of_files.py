@@ -53,10 +53,8 @@ REASONS: dict[str, dict[str, str]] = {
         "GraphModule.tensor getattr by name": "a weight of the traced network, by the name that it has there",
         "_Builder._copied getattr by name": "a weight of the traced network, by the name that it has there",
     },
-    "syno_lab/alpha/mutating.py": {"Mutations.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/torch_rows.py": {"- getattr by name": "torch's layers, by names in this file"},
     "syno_lab/alpha/torch_source.py": {},
-    "syno_lab/alpha/properties.py": {"Relax.__post_init__ getattr by name": "names in this file"},
     "syno_lab/alpha/wanted.py": {"Properties.table getattr by name": "the name of a property: a row of ours"},
     "syno_lab/drawing/render.py": {
         "render subprocess.run": "the dot program of an installed package; the graph goes in as text"

@@ -78,19 +78,26 @@ def record_of(graph: Graph) -> GraphRecord:
 
 
 def graph_of(record: GraphRecord, what: str) -> Graph:
-    """The graph that stands in a file. Raises FormatError: one line that begins with ``what``."""
-    nodes = []
-    for number, node in enumerate(record.nodes):
-        if len(node.source) > _LONGEST_SOURCE:
-            raise FormatError(f"{what}: node {number}: source: expected at most {_LONGEST_SOURCE} characters")
-        try:
-            nodes.append(Node(operation_of(node), node.inputs, node.source))
-        except SpecError as error:
-            raise FormatError(f"{what}: node {number}: {error}") from None
+    """The graph that stands in a file.
+
+    Args:
+        record: as it was read.
+        what: begins each message: ``graph file``.
+
+    Raises:
+        FormatError: one line: what was expected, what was found and where.
+    """
+    nodes, where = [], what
     try:
+        for number, node in enumerate(record.nodes):
+            where = f"{what}: node {number}"
+            if len(node.source) > _LONGEST_SOURCE:
+                raise SpecError(f"source: expected at most {_LONGEST_SOURCE} characters")
+            nodes.append(Node(operation_of(node), node.inputs, node.source))
+        where = what
         return Graph(record.inputs, tuple(nodes), record.outputs)
     except SpecError as error:
-        raise FormatError(f"{what}: {error}") from None
+        raise FormatError(f"{where}: {error}") from None
 
 
 def record_of_operation(operation: Operation, inputs: tuple[int, ...] = (), source: str = "") -> NodeRecord:

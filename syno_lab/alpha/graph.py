@@ -178,6 +178,13 @@ class Graph:
                 found[tensor][number] = None
         return tuple(map(tuple, found))
 
+    @cached_property
+    def done(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the tensors that it takes and that no later node and no output needs, in order."""
+        last = {tensor: number for number, node in enumerate(self.nodes) for tensor in node.inputs}
+        taken = [sorted(set(node.inputs) - set(self.outputs)) for node in self.nodes]
+        return tuple([tuple([t for t in some if last[t] == number]) for number, some in enumerate(taken)])
+
     def input_shapes(self, node: int) -> tuple[Shape, ...]:
         """The shapes of the tensors that a node takes."""
         return tuple([self.shapes[tensor] for tensor in self.nodes[node].inputs])

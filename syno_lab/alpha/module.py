@@ -195,12 +195,8 @@ class _Builder:
         self.uses = Counter[str]()
         self.memos: dict[int, dict[int, Any]] = {}
         self.known: set[str] = set()
-        last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
-        steps = []
-        for place, node in enumerate(graph.nodes):
-            part = self._what(place, node)
-            done = tuple([t for t in set(node.inputs) if last[t] == place and t not in graph.outputs])
-            steps.append(_Step(part, node.inputs, done))
+        nodes = enumerate(graph.nodes)
+        steps = [_Step(self._what(place, node), node.inputs, graph.done[place]) for place, node in nodes]
         self.module._steps, self.module._given = tuple(steps), graph.outputs
         if origin is not None:
             if any(type(each).train is not nn.Module.train for each in origin.net.modules()):
@@ -226,18 +222,14 @@ class _Builder:
             name += "_"
         weights = map(prod, node.operation.weights(*shapes))
         check_room(f"the weights of node {number}", sum(weights) * torch.get_default_dtype().itemsize)
-        like = self._like()
+        known = self.origin.net.parameters() if self.origin is not None else iter(())
+        like = next((weight for weight in known if weight.is_floating_point()), torch.empty(0))
         part: nn.Module | Tensor
         if node.operation.name == "parameter":
             part = nn.Parameter(layers.parameter(node.operation).detach().to(like.device, like.dtype))
         else:
             part = layers.module(node.operation, *shapes).to(like.device, like.dtype)
         return _Part(self.module.put(name, part), node.operation.name)
-
-    def _like(self) -> Tensor:
-        """A weight whose type and device new ones have."""
-        weights = self.origin.net.parameters() if self.origin is not None else iter(())
-        return next((weight for weight in weights if weight.is_floating_point()), torch.empty(0))
 
     def _again(self, node: Node, made: Made, use: int) -> _Part | _Replay:
         """What stands in the network, copied."""

@@ -24,7 +24,7 @@ from syno_lab.alpha.blocks import Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement
 from syno_lab.alpha.graph import Graph, Node, Nodes
 from syno_lab.alpha.operations import Operation, Shape
-from syno_lab.alpha.properties import RELAXATIONS, Relax, relax_of
+from syno_lab.alpha.properties import RELAXATIONS, Relax, check_shares, relax_of
 from syno_lab.alpha.synthesis import METHODS, Draft, offered, random_subgraph, synthesise
 from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
@@ -254,10 +254,7 @@ class Mutations:
     operators: tuple[Operation, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("duplicate", "delete", "others", "drop", "going_on", "most"):
-            found = getattr(self, name)
-            if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-                raise SpecError(f"Mutations: {name}: expected a number from 0 to 1, found {quoted(found)}")
+        check_shares(self, "duplicate", "delete", "others", "drop", "going_on", "most")
         if self.duplicate + self.delete > 1:
             found = self.duplicate + self.delete
             raise SpecError(f"Mutations: expected duplicate and delete of at most 1 together, found {found:g}")

@@ -137,12 +137,10 @@ class Operation:
         return self.row.flops(self.on(*shapes))
 
     def __str__(self) -> str:
-        rows = self.row.attributes
-        said = [
-            f"{name}={_text(value)}"
-            for name, value in self.attributes
-            if rows[name].is_shown and value != rows[name].default
-        ]
+        said = []
+        for name, value in self.attributes:
+            if self.row.attributes[name].is_shown and value != self.row.attributes[name].default:
+                said.append(f"{name}=[{', '.join(map(str, value))}]" if isinstance(value, tuple) else f"{name}={value}")
         if self.name == operator_node.NAME:
             said.insert(0, operator_node.said(self["file"]))
         return f"{self.name}({', '.join(said)})" if said else self.name
@@ -155,11 +153,11 @@ def operation(name: str, **attributes: Value) -> Operation:
 
 def choices() -> tuple[Operation, ...]:
     """All operations that synthesis may take when no value comes from the network: 1,402 (section 4.5)."""
-    rows = [row for row in OPERATIONS.values() if row.role == "chosen"]
     return tuple(
         [
             Operation(row.name, tuple(zip(row.choices, values, strict=True)))
-            for row in rows
+            for row in OPERATIONS.values()
+            if row.role == "chosen"
             for values in product(*row.choices.values())
         ]
     )
@@ -183,9 +181,3 @@ def _shape(operation: Operation, shapes: tuple[Shape, ...]) -> Shape | str:
 def _pairings(operation: Operation, shapes: tuple[Shape, ...]) -> tuple[Pairing, ...]:
     at = operation.on(*shapes)
     return tuple([operation.row.pairing(at, number) for number in range(len(shapes))])
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_text, value))}]"
-    return str(value)

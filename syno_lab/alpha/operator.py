@@ -213,8 +213,7 @@ def from_json(text: str | bytes) -> NetworkOperator:
     """
     record = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
     seed = network_of(record.seed, f"{_WHAT}: seed")
-    variant = variant_of(seed, record.edits, _WHAT)
     try:
-        return NetworkOperator(variant)
+        return NetworkOperator(variant_of(seed, record.edits, _WHAT))
     except SpecError as error:
         raise FormatError(f"{_WHAT}: {error}") from None

@@ -90,14 +90,10 @@ def of_block(size: int, block: int) -> Letter:
 
 def diagonal(before: Shape, marks: Sequence[Letter]) -> Pairing:
     """The pairing of an operation that keeps the axes, from the marks of each axis with its own."""
-    rank = len(before)
     marks = ["a" if size == 1 else mark for size, mark in zip(before, marks, strict=True)]
-    names = axis_names(rank)
-    rows: list[tuple[Letter, ...]] = []
-    for axis in range(rank):
-        row: list[Letter] = [mark if mark == "a" or i == axis else "x" for i, mark in enumerate(marks)]
-        rows.append(tuple(row))
-    return Pairing(names, names, tuple(rows))
+    names, axes = axis_names(len(before)), range(len(before))
+    rows = tuple(tuple(mark if mark == "a" or i == k else "x" for i, mark in enumerate(marks)) for k in axes)
+    return Pairing(names, names, rows)
 
 
 def by_windows(before: Shape, after: Shape, spatial: Sequence[Windows], channels: Letter) -> Pairing:

@@ -43,14 +43,12 @@ class Lineage(TypedDict):
 def lineage_pane(asked: Asked[Any]) -> Lineage:
     """How the network came about, edit by edit, and its blocks."""
     variant = asked.operator.variant
-    steps = lineage(variant)
-    count = len(steps) - 1
     return {
-        "steps": steps,
+        "steps": lineage(variant),
         "title": "The network from input to output",
         "heads": ["part", "type", "what it does", "FLOPs", "parameters"],
         "rows": block_rows(variant.network),
-        "note": f"{count_of(count, 'edit')} of the seed. An edit may change several blocks of one "
+        "note": f"{count_of(len(variant.edits), 'edit')} of the seed. An edit may change several blocks of one "
         "type; what is kept is never changed.",
     }
 

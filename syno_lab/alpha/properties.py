@@ -40,6 +40,15 @@ Producer = Literal["linear", "nonlinear"]
 # satisfies them, and there is always an answer. The paper and its published code differ; both are presets.
 
 
+def check_shares(rules: object, *names: str) -> None:
+    """Raise SpecError where one of these attributes is no number from 0 to 1."""
+    for name in names:
+        found = vars(rules)[name]
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
+            what = type(rules).__name__
+            raise SpecError(f"{what}: {name}: expected a probability from 0 to 1, found {quoted(found)}")
+
+
 @dataclass(frozen=True)
 class Relax:
     """How likely each property is mutated.
@@ -66,10 +75,7 @@ class Relax:
     geometric: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("shape", "mixing", "depth"):
-            found = getattr(self, name)
-            if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-                raise SpecError(f"Relax: {name}: expected a probability from 0 to 1, found {quoted(found)}")
+        check_shares(self, "shape", "mixing", "depth")
         if positive(self.most) is None:
             raise SpecError(f"Relax: most: expected an integer of 1 or more, found {quoted(self.most)}")
 

@@ -179,15 +179,13 @@ _MEANINGS: dict[str, Callable[..., Array]] = {
 
 def live_elements(graph: Graph) -> int:
     """The most elements of tensors that are kept at a time while a graph runs, its inputs and outputs among them."""
-    last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
-    kept = {*range(len(graph.inputs)), *graph.outputs}
-    alive = {tensor: prod(graph.shapes[tensor]) for tensor in kept}
+    alive = {tensor: prod(graph.shapes[tensor]) for tensor in (*range(len(graph.inputs)), *graph.outputs)}
     most = sum(alive.values())
     for number in range(len(graph.nodes)):
         made = graph.tensor(number)
         alive[made] = prod(graph.shapes[made])
         most = max(most, sum(alive.values()))
-        for tensor in set(graph.nodes[number].inputs):
-            if last[tensor] == number and tensor not in kept:
+        for tensor in graph.done[number]:
+            if graph.maker(tensor) is not None:
                 del alive[tensor]
     return most

@@ -94,17 +94,15 @@ class NetworkState:
         if not self.is_complete:
             return {}
         network = self.variant.network
-        names = Counter(node.operation.name for node in network.graph.nodes)
-        return {**names, "blocks": len(network.blocks)}
+        return {**Counter(node.operation.name for node in network.graph.nodes), "blocks": len(network.blocks)}
 
     def towards(self, operator: Any) -> Sequence[Step]:
         """The next edit of a variant of the same seed, or to stop."""
         if self.is_complete or not isinstance(operator, NetworkOperator):
             return ()
         done, edits = self.variant.edits, operator.variant.edits
-        if edits[: len(done)] != done or len(edits) > self.settings.most_edits:
-            return ()
-        if operator.variant.seed.digest != self.variant.seed.digest:
+        is_later = edits[: len(done)] == done and len(edits) <= self.settings.most_edits
+        if not is_later or operator.variant.seed.digest != self.variant.seed.digest:
             return ()
         return [self.stop() if len(edits) == len(done) else self.step(edits[len(done)])]
 

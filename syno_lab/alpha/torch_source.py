@@ -122,12 +122,13 @@ class _Writer:
         self.sources: list[str] = []
         self.parts = 0
         self.count = self.norms = 0
-        last = {tensor: number for number, node in enumerate(graph.nodes) for tensor in node.inputs}
-        self.steps = [self._step(number) for number in range(len(graph.nodes))]
-        for number, node in enumerate(graph.nodes):  # what no later node needs makes room
-            done = [f"t{t}" for t in sorted(set(node.inputs)) if last[t] == number and t not in graph.outputs]
-            if done and number < len(graph.nodes) - 1:
-                self.steps[number] += f"\n        del {', '.join(done)}"
+        self.steps = []
+        for number, node in enumerate(graph.nodes):
+            names, made = [f"t{tensor}" for tensor in node.inputs], graph.tensor(number)
+            call = self._call(node.operation, names, graph.input_shapes(number))
+            self.steps.append(f"t{made} = {call}  # {list(graph.shapes[made])}")
+            if graph.done[number] and number < len(graph.nodes) - 1:  # what no later node needs makes room
+                self.steps[-1] += f"\n        del {', '.join(f't{tensor}' for tensor in graph.done[number])}"
 
     def source(self) -> str:
         """The whole text."""
@@ -148,12 +149,6 @@ class _Writer:
         )
         steps = [f"        {step}" for step in self.steps]
         return "\n".join([*lines, *steps, f"        return t{self.graph.outputs[0]}", ""])
-
-    def _step(self, number: int) -> str:
-        node, shapes = self.graph.nodes[number], self.graph.input_shapes(number)
-        names = [f"t{tensor}" for tensor in node.inputs]
-        shape = self.graph.shapes[self.graph.tensor(number)]
-        return f"t{self.graph.tensor(number)} = {self._call(node.operation, names, shapes)}  # {list(shape)}"
 
     def _call(self, operation: Operation, names: Sequence[str], shapes: Sequence[Shape]) -> str:
         """The expression of a node."""

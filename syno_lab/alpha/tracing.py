@@ -353,11 +353,15 @@ def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int],
 
     Sizes are tuples, one for each batch; products are compared in all of them.
     """
+
+    def product(sizes: Sequence[Any], axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple([prod(sizes[axis][batch] for axis in axes) for batch in range(len(BATCHES))])
+
     found: list[tuple[list[int], list[int]]] = []
     left, right = 0, 0
     while left < len(before) and right < len(after):
         one, two = [left], [right]
-        while (a := _product(before, one)) != (b := _product(after, two)):
+        while (a := product(before, one)) != (b := product(after, two)):
             if a[0] <= b[0] and one[-1] + 1 < len(before):
                 one.append(one[-1] + 1)
             elif two[-1] + 1 < len(after):
@@ -370,10 +374,6 @@ def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int],
         found[-1][0].extend(range(left, len(before)))
         found[-1][1].extend(range(right, len(after)))
     return found or [(list(range(len(before))), list(range(len(after))))]
-
-
-def _product(sizes: Sequence[Any], axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple([prod(sizes[axis][batch] for axis in axes) for batch in range(len(BATCHES))])
 
 
 def successive(axes: Sequence[int]) -> bool:

@@ -267,17 +267,17 @@ def _table(given: _Given, name: str, read: Callable[[_Given], Value | None]) -> 
     single = read(given)
     if single is not None:
         return ((single,),)
-    rows = []
-    for row in _sequence(given, name):
-        ones = _sequence(row, name)
-        values = tuple(None if one is None else read(one) for one in ones)
-        for one, value in zip(ones, values, strict=True):
-            if one is not None and value is None:
-                raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(one)}")
-        rows.append(values)
+
+    def value_of(one: _Given) -> Value | None:
+        value = None if one is None else read(one)
+        if value is None and one is not None:
+            raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(one)}")
+        return value
+
+    rows = tuple([tuple(map(value_of, _sequence(row, name))) for row in _sequence(given, name)])
     if rows and (not rows[0] or len(set(map(len, rows))) > 1):
         raise SpecError(f"properties: {name}: expected rows of one length of 1 or more, found {list(map(len, rows))}")
-    return tuple(rows)
+    return rows
 
 
 _EXPECTED = {
