@@ -152,11 +152,6 @@ class Network:
 
         Blocks that are changed are of a new type, unless all of their type are. New nodes may be changed again.
 
-        Args:
-            numbers: of the blocks.
-            nodes: of the region in each of them.
-            graph: as :meth:`.Graph.replace` takes it.
-
         Raises:
             SpecError: for blocks of several types, a region that is not mutable, and where a part does not apply.
         """

@@ -50,7 +50,7 @@ def dot(
         highlight: numbers of nodes to be drawn with a thick border, those of a region for one.
         notes: by the number of a tensor, lines to stand below its shape: its properties.
     """
-    return _Drawing(graph, title, frozenset(highlight), notes or {}).source()
+    return _drawn(graph, title, highlight, notes or {})[0]
 
 
 def svg(
@@ -60,10 +60,13 @@ def svg(
     highlight: Collection[int] = (),
     notes: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
-    """:func:`dot` as SVG with a text alternative. Raises SynoError where the layout program is missing or too slow."""
-    drawing = _Drawing(graph, title, frozenset(highlight), notes or {})
-    said = ". ".join([*([title] if title else []), describe(graph)])
-    return accessible_svg(drawing.source(), said, drawing.titles)
+    """:func:`dot` as an SVG element with a text alternative.
+
+    Raises:
+        SynoError: when the layout program is not installed, or takes too long.
+    """
+    source, titles = _drawn(graph, title, highlight, notes or {})
+    return accessible_svg(source, ". ".join([*([title] if title else []), describe(graph)]), titles)
 
 
 def describe(graph: Graph) -> str:
@@ -80,7 +83,6 @@ def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dic
     """What is said of each part of a picture, by its id, and the ids of what is lit with it, itself among them.
 
     Lit are with an operation and an output the arrows into it and what they come from, with an arrow its two ends.
-    ``notes`` as for :func:`dot`.
     """
     names = [f"t{number}" for number in range(len(graph.inputs))] + [f"n{number}" for number in range(len(graph.nodes))]
     found: dict[str, tuple[str, list[str]]] = {}
@@ -134,62 +136,52 @@ def _lines(operation: Operation) -> list[str]:
     return lines
 
 
-class _Drawing:
-    """One drawing: the lines of DOT, and ``titles`` of nodes and edges, by the names that Graphviz gives them."""
+def _drawn(
+    graph: Graph, title: str | None, highlight: Collection[int], notes: Mapping[int, Sequence[str]]
+) -> tuple[str, dict[str, str]]:
+    """The text of DOT, and what is said of nodes and edges, by the names that Graphviz gives them."""
+    titles: dict[str, str] = {}
+    lines: list[str] = []
 
-    def __init__(
-        self, graph: Graph, title: str | None, highlight: frozenset[int], notes: Mapping[int, Sequence[str]]
-    ) -> None:
-        self.graph, self.title, self.notes = graph, title, notes
-        self.titles: dict[str, str] = {}
-        self.lines: list[str] = []
-        for number in range(len(graph.inputs)):
-            said = f"input {number}"
-            self._box(f"t{number}", [said], INPUT.fill, INPUT.border, "input", said, style="rounded,filled", width=2)
-        for number, node in enumerate(graph.nodes):
-            chosen = number in highlight
-            _, fill, border = LOOKS[kind_of(node.operation, *graph.input_shapes(number))]
-            said = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
-            css = f"operation {node.operation.name}{' highlight' if chosen else ''}"
-            if node.source:
-                said += f", from {node.source}"
-            border, width = (HIGHLIGHT, 3) if chosen else (border, 1)
-            self._box(f"n{number}", _lines(node.operation), fill, border, css, said, style="filled", width=width)
-            for side, tensor in enumerate(node.inputs):
-                self._edge(tensor, f"n{number}", side)
-        for number, tensor in enumerate(graph.outputs):
-            said = f"output {number}"
-            name = f"out{number}"
-            self._box(name, [said], OUTPUT.fill, OUTPUT.border, "output", said, style="rounded,filled", width=2)
-            self._edge(tensor, name, 0)
-
-    def source(self) -> str:
-        head = [
-            "digraph graph_of_operations {",
-            f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.35, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
-            f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, shape=box]',
-            f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
-        ]
-        if self.title:
-            head.append(f'labelloc=t; fontcolor="{INK}"; label={plate([self.title], "#ffffff", _CAPTION_POINTS)}')
-        return "\n".join([*head, *("  " + line for line in self.lines), "}"]) + "\n"
-
-    def _box(
-        self, name: str, lines: list[str], fill: str, border: str, css: str, said: str, *, style: str, width: int
-    ) -> None:
-        self.lines.append(
-            f'{name} [id="{name}", class="{css}", label={dot_text(*lines)}, style="{style}", '
+    def box(name: str, text: list[str], fill: str, border: str, css: str, said: str, style: str, width: int) -> None:
+        lines.append(
+            f'{name} [id="{name}", class="{css}", label={dot_text(*text)}, style="{style}", '
             f'fillcolor="{fill}", color="{border}", penwidth={width}]'
         )
-        self.titles[name] = said
+        titles[name] = said
 
-    def _edge(self, tensor: int, below: str, side: int) -> None:
-        maker = self.graph.maker(tensor)
+    def edge(tensor: int, below: str, side: int) -> None:
+        maker, shape = graph.maker(tensor), _shape(graph, tensor)
         above = f"t{tensor}" if maker is None else f"n{maker}"
-        shape = _shape(self.graph, tensor)
-        label = plate([shape, *self.notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
-        self.lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
-        said = f"t{tensor} of {shape}"
+        label = plate([shape, *notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
+        lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
         # Graphviz names edges by their ends, so two of the same ends have one name.
-        before = self.titles.get(f"{above}->{below}")
-        self.titles[f"{above}->{below}"] = f"{before}; {said}" if before else said
+        before, said = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
+        titles[f"{above}->{below}"] = f"{before}; {said}" if before else said
+
+    for number in range(len(graph.inputs)):
+        said = f"input {number}"
+        box(f"t{number}", [said], INPUT.fill, INPUT.border, "input", said, "rounded,filled", 2)
+    for number, node in enumerate(graph.nodes):
+        _, fill, border = LOOKS[kind_of(node.operation, *graph.input_shapes(number))]
+        said = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
+        if node.source:
+            said += f", from {node.source}"
+        css = f"operation {node.operation.name}{' highlight' if number in highlight else ''}"
+        border, width = (HIGHLIGHT, 3) if number in highlight else (border, 1)
+        box(f"n{number}", _lines(node.operation), fill, border, css, said, "filled", width)
+        for side, tensor in enumerate(node.inputs):
+            edge(tensor, f"n{number}", side)
+    for number, tensor in enumerate(graph.outputs):
+        said = f"output {number}"
+        box(f"out{number}", [said], OUTPUT.fill, OUTPUT.border, "output", said, "rounded,filled", 2)
+        edge(tensor, f"out{number}", 0)
+    head = [
+        "digraph graph_of_operations {",
+        f'graph [bgcolor="transparent", nodesep=0.35, ranksep=0.35, fontname="{FONT}", fontsize={_CAPTION_POINTS}]',
+        f'node [fontname="{FONT}", fontsize=12, fontcolor="{INK}", margin="0.14,0.06", height=0.3, shape=box]',
+        f'edge [color="{LINE}", fontcolor="{INK}", fontname="{FONT}", fontsize={_LABEL_POINTS}, arrowsize=0.6]',
+    ]
+    if title:
+        head.append(f'labelloc=t; fontcolor="{INK}"; label={plate([title], "#ffffff", _CAPTION_POINTS)}')
+    return "\n".join([*head, *("  " + line for line in lines), "}"]) + "\n", titles

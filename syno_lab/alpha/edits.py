@@ -277,8 +277,6 @@ EditRecord = _Replace | _Copy | _Delete
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """A file of edits of version 1."""
-
     format: str
     version: int
     seed: str

@@ -41,8 +41,6 @@ class GraphRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A graph file of version 1."""
-
     format: str
     version: int
     graph: GraphRecord
@@ -65,8 +63,6 @@ class NetworkRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class _NetworkFile(NetworkRecord, omit_defaults=True, kw_only=True):
-    """A network file of version 1."""
-
     format: str
     version: int
 
@@ -78,15 +74,7 @@ def record_of(graph: Graph) -> GraphRecord:
 
 
 def graph_of(record: GraphRecord, what: str) -> Graph:
-    """The graph that stands in a file.
-
-    Args:
-        record: as it was read.
-        what: begins each message: ``graph file``.
-
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
+    """The graph that stands in a file. Raises FormatError: one line that begins with ``what``."""
     nodes, where = [], what
     try:
         for number, node in enumerate(record.nodes):

@@ -37,8 +37,6 @@ _LONGEST = 200  # characters of a name
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """An operator file of version 1."""
-
     format: str
     version: int
     seed: NetworkRecord

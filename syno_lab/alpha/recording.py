@@ -182,10 +182,7 @@ def is_whole(module: nn.Module) -> bool:
 def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]]:
     """The calls that a network makes, and the example as tensors without values, for a batch of one.
 
-    Args:
-        net: is not changed.
-        example: the shape of an input without the batch, [C, H, W] for images; or a tensor, or several, whose first
-            axis is the batch. Only shapes and types count.
+    The network is not changed; the example is as :func:`.tracing.trace` takes it.
 
     Raises:
         SpecError: in one line, for a network that refuses the example, and one that cannot be recorded: what it does
@@ -285,7 +282,9 @@ def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
             shapes = ", ".join(str(list(each.shape)) for each in inputs)
             reason = f"expected a network that takes {shapes}, found: {type(error).__name__}: {reason:.160}"
         raise SpecError(f"{name}: {reason}{_where(error)}{recorder.place}") from error
-    return recorder.record(numbers, single)
+    values = [(tuple(each.shape), each.dtype) for each in recorder.values]
+    sizes, dtypes = tuple([shape for shape, _ in values]), tuple([dtype for _, dtype in values])
+    return Record(tuple(recorder.calls), tuple(range(len(inputs))), numbers, (sizes,), dtypes, single)
 
 
 def _where(error: BaseException) -> str:
@@ -371,16 +370,9 @@ class _Recorder(TorchFunctionMode):
         self._attributes = {
             id(each) for module in self.twin.modules() for each in vars(module).values() if isinstance(each, Tensor)
         }
-        for name, weight in self._weights.items():
-            self._known[id(weight)] = Weight(name)
+        self._known |= {id(weight): Weight(name) for name, weight in self._weights.items()}
         for each in self.inputs:
             self._add(each)
-
-    def record(self, outputs: tuple[int, ...], single: bool) -> Record:
-        shapes = tuple([tuple(each.shape) for each in self.values])
-        dtypes = tuple([each.dtype for each in self.values])
-        inputs = tuple(range(len(self.inputs)))
-        return Record(tuple(self.calls), inputs, outputs, (shapes,), dtypes, single)
 
     def check_state(self) -> None:
         """Raise SpecError where the network has set one of its weights anew: no graph says that."""

@@ -111,10 +111,7 @@ class NetworkState:
         return Step(STOP, (STOP,), NetworkState(self.variant, self.settings, is_complete=True), steps=0)
 
     def step(self, edit: Edit) -> Step:
-        """The step that an edit is; what it does is said by the types of blocks, which mean the same elsewhere.
-
-        Raises SpecError where the edit does not fit.
-        """
+        """The step that an edit is, told by types of blocks, which mean the same elsewhere. Raises as the edit."""
         number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
         kind = self.variant.network.blocks[number].kind
         done = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]

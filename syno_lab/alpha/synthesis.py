@@ -240,7 +240,7 @@ class Draft:
         return (self.apply(choice[0]) for choice in self.offers)
 
     def candidates(self, represented: bool = False) -> list[Candidate]:
-        """What may be appended, the nearest first; with ``represented`` also what does the same as another one."""
+        """What may be appended, the nearest first; ``represented``: those too that do the same as a representative."""
         found = []
         for choice in self.offers:
             draft = self.apply(choice[0])
@@ -275,10 +275,8 @@ class Draft:
     def exchanged(self, rng: random.Random, operators: Sequence[Operation] = ()) -> Draft:
         """The second pass of section 4.5: each operation by chance any that it represents; the properties stay.
 
-        Args:
-            rng: chance.
-            operators: of other systems (:func:`.operator_node.operation_of`): where one does as the operation does, it
-                stands for it half of the time.
+        Where one of ``operators`` (:func:`.operator_node.operation_of`) does the same, it stands for it half of the
+        time.
         """
         draft = Draft(self.properties, self.input_shape, others=self.others)
         for operation in self.chain:
@@ -343,22 +341,15 @@ def _walked(
 
 
 def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
-    """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance.
-
-    Rules of the user's own may refuse some.
-    """
+    """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance."""
     return _walked(start, rng, refuses)
 
 
 def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
     """The rule of section 5: by chance with weights 1/(1 + distance), and greedily from the original's length on.
 
-    Args:
-        start: from where.
-        rng: chance.
-        length: of the original, by default its properties', or that of the greedy answer; a chain of more than `SLACK`
-            above it is given up.
-        refuses: rules of the user's own, where there are any.
+    ``length`` is that of the original; where None its properties', or that of the greedy answer where they have none. A
+    chain of more than `SLACK` above it is given up.
     """
     length, evaluations = start.properties.length if length is None else length, 0
     if length is None:
@@ -370,10 +361,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
 
 
 def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) -> Answer:
-    """All chains in order of their length, by chance within a length (section 6.2.2): the first that satisfies.
-
-    It gives up after ``most`` drafts.
-    """
+    """All chains in order of their length, by chance in one (section 6.2.2): the first of ``most`` that satisfies."""
     if start.is_complete:
         return Answer(start, 0)
     level, evaluations = [start], 0
@@ -397,8 +385,8 @@ def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) 
 def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempts: int = 100) -> Answer:
     """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
 
-    The paper (A.2) ignores all of them; a chain of another shape could not take the place of the original. Its
-    probabilities are 0.2, 0.5 and 0.75. So many attempts are made until a chain has the shape.
+    The paper (A.2) ignores all of them, and has 0.2, 0.5 and 0.75 for ``more``; a chain of another shape could not take
+    the place of the original, so up to ``attempts`` are drawn until one has it.
     """
     evaluations = 0
     for _ in range(attempts):
