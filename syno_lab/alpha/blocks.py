@@ -49,14 +49,11 @@ class Block:
             found = f"{len(self.graph.inputs)} and {len(self.graph.outputs)}"
             raise SpecError(f"expected a block of one input and one output, found {found}")
         if not self.kind.isprintable() or len(self.kind) > _LONGEST_KIND:
-            raise SpecError(
-                f"expected the name of a type in at most {_LONGEST_KIND} characters, found {quoted(self.kind)}"
-            )
+            expected = f"the name of a type in at most {_LONGEST_KIND} characters"
+            raise SpecError(f"expected {expected}, found {quoted(self.kind)}")
         if not self.mutable <= set(range(len(self.graph.nodes))) or (self.mutable and not self.kind):
-            last = len(self.graph.nodes) - 1
-            raise SpecError(
-                f"expected nodes from 0 to {last} of a block with a type, found {quoted(sorted(self.mutable))}"
-            )
+            expected = f"nodes from 0 to {len(self.graph.nodes) - 1} of a block with a type"
+            raise SpecError(f"expected {expected}, found {quoted(sorted(self.mutable))}")
 
     def at(self, shape: Shape) -> Block:
         """The block for an input of another shape. Raises SpecError where it does not apply."""
@@ -84,9 +81,8 @@ class Network:
         names = ["stem", *(f"block {number}" for number in range(len(self.blocks))), "head"]
         for (before, after), name in zip(zip(self.parts, self.parts[1:], strict=False), names[1:], strict=True):
             if before.output_shapes != after.inputs or len(after.inputs) != 1:
-                raise SpecError(
-                    f"{name}: expected one input of shape {quoted(before.output_shapes)}, found {quoted(after.inputs)}"
-                )
+                expected = f"one input of shape {quoted(before.output_shapes)}"
+                raise SpecError(f"{name}: expected {expected}, found {quoted(after.inputs)}")
 
     if TYPE_CHECKING:  # bound in syno_lab.alpha: files are above networks
 
@@ -167,9 +163,8 @@ class Network:
         for number in numbers:
             old = blocks[number]
             region = old.graph.region(nodes)
-            if not region.nodes <= old.mutable:
-                found = quoted(sorted(region.nodes - old.mutable))
-                raise SpecError(f"expected nodes that may be changed, found {found}")
+            if kept := region.nodes - old.mutable:
+                raise SpecError(f"expected nodes that may be changed, found {quoted(sorted(kept))}")
             new, origins = old.graph.replaced(region, graph)
             mutable = {place for place, origin in enumerate(origins) if origin is None or origin in old.mutable}
             blocks[number] = Block(name, new, frozenset(mutable))

@@ -101,10 +101,9 @@ def change_of(draft: Draft, key: str) -> Change:
     name, *where = key.split("-")
     entry = (int(where[0]), int(where[1])) if len(where) == 3 and all(one.isdecimal() for one in where[:2]) else None
     if name in ("shape", "depth", "mixing") and (entry is None) == (name != "mixing"):
-        for value, _ in _values(draft, name, entry):
-            found = Change(name, value, entry)
-            if found.key == key:
-                return found
+        found = (Change(name, value, entry) for value, _ in _values(draft, name, entry))
+        if change := next((one for one in found if one.key == key), None):
+            return change
     raise SpecError(f"expected a change of what is wanted, found {quoted(key)}")
 
 

@@ -242,10 +242,8 @@ class Variant:
         """
         read = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
         if read.seed != seed.digest:
-            expected = f"edits of the network {seed.digest}"
-            raise FormatError(
-                f"{_WHAT}: expected {expected}, found those of {quoted(read.seed)}; give the seed that it was made from"
-            )
+            sides = f"expected edits of the network {seed.digest}, found those of {quoted(read.seed)}"
+            raise FormatError(f"{_WHAT}: {sides}; give the seed that it was made from")
         return variant_of(seed, read.edits, _WHAT)
 
 

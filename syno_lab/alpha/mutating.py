@@ -157,11 +157,7 @@ ATTEMPTS = 100
 _Kind = Literal["delete", "insert", "exchange", "change", "swap", "random"]
 PRIMER: tuple[_Kind, ...] = ("delete", "insert", "exchange", "change", "swap")
 #: The mutations of each rival by its name, each drawn as often.
-RIVALS: dict[str, tuple[_Kind, ...]] = {
-    "primer": PRIMER,
-    "automl_zero": (*PRIMER, "random"),
-    "random": ("random",),
-}
+RIVALS: dict[str, tuple[_Kind, ...]] = {"primer": PRIMER, "automl_zero": (*PRIMER, "random"), "random": ("random",)}
 
 
 def _edited(kind: _Kind, chain: Sequence[Operation], shape: Shape, rng: random.Random) -> list[Operation] | None:
@@ -278,9 +274,8 @@ def mutate(network: Network, rng: random.Random, rules: Mutations | None = None)
     rules = Mutations() if rules is None else rules
     changeable = [number for number, block in enumerate(network.blocks) if block.mutable]
     if not changeable:
-        raise SearchError(
-            f"mutate: expected a block with nodes that may be changed, found none in {len(network.blocks)}"
-        )
+        expected = "a block with nodes that may be changed"
+        raise SearchError(f"mutate: expected {expected}, found none in {len(network.blocks)}")
     for _ in range(rules.attempts):
         edit = _drawn(network, changeable, rng, rules)
         try:

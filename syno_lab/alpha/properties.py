@@ -141,14 +141,9 @@ class Property(Generic[State, Value]):
                     if taken in states:
                         state = self.after(states[taken], node.operation, shapes, position)
                         states[tensor] = self.join(states[tensor], state) if tensor in states else state
-            found.append(
-                tuple(
-                    [
-                        self.value(states[tensor]) if tensor in states else self.apart(before, graph.shapes[tensor])
-                        for tensor in graph.outputs
-                    ]
-                )
-            )
+            values = {tensor: self.value(state) for tensor, state in states.items() if tensor in graph.outputs}
+            ends = [values[t] if t in values else self.apart(before, graph.shapes[t]) for t in graph.outputs]
+            found.append(tuple(ends))
         return tuple(found)
 
     def relax(self, table: Table[Value], rules: Relax, rng: random.Random) -> Table[Value]:

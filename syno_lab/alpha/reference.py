@@ -52,9 +52,8 @@ def apply(operation: Operation, inputs: Sequence[Array], weights: Sequence[Array
         operator, bound = operator_node.placed(at)
         return np.moveaxis(operator.reference(np.moveaxis(inputs[0], -1, 1), *weights, binding=bound), 1, -1)
     if operation.name not in _MEANINGS:
-        raise SpecError(
-            f"expected operations of the table, found {operation['what']}, which is known by its shape alone"
-        )
+        found = f"{operation['what']}, which is known by its shape alone"
+        raise SpecError(f"expected operations of the table, found {found}")
     return _MEANINGS[operation.name](at, weights, *inputs)
 
 
@@ -70,9 +69,8 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _softmax(x: Array) -> Array:
-    raised = np.exp(x - x.max(-1, keepdims=True))
-    found: Array = raised / raised.sum(-1, keepdims=True)
-    return found
+    raised: Array = np.exp(x - x.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
 
 
 def _dense(x: Array, weights: Sequence[Array]) -> Array:

@@ -55,9 +55,8 @@ class Settings:
         if positive(self.breadth) is None:
             raise SearchError(f"breadth: expected an integer of 1 or more, found {quoted(self.breadth)}")
         if positive(self.most_edits) is None or self.most_edits > MOST_EDITS:
-            raise SearchError(
-                f"most_edits: expected an integer from 1 to {MOST_EDITS}, found {quoted(self.most_edits)}"
-            )
+            expected = f"an integer from 1 to {MOST_EDITS}"
+            raise SearchError(f"most_edits: expected {expected}, found {quoted(self.most_edits)}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -255,11 +255,8 @@ class Draft:
         hopeless = [name for name, distance in draft.distances.items() if isinf(distance)]
         if hopeless:
             return "infeasible", f"cannot lead to the {' and the '.join(hopeless)}"
-        steps = [
-            f"{name} {self.distances[name]:g} -> {distance:g}"
-            for name, distance in draft.distances.items()
-            if distance != self.distances[name]
-        ]
+        pairs = [(name, self.distances[name], distance) for name, distance in draft.distances.items()]
+        steps = [f"{name} {before:g} -> {after:g}" for name, before, after in pairs if before != after]
         changes = ", ".join(steps) or "all distances stay"
         return ("progress", changes) if draft.distance < self.distance else ("no progress", f"no progress: {changes}")
 

@@ -209,11 +209,11 @@ def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | 
     first, other = (args[1], args[0]) if name == "rsub" else args
     left, right = (tracer.operand(each) for each in (first, other))
 
-    def scaled(value: Placed, factor: float) -> Placed:
-        return value if factor == 1.0 else changed("scalar_multiply", value, factor)
-
     def changed(name: str, value: Placed, constant: float) -> Placed:
         return Placed(tracer.put(operation(name, constant=constant), value.tensor, source=source), value.axes)
+
+    def scaled(value: Placed, factor: float) -> Placed:
+        return value if factor == 1.0 else changed("scalar_multiply", value, factor)
 
     if left is not None and right is not None:
         if name == "div" or not _are_alike(tracer, left, right):
@@ -231,11 +231,9 @@ def _arithmetic(tracer: Tracer, call: Call, source: str, name: str) -> Placed | 
         return scaled(value, float(number))
     if name == "div":
         return scaled(value, 1 / number) if left is not None and number else None
-    if name == "add":
-        return changed("scalar_add", value, float(number))
-    if left is not None:
-        return changed("scalar_add", value, -float(number))
-    return changed("scalar_add", scaled(value, -1.0), float(number))
+    if name != "add":  # a difference
+        number, value = (-number, value) if left is not None else (number, scaled(value, -1.0))
+    return changed("scalar_add", value, float(number))
 
 
 def _are_alike(tracer: Tracer, left: Placed, right: Placed) -> bool:

@@ -174,9 +174,8 @@ class Tracer:
         self.is_mixed = any(context is not torch.no_grad for call in self._calls for context, *_ in call.region)
         self._uses = Counter(id(weight) for call in self._calls for weight in self.weights_of(call))
         #: Weights of modules that are called: those are no nodes.
-        self._owned = {
-            id(weight) for call in self._calls if isinstance(call.target, str) for weight in self.weights_of(call)
-        }
+        owners = [call for call in self._calls if isinstance(call.target, str)]
+        self._owned = {id(weight) for call in owners for weight in self.weights_of(call)}
         self._counted: set[int] = set()
 
     def graph(self, examples: tuple[Tensor, ...]) -> Graph:
@@ -189,14 +188,9 @@ class Tracer:
         for call in self._calls:
             self._put_call(call)
         outputs = [self.placed[number] for number in self.seen.outputs]
-        origin = Origin(
-            self.net,
-            examples,
-            self.made,
-            tuple([self.placed[number].axes for number in self.seen.inputs]),
-            tuple([each.axes for each in outputs]),
-            self.seen.single,
-        )
+        placed = tuple([self.placed[number].axes for number in self.seen.inputs])
+        ends = tuple([each.axes for each in outputs])
+        origin = Origin(self.net, examples, self.made, placed, ends, self.seen.single)
         return Graph.live(inputs, self.nodes, [each.tensor for each in outputs], origin)
 
     def weights_of(self, call: Call) -> list[Tensor]:
@@ -281,12 +275,8 @@ class Tracer:
         before = len(self.nodes)
         shared = any(self._uses[id(weight)] > 1 and id(weight) in self._owned for weight in self.weights_of(call))
         source = self.source_of(call)
-        if (
-            not shared
-            and not call.region
-            and len(call.results) == 1
-            and self.seen.dtypes[call.results[0]].is_floating_point
-        ):
+        is_plain = not shared and not call.region and len(call.results) == 1
+        if is_plain and self.seen.dtypes[call.results[0]].is_floating_point:
             parameters = dict(self._parameters)
             try:
                 found = row_of(self, call, source)
