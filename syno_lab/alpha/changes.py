@@ -66,9 +66,8 @@ class Change:
         rows, columns = len(matrix.marks), len(matrix.marks[0])
         out, axis = self.entry or (-1, -1)
         if not 0 <= out < rows or not 0 <= axis < columns or self.value not in RANK:
-            raise SpecError(
-                f"expected a letter ({', '.join(RANK)}) for one of {rows} x {columns} entries, found {quoted(self.key)}"
-            )
+            expected = f"a letter ({', '.join(RANK)}) for one of {rows} x {columns} entries"
+            raise SpecError(f"expected {expected}, found {quoted(self.key)}")
         marks = [list(row) for row in matrix.marks]
         marks[out][axis] = self.value
         return pairing_of(marks, columns)

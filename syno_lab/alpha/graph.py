@@ -131,21 +131,19 @@ class Graph:
         cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None
     ) -> tuple[Graph, list[int]]:
         """:meth:`live`, and the former numbers of the nodes that stay."""
-        first = len(inputs)
-        wanted = set(outputs)
+        first, wanted = len(inputs), set(outputs)
         for number in range(len(nodes) - 1, -1, -1):
             if first + number in wanted:
                 wanted.update(nodes[number].inputs)
         kept = [number for number in range(len(nodes)) if first + number in wanted]
-        new = {number: number for number in range(first)}
-        new |= {first + number: first + place for place, number in enumerate(kept)}
-        # A tensor that does not exist keeps its number, which is too large, for the check of the class.
-        live = [
-            replace(nodes[number], inputs=tuple([new.get(tensor, tensor) for tensor in nodes[number].inputs]))
-            for number in kept
-        ]
-        ends = tuple([new.get(tensor, tensor) for tensor in outputs])
-        return cls(tuple(inputs), tuple(live), ends, origin), kept
+        new = {first + number: first + place for place, number in enumerate(kept)}
+
+        def renumbered(tensors: Sequence[int]) -> tuple[int, ...]:
+            # A tensor that does not exist keeps its number, which is too large, for the check of the class.
+            return tuple([new.get(tensor, tensor) for tensor in tensors])
+
+        live = tuple([replace(nodes[number], inputs=renumbered(nodes[number].inputs)) for number in kept])
+        return cls(tuple(inputs), live, renumbered(outputs), origin), kept
 
     @classmethod
     def chain(cls, shape: Shape, operations: Iterable[Operation]) -> Graph:

@@ -332,10 +332,9 @@ class Edited:
         traced, _ = uncompared(net, example_of(shape))
         found = find_blocks(traced)
         if found.digest != self.variant.seed.digest:
-            raise SpecError(
-                f"expected the network that the edits were made for ({self.variant.seed.digest}), found another "
-                f"{type(net).__name__} ({found.digest}): of another size, or changed since"
-            )
+            expected = f"the network that the edits were made for ({self.variant.seed.digest})"
+            other = f"another {type(net).__name__} ({found.digest})"
+            raise SpecError(f"expected {expected}, found {other}: of another size, or changed since")
         return self.variant.network.graph.to_torch(traced)
 
 

@@ -7,7 +7,6 @@ function of one tensor, (N, spatial axes…, channels) with the channels last, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -22,7 +21,7 @@ from syno_lab.alpha.graph import Graph
 from syno_lab.alpha.operations import Shape
 from syno_lab.errors import FormatError, SpecError
 from syno_lab.inputs import positive, quoted
-from syno_lab.protocol import FLOAT32_BYTES
+from syno_lab.protocol import FLOAT32_BYTES, Binding
 from syno_lab.versioned import read_versioned
 
 if TYPE_CHECKING:
@@ -80,28 +79,28 @@ class NetworkOperator:
         """N, the batch; all other sizes are the network's own."""
         return ("N",)
 
-    def complete_binding(self, binding: Mapping[str, int] | None = None, /) -> dict[str, int]:
+    def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
         """N, by default that of the network's input. Raises SpecError for an N that is no whole number from 1 up."""
         batch = (binding or {}).get("N", self.graph.inputs[0][0])
         if positive(batch) is None:
             raise SpecError(f"αNAS: expected a whole number from 1 up for N, found {quoted(batch)}")
         return {"N": batch}
 
-    def at(self, binding: Mapping[str, int] | None = None, /) -> Graph:
+    def at(self, binding: Binding | None = None, /) -> Graph:
         """The network for a batch of N. Raises SpecError where an operation fixes the batch."""
         return _at(self.graph, self.complete_binding(binding)["N"])
 
     # -- sizes and costs ----------------------------------------------------------------------------------------------
 
-    def input_sizes(self, binding: Mapping[str, int] | None = None, /) -> Shape:
+    def input_sizes(self, binding: Binding | None = None, /) -> Shape:
         """(N, spatial axes…, channels)."""
         return self.at(binding).inputs[0]
 
-    def output_sizes(self, binding: Mapping[str, int] | None = None, /) -> Shape:
+    def output_sizes(self, binding: Binding | None = None, /) -> Shape:
         """The shape of the result."""
         return self.at(binding).output_shapes[0]
 
-    def weight_sizes(self, binding: Mapping[str, int] | None = None, /) -> tuple[Shape, ...]:
+    def weight_sizes(self, binding: Binding | None = None, /) -> tuple[Shape, ...]:
         """The shapes of the weights of all nodes, in the order of :func:`.reference.weight_order`.
 
         Raises SpecError for a network with parts that are known by their shapes alone.
@@ -112,35 +111,33 @@ class NetworkOperator:
         order = [(graph.nodes[number].operation, graph.input_shapes(number)) for number in weight_order(graph)]
         return tuple([shape for operation, shapes in order for shape in operation.weights(*shapes)])
 
-    def flops(self, binding: Mapping[str, int] | None = None, /) -> int:
+    def flops(self, binding: Binding | None = None, /) -> int:
         """Of the whole batch, 2 for each multiply-add."""
         return self.at(binding).flops()
 
-    def params(self, binding: Mapping[str, int] | None = None, /) -> int:
+    def params(self, binding: Binding | None = None, /) -> int:
         """The number of weights."""
         return self.at(binding).params()
 
-    def memory(self, binding: Mapping[str, int] | None = None, /) -> int:
+    def memory(self, binding: Binding | None = None, /) -> int:
         """Bytes in float32: the weights and the tensors that are kept at a time."""
         from syno_lab.alpha.reference import live_elements
 
         graph = self.at(binding)
         return FLOAT32_BYTES * (graph.params() + live_elements(graph))
 
-    def traffic(self, binding: Mapping[str, int] | None = None, /) -> int:
+    def traffic(self, binding: Binding | None = None, /) -> int:
         """Elements of all tensors that are made."""
         graph = self.at(binding)
         return sum(prod(graph.shapes[graph.tensor(number)]) for number in range(len(graph.nodes)))
 
-    def fingerprint(self, binding: Mapping[str, int] | None = None, /) -> str:
+    def fingerprint(self, binding: Binding | None = None, /) -> str:
         """Equal for networks of one structure at one batch, however their blocks are written."""
         return in_numbers(self.at(binding)).key
 
     # -- what it computes ---------------------------------------------------------------------------------------------
 
-    def reference(
-        self, x: ArrayLike, *weights: ArrayLike, binding: Mapping[str, int] | None = None
-    ) -> np.ndarray[Any, Any]:
+    def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
         """See :func:`syno_lab.alpha.reference.run`; norms and dropout as in inference.
 
         Raises SpecError for tensors of other shapes, and for parts that are known by their shapes alone.
@@ -156,24 +153,22 @@ class NetworkOperator:
             raise SpecError(f"αNAS: expected tensors of {quoted(expected)}, found {quoted(found)}")
         return run(self.at(binding), given[:1], given[1:])[0]
 
-    def to_torch(self, binding: Mapping[str, int] | None = None, /) -> nn.Module:
+    def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
         """A module with freshly drawn weights, as its source; for any batch unless an operation fixes it."""
         from syno_lab.alpha.torch_source import module_of
 
         return module_of(self, self.complete_binding(binding))
 
-    def to_torch_source(self, binding: Mapping[str, int] | None = None, /) -> str:
+    def to_torch_source(self, binding: Binding | None = None, /) -> str:
         """See :func:`syno_lab.alpha.torch_source.to_torch_source`."""
         from syno_lab.alpha.torch_source import to_torch_source
 
         return to_torch_source(self.at(binding))
 
-    def to_tvm(self, binding: Mapping[str, int] | None = None, /, dtype: str = "float32") -> NoReturn:
+    def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> NoReturn:
         """There is no single function of a network. Raises SpecError: networks are compiled as a whole."""
-        raise SpecError(
-            "expected an operator of layers for one TVM function, found a whole network of αNAS; "
-            "compile it by `syno-lab network`"
-        )
+        sides = "expected an operator of layers for one TVM function, found a whole network of αNAS"
+        raise SpecError(f"{sides}; compile it by `syno-lab network`")
 
     # -- pictures and files -------------------------------------------------------------------------------------------
 

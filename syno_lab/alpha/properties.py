@@ -275,12 +275,8 @@ def _mixing_distance(value: Pairing, target: Pairing, normalised: bool) -> float
 def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
     """The entries of a wanted matrix that no operations after this value lead to, both of as many axes."""
     most = compose(_all_mixed(len(value.rows)), value).marks
-    return [
-        (out, axis)
-        for out, row in enumerate(target.marks)
-        for axis, mark in enumerate(row)
-        if RANK[mark] > RANK[most[out][axis]]
-    ]
+    entries = ((out, axis) for out in range(len(target.rows)) for axis in range(len(target.columns)))
+    return [(out, axis) for out, axis in entries if RANK[target.marks[out][axis]] > RANK[most[out][axis]]]
 
 
 @cache

@@ -195,12 +195,10 @@ class Draft:
         """How far each property is from what is wanted, by its name; the shape as far as in the farthest instance."""
         wanted = self.properties
         found = {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
-        others = [
-            SHAPE.distance(shape, goal, wanted.normalised)
-            for shape, (_, goal) in zip(self.other_shapes, self.others, strict=True)
-            if goal is not None
-        ]
-        return found | {SHAPE.name: max(found[SHAPE.name], *others)} if others else found
+        for shape, (_, goal) in zip(self.other_shapes, self.others, strict=True):
+            if goal is not None:
+                found[SHAPE.name] = max(found[SHAPE.name], SHAPE.distance(shape, goal, wanted.normalised))
+        return found
 
     @cached_property
     def distance(self) -> float:

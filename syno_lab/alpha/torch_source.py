@@ -144,9 +144,8 @@ class _Writer:
         lines += ["class SynoOperator(nn.Module):", f'    """A network of αNAS on tensors of shape [{wanted}]."""', ""]
         lines += ["    def __init__(self):", "        super().__init__()", *self.made, ""]
         lines += ["    def forward(self, t0):", f"        if list(t0.shape[1:]) != {list(shape[1:])}:"]
-        lines.append(
-            f'            raise ValueError(f"expected an input of shape [{wanted}], found {{list(t0.shape)}}")'
-        )
+        refusal = f'raise ValueError(f"expected an input of shape [{wanted}], found {{list(t0.shape)}}")'
+        lines.append(f"            {refusal}")
         steps = [f"        {step}" for step in self.steps]
         return "\n".join([*lines, *steps, f"        return t{self.graph.outputs[0]}", ""])
 

@@ -128,10 +128,8 @@ class Properties:
     def _check_size(self, row: Property[Any, Any], inputs: int, outputs: int) -> None:
         wanted = self.table(row.name)
         if wanted and (len(wanted), len(wanted[0])) != (1 if row.name == "shape" else inputs, outputs):
-            raise SpecError(
-                f"properties: {row.name}: expected a table for {inputs} inputs and {outputs} outputs, "
-                f"found {len(wanted)} x {len(wanted[0])}"
-            )
+            expected = f"a table for {inputs} inputs and {outputs} outputs"
+            raise SpecError(f"properties: {row.name}: expected {expected}, found {len(wanted)} x {len(wanted[0])}")
 
     @property
     def rows(self) -> tuple[Property[Any, Any], ...]:
@@ -186,10 +184,8 @@ class Properties:
 
     def to_json(self) -> str:
         """As a file, which :meth:`from_json` reads."""
-        mixing = tuple(
-            tuple(None if matrix is None else tuple(map("".join, matrix.marks)) for matrix in row)
-            for row in self.mixing
-        )
+        matrices = ([one and tuple(map("".join, one.marks)) for one in row] for row in self.mixing)
+        mixing = tuple(map(tuple, matrices))
         record = _Record(FORMAT, VERSION, **vars(self) | {"mixing": mixing})
         return msgspec.json.encode(record).decode()
 
