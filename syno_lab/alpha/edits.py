@@ -49,7 +49,7 @@ class Replacement:
     new: Graph
 
     def apply(self, network: Network) -> Network:
-        """The network with the edit. Raises SpecError where other operations stand there, or a part does not apply."""
+        """The edited network. Raises SpecError where other operations stand there, or the rest does not fit."""
         for number in self.blocks:
             graph = _block(network, number).graph
             found = graph.subgraph(self.nodes)
@@ -71,10 +71,7 @@ class Duplication:
     before: int
 
     def apply(self, network: Network) -> Network:
-        """The network with the edit.
-
-        Raises SpecError for a block or place that is none or is never changed, or where it does not fit.
-        """
+        """The edited network. Raises SpecError where block or place is missing or is kept, or the rest does not fit."""
         copy, blocks = _changeable(network, self.block), list(network.blocks)
         if not 0 <= self.before <= len(blocks):
             raise SpecError(f"expected a place from 0 to {len(blocks)}, found {quoted(self.before)}")
@@ -91,10 +88,7 @@ class Deletion:
     block: int
 
     def apply(self, network: Network) -> Network:
-        """The network with the edit.
-
-        Raises SpecError for a block that is not there or may not be changed, or is needed.
-        """
+        """The edited network. Raises SpecError where the block is not there or is kept, or the rest does not fit."""
         _changeable(network, self.block)
         return network.with_blocks([*network.blocks[: self.block], *network.blocks[self.block + 1 :]])
 

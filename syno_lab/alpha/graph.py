@@ -231,10 +231,7 @@ class Graph:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def at(self, *inputs: Shape) -> Graph:
-        """The graph for inputs of other shapes, which a `Rel` follows.
-
-        Raises SpecError where an operation does not apply.
-        """
+        """The graph for inputs of other shapes, which each `Rel` follows. Raises SpecError where it does not apply."""
         if len(inputs) != len(self.inputs):
             raise SpecError(f"expected {len(self.inputs)} shapes of inputs, found {len(inputs)}")
         return Graph(inputs, self.nodes, self.outputs, self.origin)

@@ -56,10 +56,7 @@ class NetworkOperator:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> NetworkOperator:
-        """A graph by itself: a network of one block, all of whose nodes may be changed.
-
-        Raises SpecError as the class.
-        """
+        """A graph by itself: a network of one block, all of whose nodes may be changed. Raises as the class."""
         block = Block("block", graph, frozenset(range(len(graph.nodes))))
         before, after = (Graph((shape,), (), (0,)) for shape in (graph.inputs[0], graph.output_shapes[0]))
         return cls(Variant(Network(before, (block,), after)))
@@ -101,10 +98,7 @@ class NetworkOperator:
         return self.at(binding).output_shapes[0]
 
     def weight_sizes(self, binding: Binding | None = None, /) -> tuple[Shape, ...]:
-        """The shapes of the weights of all nodes, in the order of :func:`.reference.weight_order`.
-
-        Raises SpecError for a network with parts that are known by their shapes alone.
-        """
+        """The shapes of all weights (:func:`.reference.weight_order`). Raises SpecError for an opaque node."""
         from syno_lab.alpha.reference import weight_order
 
         graph = self.at(binding)
@@ -138,10 +132,7 @@ class NetworkOperator:
     # -- what it computes ---------------------------------------------------------------------------------------------
 
     def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
-        """See :func:`syno_lab.alpha.reference.run`; norms and dropout as in inference.
-
-        Raises SpecError for tensors of other shapes, and for parts that are known by their shapes alone.
-        """
+        """See :func:`syno_lab.alpha.reference.run`. Raises SpecError for tensors of other shapes, and opaque nodes."""
         import numpy as np
 
         from syno_lab.alpha.reference import run

@@ -174,10 +174,7 @@ class Draft:
         object.__setattr__(self, "other_shapes", tuple(others))
 
     def apply(self, operation: Operation) -> Draft:
-        """The draft with one more operation.
-
-        Raises SpecError where it does not apply to its tensor, in any instance.
-        """
+        """The draft with one more operation. Raises SpecError where it does not apply in one of the instances."""
         shape = operation.shape(self.shape)
         others = tuple([operation.shape(other) for other in self.other_shapes])
         rows = zip(self.properties.rows, self._states, strict=True)

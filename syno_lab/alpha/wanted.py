@@ -121,7 +121,7 @@ class Properties:
         return cls(shape, mixing=tuple(map("".join, marks)))
 
     def check_size(self, inputs: int, outputs: int) -> None:
-        """Raise SpecError where these cannot be wanted of a subgraph with so many inputs and outputs."""
+        """That these may be wanted for so many inputs and outputs. Raises SpecError where they may not."""
         for row in self.rows:
             self._check_size(row, inputs, outputs)
 
@@ -149,7 +149,7 @@ class Properties:
         return {row.name: self.apart(row, row.infer(graph)) for row in self.rows}
 
     def apart(self, row: Property[Any, Any], found: Table[Any]) -> float:
-        """The distance of a table of values from the one asked for. Raises SpecError for tables of different sizes."""
+        """The distance of a table of values from the wanted one. Raises SpecError where their sizes differ."""
         wanted = self.table(row.name)
         if not wanted:
             return 0.0
@@ -163,11 +163,11 @@ class Properties:
         return float(sum(pairs)) / (len(pairs) if self.normalised and pairs else 1)
 
     def distance(self, graph: Graph) -> float:
-        """The sum of all distances: 0 exactly when the graph satisfies them."""
+        """The sum of all distances: 0 exactly when the graph satisfies them. Raises as :meth:`distances`."""
         return sum(self.distances(graph).values())
 
     def satisfied_by(self, graph: Graph) -> bool:
-        """Whether the graph's values are all at least those asked for (Definition 2.3)."""
+        """Whether its values are all at least those asked for (Definition 2.3). Raises as :meth:`distances`."""
         return self.distance(graph) == 0
 
     def relax(self, seed: int | random.Random, rules: Relax | str = "paper") -> Properties:
