@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -29,6 +28,7 @@ from syno_lab.reports.tables import csv_bytes
 from syno_lab.systems import read_operator
 from syno_lab.training.files import write_whole
 from syno_lab.trial import TrialRequest, sites_of
+from syno_lab.versioned import JSON
 
 Report = Callable[[str, float, str], None]
 TARGET = "local"
@@ -80,8 +80,8 @@ class DemoOptions:
 class DemoResult:
     """``summary`` is the JSON of the command line; ``files`` are the written files, the page with the figure first."""
 
-    summary: dict[str, Any]
-    table: list[dict[str, Any]]
+    summary: dict[str, JSON]
+    table: list[dict[str, JSON]]
     files: list[Path] = field(default_factory=list)
 
 
@@ -188,7 +188,7 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
         entries.append(_entry(row, layer))
         files += _operator_files(out / "pgraphs", row, layer)
     report("draw", 1.0, f"figure in {pages[0]}")
-    summary = {
+    summary: dict[str, JSON] = {
         "baseline": entries[0],
         "operators": entries[1:],
         "data": data,
@@ -208,11 +208,11 @@ def _page(lab: Path, source: str, path: Path) -> Path:
     return path
 
 
-def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str, Any]]:
+def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str, JSON]]:
     """One line a trial: ``speedup`` above 1 is faster than the baseline, ``flops_ratio`` below 1 cheaper."""
     baseline = next(row for row in rows if row.is_baseline)
     base_ms = baseline.latencies.get(TARGET)
-    table = []
+    table: list[dict[str, JSON]] = []
     for row in rows:
         latency = row.latencies.get(TARGET)
         table.append(
@@ -231,7 +231,7 @@ def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str
     return table
 
 
-def _entry(row: TrialRow, layer: Layer) -> dict[str, Any]:
+def _entry(row: TrialRow, layer: Layer) -> dict[str, JSON]:
     return {
         "fingerprint": row.fingerprint,
         "label": row.label,

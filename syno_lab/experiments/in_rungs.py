@@ -173,14 +173,14 @@ def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[Rung
     spent: defaultdict[str, float] = defaultdict(float)
     for one in trainings:
         name = "baseline" if one.number == BASELINE else one.rung
-        spent["timing" if one.rung == TIMING else name] += float(one.outcome.get("cpu_s") or 0.0)
+        spent["timing" if one.rung == TIMING else name] += one.spent("cpu_s")
     spent["draws"] = driver.funnel.draws["seconds"]
     shares = {name: seconds / total for name, seconds in spent.items()}
     return Taken(
         wall_s=driver.search_s,
         cpu_s=dict(spent),
         search_process_s=process_s,
-        idle=1 - sum(float(one.outcome.get("wall_s") or 0.0) for one in trainings) / total,
+        idle=1 - sum(one.spent("wall_s") for one in trainings) / total,
         shares=shares | {"rest": 1 - sum(shares.values())},
     )
 

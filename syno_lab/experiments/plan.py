@@ -160,5 +160,5 @@ def _counted(trainings: Iterable[RungTraining]) -> Counts:
     begun = {one.number for one in mine}
     waiting = {one.number for one in mine if not one.is_ended}
     failed = {one.number for one in mine if one.is_ended and one.state != "finished"}
-    seconds = sum(float(one.outcome.get("wall_s") or 0.0) for one in mine if one.is_ended)
+    seconds = sum(one.spent("wall_s") for one in mine if one.is_ended)
     return Counts(len(begun), len(begun - waiting - failed), len(failed), seconds)

@@ -265,7 +265,7 @@ class RungDriver(Loop):
         """Trials by the seconds of their trainings on a rung, the longest first: so workers end together."""
         taken: defaultdict[int, float] = defaultdict(float)
         for one in self._mine(rung.name):
-            taken[one.number] += one.outcome.get("work_s") or 0.0
+            taken[one.number] += one.spent("work_s")
         return sorted(numbers, key=lambda number: -taken[number])
 
     def _finish(self, rung: Rung, gaps: int) -> None:
@@ -528,7 +528,7 @@ class RungDriver(Loop):
 
     def _check_failures(self, least: int = ENOUGH) -> None:
         new = [one for one in self.queue.current() if one.is_ended and one.number not in {BASELINE, *self._earlier}]
-        check_failures(((one.number, one.state, one.outcome.get("reason") or "") for one in new), least)
+        check_failures(((one.number, one.state, one.reason) for one in new), least)
 
     def _show(self, *, now: bool = False) -> None:
         if not self.is_due(now=now):

@@ -156,7 +156,7 @@ class Tunings:
         self.baseline_facts: Mapping[str, JSON] = {}
         self.baseline_reason = ""
         self._name, self._space, self._log, self._runner = name, space, log, runner
-        self._latencies = {n: found["latency_ms"] for n, found in log.latencies(choice.stored_as).items()}
+        self._latencies = log.milliseconds(choice.stored_as)
         self._accuracies: dict[int, float] = {}
         self._pending: list[_Pending] = []
         try:

@@ -119,7 +119,7 @@ class Untrained(Loop):
         for elite in self.elites:
             if elite.operator not in self._numbers:
                 number = self._numbers[elite.operator] = self.keep(elite.operator, elite.trail.records)
-                outcome = {"state": PROBED, "probe": self.space.probe(elite.operator)}
+                outcome: dict[str, JSON] = {"state": PROBED, "probe": self.space.probe(elite.operator)}
                 self.log.record(number, outcome, reward=elite.score)
 
     # -- shown -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,11 +22,33 @@ from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import Table, table_text
 from syno_lab.reports.why import read_why, why_text
 from syno_lab.systems import find_system
+from syno_lab.versioned import JSON
 
 FILE_NAME = "case-study.ipynb"
 #: The rows of the table of the front that a notebook shows: the baseline, the finals, and the best others.
 _MOST_ROWS = 12
 _NAMES = {"0.4": "within 0.4 of the FLOPs", "0.25": "within 0.25 of the FLOPs", "known": "the best known operator"}
+
+
+class _Options(msgspec.Struct, frozen=True):
+    match: tuple[str, ...] = ()
+
+
+class _Training(msgspec.Struct, frozen=True):
+    backbone: str
+    data: str
+    epochs: int
+    batch_size: int
+    options: _Options = _Options()
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """What the words of a case study need of a search's settings."""
+
+    system: str
+    minutes: float
+    seeds: tuple[int, ...]
+    training: _Training
 
 
 @dataclass(frozen=True)
@@ -36,7 +57,7 @@ class Study:
 
     lab: Path
     name: str
-    result: Mapping[str, Any]
+    result: Mapping[str, JSON]
 
     @property
     def finals(self) -> dict[str, int]:
@@ -109,23 +130,22 @@ def findings(study: Study) -> list[str]:
     return sentences or ["No operator came to the finals."]
 
 
-def case_study(study: Study) -> dict[str, Any]:
+def case_study(study: Study) -> dict[str, JSON]:
     """The notebook, as the JSON of nbformat 4.5: each code cell has what it makes as its output."""
-    settings = study.result["settings"]
-    training, baseline = settings["training"], study.result["baseline"]
-    layers = training.get("options", {}).get("match") or []
+    said, asked = searched(study.result), msgspec.convert(study.result["settings"], _Settings)
+    training, layers = asked.training, asked.training.options.match
     # Of the user's own without the digest, of a folder its last part.
-    plain = (str(training[key]).removeprefix("own:").partition("@")[0] for key in ("backbone", "data"))
+    plain = (name.removeprefix("own:").partition("@")[0] for name in (training.backbone, training.data))
     network, data = (printable(name.rpartition("/")[2]) for name in plain)
-    systems = " and ".join(find_system(one).title for one in settings["system"].split(","))
-    epochs = count_of(training["epochs"], "epoch")
+    systems = " and ".join(find_system(one).title for one in asked.system.split(","))
+    epochs = count_of(training.epochs, "epoch")
     cells = [
         _words(
             f"# A case study: {printable(study.name)}",
             f"{systems} were searched for {len(layers) or 'the'} layers of {network} on {data}, for "
-            f"{settings['minutes']:g} minutes. The network as it is takes {baseline['flops']:,} FLOPs for one example "
-            f"and has {baseline['params']:,} parameters. A whole training has {epochs} with batches of "
-            f"{training['batch_size']}; the finals train on {len(settings['seeds'])} seeds.",
+            f"{asked.minutes:g} minutes. The network as it is takes {said.baseline.flops:,} FLOPs for one example "
+            f"and has {said.baseline.params:,} parameters. A whole training has {epochs} with batches of "
+            f"{training.batch_size}; the finals train on {len(asked.seeds)} seeds.",
             *([f"The layers: {', '.join(f'`{printable(name)}`' for name in layers)}."] if layers else []),
             "Each cell makes its figure from the lab, which the notebook finds two folders above its own.",
         ),
@@ -133,7 +153,7 @@ def case_study(study: Study) -> dict[str, Any]:
             "from IPython.display import SVG\n\nfrom syno_lab.reports.case_study import read_study\n\n"
             f'study = read_study("../..", {study.name!r})'
         ),
-        _words("## What was found", *findings(study), f"The verdict of the search: {study.result['verdict']}."),
+        _words("## What was found", *findings(study), f"The verdict of the search: {said.verdict}."),
         _code("print(study.finals_text())", text=study.finals_text()),
         _words("## How the search went"),
         _code("SVG(study.funnel_svg())", svg=study.funnel_svg()),
@@ -176,12 +196,12 @@ def _inside(svg: str) -> str:
     return svg[svg.index("<svg") :]
 
 
-def _words(*paragraphs: str) -> dict[str, Any]:
+def _words(*paragraphs: str) -> dict[str, JSON]:
     return {"cell_type": "markdown", "metadata": {}, "source": _lines("\n\n".join(paragraphs))}
 
 
-def _code(source: str, *, text: str = "", svg: str = "") -> dict[str, Any]:
-    outputs: list[dict[str, Any]] = []
+def _code(source: str, *, text: str = "", svg: str = "") -> dict[str, JSON]:
+    outputs: list[JSON] = []
     if text:
         outputs.append({"output_type": "stream", "name": "stdout", "text": _lines(text + "\n")})
     if svg:

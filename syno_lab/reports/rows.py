@@ -20,9 +20,9 @@ from syno_lab.reports.searched import RESULT, STATUS, Baseline, Outcome, Searche
 from syno_lab.reports.text_tables import Cell
 from syno_lab.store import SearchLog
 from syno_lab.store.latencies import TORCH, is_of_network
-from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
 from syno_lab.systems import find_system, format_of
+from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.jobs import JobRecord
@@ -217,7 +217,7 @@ class Source:
     key: str
     name: str
     created: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, JSON]
     targets: tuple[str, ...]
     baseline: TrialRow | None
     trainings: tuple[Trained, ...] = ()
@@ -242,6 +242,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     )
     targets = store.database.column(query, (log.name,))
     measured = {target: log.latencies(target) for target in targets}
+    in_ms = {target: log.milliseconds(target) for target in targets}
     trainings = read_trainings(log)
     status, result = (searched(read_said(store.path.parent, log.name, file)) for file in (STATUS, RESULT))
     by_number: dict[int, list[Trained]] = {}
@@ -255,7 +256,6 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     known, intervals = status.known_names | result.known_names, _intervals(result)
     for trial in log.trials():
         outcome = told(Outcome, trial.outcome)
-        found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
         row = TrialRow(
             f"{source}#{trial.number}",
             source,
@@ -269,7 +269,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.flops,
             trial.params,
             outcome.peak_mib,
-            {target: latency for target, latency in found if latency is not None},
+            {target: in_ms[target][trial.number] for target in targets if trial.number in in_ms[target]},
             trial.wall_s,
             trial.ended or "",
             trial.job,
@@ -287,7 +287,16 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     return found_source, rows
 
 
-def tuned_how(target: str, results: Iterable[Mapping[str, Any]]) -> str:
+class _How(msgspec.Struct):
+    """How a latency was tuned and measured, as far as its record in the store says it."""
+
+    trials: int | None = None
+    functions: int | None = None
+    where: str = ""
+    layers: tuple[Any, ...] | None = None
+
+
+def tuned_how(target: str, results: Iterable[Mapping[str, JSON]]) -> str:
     """What latencies cover, where they were measured and how they were tuned.
 
     ``results`` are data of :func:`syno_lab.experiments.tunings.summed` or of a whole network
@@ -295,20 +304,20 @@ def tuned_how(target: str, results: Iterable[Mapping[str, Any]]) -> str:
     20 functions together``, or ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried for
     each operator in 3 sizes of layers``.
     """
-    given = list(results)
-    trials = [count for one in given if isinstance(count := one.get("trials"), int)]
+    given = [told(_How, one) for one in results]
+    trials = [one.trials for one in given if one.trials is not None]
     if target == TORCH:
         return "the whole network as PyTorch runs it, in the process that trained it"
     if is_of_network(target):
-        wheres = dict.fromkeys(str(one["where"]) for one in given if one.get("where"))
+        wheres = dict.fromkeys(one.where for one in given if one.where)
         where = f" on {', '.join(wheres)}" if wheres else ""
-        functions = [count for one in given if isinstance(count := one.get("functions"), int)]
+        functions = [one.functions for one in given if one.functions is not None]
         tried = f", {_range(trials)} candidates tried" if trials else ""
         return (
             f"the whole network through Relax{where}{tried}"
             f"{f' for {_range(functions)} functions together' if functions and tried else ''}"
         )
-    sizes = [len(layers) for one in given if isinstance(layers := one.get("layers"), list)]
+    sizes = [len(one.layers) for one in given if one.layers is not None]
     tried = f", {_range(trials)} candidates tried for each operator" if trials else ""
     what = "sum over the replaced layers, not the whole network"
     return f"{what}{tried}{f' in {_range(sizes)} sizes of layers' if sizes else ''}"

@@ -20,6 +20,7 @@ from syno_lab.store.latencies import latency_title
 from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import FINAL
 from syno_lab.systems import read_operator, system_of
+from syno_lab.versioned import JSON
 
 _NEAREST = 3
 
@@ -123,7 +124,7 @@ def why_text(found: Why) -> str:
     return "\n\n".join([_title(found), *map(table_text, why_tables(found))])
 
 
-def shown_why(found: Why) -> dict[str, Any]:
+def shown_why(found: Why) -> dict[str, JSON]:
     """What is known, for a view: ``title``, ``tables`` (:func:`.shown_table`), ``pictures`` with ``svg`` and ``text``.
 
     ``paper`` of a picture: whether it is drawn on white.

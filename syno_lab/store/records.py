@@ -40,7 +40,7 @@ def plain(value: object, where: str) -> Any:
     raise StoreError(f"{where}: expected text, numbers, lists or mappings, found {type(value).__name__}")
 
 
-def to_text(value: Mapping[Any, Any], where: str) -> str:
+def to_text(value: Mapping[str, JSON], where: str) -> str:
     """Return the canonical JSON of a mapping: equal mappings give equal text."""
     if not isinstance(value, Mapping):
         raise StoreError(f"{where}: expected a mapping, found {type(value).__name__}")

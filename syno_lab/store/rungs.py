@@ -16,6 +16,7 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
 from syno_lab.store.database import Database
 from syno_lab.store.records import finite, from_text, to_text
+from syno_lab.versioned import JSON
 
 #: The number that stands for the network without an operator.
 BASELINE = -1
@@ -60,12 +61,21 @@ class RungTraining:
     state: str
     measure: float | None
     ended: str | None
-    outcome: Mapping[str, Any]
+    outcome: Mapping[str, JSON]
 
     @property
     def is_ended(self) -> bool:
         """Whether it has an outcome."""
         return self.state not in (WAITING, TAKEN)
+
+    @property
+    def reason(self) -> str:
+        """Why it did not finish, in one line; empty where nothing is said."""
+        return str(self.outcome.get("reason") or "")
+
+    def spent(self, kind: str) -> float:
+        """Seconds that it took: ``wall_s``, ``cpu_s`` or ``work_s``; 0 where they are not known."""
+        return finite(self.outcome.get(kind)) or 0.0
 
 
 class RungLog:
@@ -101,7 +111,7 @@ class RungLog:
             self._write((*row[:6], holder, row[7], TAKEN, *row[9:]))
         return _training(row)
 
-    def record(self, one: RungTraining, outcome: Mapping[str, Any], measure: float | None) -> None:
+    def record(self, one: RungTraining, outcome: Mapping[str, JSON], measure: float | None) -> None:
         """Keep the outcome of a training, with its ``state``; one that has an outcome keeps the first.
 
         An ``interrupted`` one waits again.

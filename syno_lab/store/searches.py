@@ -13,6 +13,7 @@ from syno_lab.errors import StoreError
 from syno_lab.inputs import quoted
 from syno_lab.protocol import SearchStep
 from syno_lab.store.pareto import AXES, pareto_front
+from syno_lab.versioned import JSON
 
 from .database import Database
 from .records import decoded, finite, from_text, to_text, whole
@@ -93,7 +94,7 @@ class SearchTrial:
     _outcome: str | None
 
     @property
-    def outcome(self) -> dict[str, Any] | None:
+    def outcome(self) -> dict[str, JSON] | None:
         """All that the evaluation gave; None while it waits."""
         return None if self._outcome is None else from_text(self._outcome, dict, "an outcome")
 
@@ -113,7 +114,7 @@ class SearchLog:
         return f"{type(self).__name__}({self.name!r}, {self._settings})"
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, JSON]:
         """What it was made with; it cannot change."""
         return from_text(self._settings, dict, "settings")
 
@@ -145,7 +146,7 @@ class SearchLog:
         return int(number)
 
     def record(
-        self, number: int, outcome: Mapping[str, Any], job: int | None = None, *, reward: float | None = None
+        self, number: int, outcome: Mapping[str, JSON], job: int | None = None, *, reward: float | None = None
     ) -> bool:
         """Keep how a trial ended; True when it is told now, False when it had been told before (this one is ignored).
 
@@ -189,7 +190,7 @@ class SearchLog:
             self._database.write("INSERT OR REPLACE", "syno_search_outcomes", _OUTCOME, row)
         return state != INTERRUPTED
 
-    def record_latency(self, number: int, target: str, result: Mapping[str, Any]) -> None:
+    def record_latency(self, number: int, target: str, result: Mapping[str, JSON]) -> None:
         """Keep the latency of a trial on a target: `latency_ms` in milliseconds, and what else there is.
 
         It is whatever the search means by it, the same for all trials: that of :mod:`~syno_lab.experiments` is
@@ -233,11 +234,17 @@ class SearchLog:
         rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? ORDER BY number", (self._key,))
         return {row[1]: decoded(row[4], _STEPS, "steps") for row in rows}
 
-    def latencies(self, target: str) -> dict[int, dict[str, Any]]:
+    def latencies(self, target: str) -> dict[int, dict[str, JSON]]:
         """Return what was measured on a target, by the number of the trial."""
+        return {row[1]: from_text(row[4], dict, "a latency") for row in self._measured(target)}
+
+    def milliseconds(self, target: str) -> dict[int, float]:
+        """Return the latencies on a target, by the number of the trial."""
+        return {row[1]: row[3] for row in self._measured(target)}
+
+    def _measured(self, target: str) -> list[tuple[Any, ...]]:
         rest = "FROM syno_search_latencies WHERE search=? AND target=?"
-        rows = self._database.read(_LATENCY, rest, (self._key, target))
-        return {row[1]: from_text(row[4], dict, "a latency") for row in rows}
+        return self._database.read(_LATENCY, rest, (self._key, target))
 
     def told(self) -> list[tuple[str, float]]:
         """Return (operator's JSON, reward) in the order in which the search was told: what it continues from."""
@@ -260,14 +267,14 @@ class SearchLog:
         if "latency_ms" in axes and target is None:
             raise StoreError("a front in latency needs the target that it was measured on")
         # The numbers alone: digests cover whole rows, whose texts are long; those of the front are read whole below.
-        latencies = self.latencies(target) if target is not None else {}
+        latencies = self.milliseconds(target) if target is not None else {}
         points = [
             {
                 "number": number,
                 "accuracy": accuracy,
                 "flops": flops,
                 "params": params,
-                "latency_ms": latencies.get(number, {}).get("latency_ms"),
+                "latency_ms": latencies.get(number),
             }
             for number, accuracy, flops, params in self._database.columns(_FINISHED, (self._key,))
         ]
