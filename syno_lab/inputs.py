@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,18 @@ def printable_lines(text: str) -> str:
     """As `printable`, but for line breaks and tabs, which stay; a carriage return is a line break."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+
+
+def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Lines of cells as columns with two blanks between them; the columns whose numbers are ``right`` end alike.
+
+    >>> aligned([["a", "bb"], ["aaa", "b"]], right=[1])
+    ['a    bb', 'aaa   b']
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    puts = [str.rjust if at in right else str.ljust for at in range(len(widths))]
+    rows = (zip(puts, line, widths, strict=True) for line in lines)
+    return ["  ".join([put(cell, width) for put, cell, width in row]).rstrip() for row in rows]
 
 
 def quoted(value: object, most: int = QUOTED) -> str:

@@ -138,33 +138,32 @@ class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
     ] = False
 
 
-class TuningSettings(Plain, frozen=True, kw_only=True):
-    """Which trials of a search are tuned, and how; ``within`` None: all, for the objective ``latency``."""
+class TuningBudget(Plain, frozen=True, kw_only=True):
+    """What is tuned for, where, and how long."""
 
-    within: Annotated[
-        float | None,
+    preset: Annotated[str, setting("How many candidates a tuning measures: quick, normal or thorough.")] = "quick"
+    trials: Annotated[
+        int | None,
         setting(
-            "Tune trials that are at most so many percentage points less accurate than the baseline, during the "
-            "search; a latency is that of --tune-what.",
-            "--tune-within",
-            metavar="POINTS",
+            "Candidates to measure; of a network for each layer, and on average for each function. [default: 16, 96 or "
+            "512, by the preset]",
+            least=1,
         ),
     ] = None
-    of: Annotated[
-        Literal["network", "layers"],
-        setting(
-            "What is tuned and measured: the whole network, through Relax on the target, or, as a quick estimate, the "
-            "layers, whose latencies are summed.",
-            "--tune-what",
-        ),
-    ] = "network"
-    target: Annotated[str, setting("The target of tunings, as for `syno-lab tune`; use --workers 1 with local.")] = (
+    target: Annotated[str, setting("local, local:THREADS, a Jetson such as jetson-orin-nano-cpu, or a TVM target.")] = (
         "local"
     )
     tracker: Annotated[
         str | None, setting("An RPC tracker. [default: none, this machine itself]", metavar="HOST:PORT")
     ] = None
-    key: Annotated[str | None, setting("The device's key at the tracker. [default: the target]")] = None
+    key: Annotated[
+        str | None, setting("The device's key at the tracker; `tune` must be told it. [default: the target]")
+    ] = None
+
+
+class TuningSettings(TuningBudget, frozen=True, kw_only=True):
+    """Which trials of a search are tuned, and how; ``within`` None: all, for the objective ``latency``."""
+
     preset: Annotated[
         str, setting("How many candidates a tuning measures: quick, normal or thorough.", "--tune-preset")
     ] = "quick"
@@ -177,6 +176,23 @@ class TuningSettings(Plain, frozen=True, kw_only=True):
             least=1,
         ),
     ] = None
+    within: Annotated[
+        float | None,
+        setting(
+            "Tune trials that are at most so many percentage points less accurate than the baseline, during the "
+            "search; a latency is that of --tune-what. Use --workers 1 with the target local.",
+            "--tune-within",
+            metavar="POINTS",
+        ),
+    ] = None
+    of: Annotated[
+        Literal["network", "layers"],
+        setting(
+            "What is tuned and measured: the whole network, through Relax on the target, or, as a quick estimate, the "
+            "layers, whose latencies are summed.",
+            "--tune-what",
+        ),
+    ] = "network"
 
 
 class SearchChoice(Plain, frozen=True, kw_only=True):

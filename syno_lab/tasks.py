@@ -95,10 +95,11 @@ def search(
         SpecError: an unknown backbone or system, or no operator can be within the limits.
     """
     from syno_lab.commands import search_options as options
+    from syno_lab.commands.detach import lab_folder
     from syno_lab.commands.search import command
     from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings, check_bounds
 
-    found = _folder(folder)
+    found = lab_folder(folder)
     asked = SearchChoice.from_dict({"minutes": minutes, "trials": trials, "untrained": untrained, "seed": seed})
     trained = TrainingSettings.from_dict(training)
     check_bounds(trained)
@@ -259,10 +260,6 @@ def open_lab(folder: Folder | None = None) -> OpenLab:
     Raises:
         StoreError: there is no lab, or its store is damaged or of another version.
     """
-    return OpenLab(_folder(folder))
-
-
-def _folder(given: Folder | None) -> Path:
     from syno_lab.commands.detach import lab_folder
 
-    return lab_folder(Path(given).expanduser().absolute() if given else None)
+    return OpenLab(lab_folder(folder))

@@ -15,6 +15,7 @@ from syno_lab.codegen.equation import condition_latex
 from syno_lab.codegen.loops import condition_text, make_program
 from syno_lab.codegen.nest import Program
 from syno_lab.common.size import Size
+from syno_lab.inputs import aligned
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 from syno_lab.synthesis.expressions import Expression, name
@@ -69,9 +70,7 @@ class Coordinates:
         return pd.DataFrame([asdict(row) for row in self.rows], columns=list(_HEADS))
 
     def __str__(self) -> str:
-        lines = [[head for head in _HEADS if head != "latex"], *(_cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return "\n".join(aligned([[head for head in _HEADS if head != "latex"], *map(_cells, self.rows)]))
 
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{head}</th>" for head in _HEADS)

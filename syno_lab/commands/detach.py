@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,26 +16,19 @@ import typer
 
 from syno_lab.commands.output import say, write_json
 from syno_lab.errors import JobError
+from syno_lab.store import place
 from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.jobs import Lab
-
-FOLDER_VARIABLE = "SYNO_LAB_FOLDER"
-DEFAULT_FOLDER = ".syno-lab"
-
-
-def _whole(folder: Path | None) -> Path | None:
-    return None if folder is None else folder.expanduser().absolute()  # the user's own code may go to another folder
-
 
 FolderOption = Annotated[
     Path | None,
     typer.Option(
         "--folder",
         metavar="PATH",
-        callback=_whole,
-        help=f"The lab's folder. [default: ${FOLDER_VARIABLE}, else .syno-lab]",
+        callback=lambda folder: folder and place.lab_folder(folder),  # the user's own code may go to another folder
+        help=f"The lab's folder. [default: ${place.FOLDER_VARIABLE}, else .syno-lab]",
     ),
 ]
 DetachOption = Annotated[
@@ -46,15 +38,10 @@ DetachOption = Annotated[
 _given: ContextVar[Lab | None] = ContextVar("given", default=None)
 
 
-def lab_folder(folder: Path | None = None) -> Path:
-    """The lab's folder: the one given, else that of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` in the working directory.
-
-    Inside :func:`working_in` it is the folder of the lab given there.
-    """
+def lab_folder(folder: str | Path | None = None) -> Path:
+    """The lab's folder as :func:`syno_lab.store.place.lab_folder` has it; inside :func:`working_in` that lab's."""
     given = _given.get()
-    if folder is None and given is not None:
-        return given.folder
-    return folder or Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER).absolute()
+    return place.lab_folder(folder) if folder or given is None else given.folder
 
 
 @contextmanager

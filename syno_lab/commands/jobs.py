@@ -153,28 +153,17 @@ def watch(
     return 0 if all(record.state == "finished" for record in found) else NOT_ALL_FINISHED
 
 
-@app.command()
-def cancel(jobs: Jobs, folder: FolderOption = None) -> None:
-    """End jobs, and the jobs that they submitted; their files are kept."""
-    _steer("cancel", jobs, folder)
+def _steering(action: str, about: str) -> None:
+    def command(jobs: Jobs, folder: FolderOption = None) -> None:
+        _steer(action, jobs, folder)
+
+    app.command(name=action, help=about)(command)
 
 
-@app.command()
-def pause(jobs: Jobs, folder: FolderOption = None) -> None:
-    """Stop jobs at their next checkpoint, until `resume`."""
-    _steer("pause", jobs, folder)
-
-
-@app.command()
-def resume(jobs: Jobs, folder: FolderOption = None) -> None:
-    """Let paused jobs continue from their checkpoints."""
-    _steer("resume", jobs, folder)
-
-
-@app.command()
-def retry(jobs: Jobs, folder: FolderOption = None) -> None:
-    """Queue jobs again that failed, died or were cancelled; they continue from their checkpoints."""
-    _steer("retry", jobs, folder)
+_steering("cancel", "End jobs, and the jobs that they submitted; their files are kept.")
+_steering("pause", "Stop jobs at their next checkpoint, until `resume`.")
+_steering("resume", "Let paused jobs continue from their checkpoints.")
+_steering("retry", "Queue jobs again that failed, died or were cancelled; they continue from their checkpoints.")
 
 
 @app.command()

@@ -11,11 +11,11 @@ import msgspec
 import typer
 
 from syno_lab import private
-from syno_lab.commands.detach import FOLDER_VARIABLE
 from syno_lab.commands.output import say, say_table, write_json
 from syno_lab.errors import SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.process import output_of
+from syno_lab.store.place import FOLDER_VARIABLE
 
 NAME = "syno-lab"
 DISPLAY_NAME = "Syno Lab"

@@ -6,12 +6,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import typer
 
 from syno_lab.commands.operands import complete_operator, load_operator
-from syno_lab.commands.options import TrackerOption, check_board
+from syno_lab.commands.options import check_board
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
+from syno_lab.settings import TuningBudget
 from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
@@ -38,15 +40,8 @@ def command(
     classes: Annotated[
         int | None, typer.Option(min=1, help="Classes; tokens that a text may have. [default: the backbone's]")
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
-    ] = "quick",
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Candidates of each layer, and of a network's functions on average. [default: by the preset]"
-        ),
-    ] = None,
+    *,
+    tuned: TuningBudget,
     scheduler: Annotated[
         Scheduler,
         typer.Option(
@@ -54,9 +49,6 @@ def command(
             "promise most of the network's time) or equal."
         ),
     ] = "gradient",
-    target: Annotated[str, typer.Option(help="What is compiled for, as for `syno-lab tune`.")] = "local",
-    tracker: TrackerOption = None,
-    key: Annotated[str | None, typer.Option(help="The device's key at the tracker. [default: the target]")] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of this machine that networks run in. [default: all cores]")
     ] = None,
@@ -73,6 +65,7 @@ def command(
     --tracker. Both have the same trials, rules and scheduler; 3x3 convolutions of stride 1 become conv2d's pGraph.
     Records are kept in --out: what both networks call is tuned once.
     """
+    preset, trials, target, tracker, key = msgspec.structs.astuple(tuned)
     label, value = load_operator(operator)
     from syno_lab.models.registry import backbone as find_backbone
     from syno_lab.protocol import OfNetworks

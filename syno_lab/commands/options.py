@@ -23,12 +23,6 @@ from syno_lab.versioned import JSON
 #: The rules for early termination.
 Rule = Literal["canvas", "median", "percentile", "halving"]
 
-TrackerOption = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="An RPC tracker. [default: none, this machine itself]")
-]
-"""The address of the tracker that knows the board of a tuning."""
-
-
 DataOption = Annotated[
     str | None,
     typer.Option(

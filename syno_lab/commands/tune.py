@@ -6,14 +6,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from syno_lab.commands.detach import DetachOption, FolderOption, detach_all
 from syno_lab.commands.operands import complete_binding, complete_operator, load_operator, parse_binding
-from syno_lab.commands.options import TrackerOption, check_board, flag
+from syno_lab.commands.options import check_board, flag
 from syno_lab.commands.output import Reporter, say, write_json
 from syno_lab.errors import SynoError, TuningError
 from syno_lab.inputs import quoted
+from syno_lab.settings import TuningBudget
 from syno_lab.systems import builder_of
 from syno_lab.versioned import JSON
 
@@ -30,17 +32,8 @@ def command(
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="A size, as in --bind N=1; one for each variable of the operators."),
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="How many candidates a tuning measures: quick, normal or thorough.")
-    ] = "quick",
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Candidates to measure. [default: 16, 96 or 512, by the preset]")
-    ] = None,
-    target: Annotated[
-        str, typer.Option(help="local, local:THREADS, a Jetson such as jetson-orin-nano-cpu, or a TVM target.")
-    ] = "local",
-    tracker: TrackerOption = None,
-    key: Annotated[str | None, typer.Option(help="The device's key at the tracker.")] = None,
+    *,
+    tuned: TuningBudget,
     dtype: Annotated[str, typer.Option(help="float16, float32 or float64.")] = "float32",
     deadline: Annotated[float | None, typer.Option(help="Seconds for all operators. [default: by the trials]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -91,6 +84,7 @@ def command(
 
     A job keeps its records in the folder `tuning` of the lab.
     """
+    preset, trials, target, tracker, key = msgspec.structs.astuple(tuned)
     if (tracker is None) != (key is None):
         raise SynoError("expected --tracker HOST:PORT and --key KEY together, or neither to tune on this machine")
     tasks = _tasks(operator, bind, dtype)

@@ -13,6 +13,7 @@ from html import escape
 
 from syno_lab.common.wants import RANK, Letter, Wish, wants_text
 from syno_lab.errors import SpecError
+from syno_lab.inputs import aligned
 
 WORDS: dict[Letter, str] = {"x": "not paired", "o": "one-to-one", "m": "many-to-one", "a": "all-to-one"}
 
@@ -120,12 +121,8 @@ class Pairing:
         lines = [["out \\ in", *self.columns]]
         for out, (name, row) in enumerate(zip(self.rows, self.marks, strict=True)):
             lines.append([name, *(f"{mark}{'!' * ((out, axis) in lacks)}" for axis, mark in enumerate(row))])
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        body = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        verdict = self.verdict(wants)
-        return "\n".join(
-            [*body, "", ", ".join(f"{mark} {word}" for mark, word in WORDS.items()), *([verdict] if verdict else [])]
-        )
+        legend, verdict = ", ".join(f"{mark} {word}" for mark, word in WORDS.items()), self.verdict(wants)
+        return "\n".join([*aligned(lines), "", legend, *([verdict] if verdict else [])])
 
     def html(self, wants: Sequence[Wish] = ()) -> str:
         """The same as an HTML table, with the verdict as its caption; entries of missing wishes are in ``<mark>``."""

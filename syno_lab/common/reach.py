@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from syno_lab.errors import SpecError
-from syno_lab.inputs import quoted
+from syno_lab.inputs import aligned, quoted
 
 Cover = Literal["none", "part", "whole"]
 CENTER = "center"
@@ -73,9 +73,7 @@ def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
 def axis_table(axes: Sequence[AxisField]) -> list[str]:
     """What is read along each input axis, as the lines of a table with a head."""
     heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
-    lines = [heads, *(_line(axis) for axis in axes)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    return aligned([heads, *map(_line, axes)])
 
 
 def _line(axis: AxisField) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from syno_lab.reports.case_study import write_case_study
 from syno_lab.reports.progress import plan_table, read_progress, title
 from syno_lab.reports.searched import searched
 from syno_lab.reports.text_tables import table_text
+from syno_lab.store.place import lab_folder
 from syno_lab.systems import DEFAULT_NAME, find_system, format_named, read_operator
 from syno_lab.training import TrainingProgress, TrainingResult, train
 from syno_lab.training.files import write_whole
@@ -200,7 +200,7 @@ def improve(
                 f"search those by `syno-lab search --system {one.format} --model FILE.py:FUNCTION "
                 "--dataset FILE.py:FUNCTION`"
             )
-    lab = Path(folder or os.environ.get("SYNO_LAB_FOLDER") or ".syno-lab").absolute()
+    lab = lab_folder(folder)
     request = with_data(with_model(request_of(training), model), data)
     found_layers = choose(request, layers, say)
     request = found_layers.request

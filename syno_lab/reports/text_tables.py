@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from syno_lab.inputs import printable
+from syno_lab.inputs import aligned, printable
 
 Cell = str | int | float | None
 
@@ -35,19 +35,9 @@ def cell_text(cell: Cell) -> str:
 def table_text(table: Table) -> str:
     """A table for a terminal, its title above; numbers stand to the right."""
     lines = [list(table.heads), *([cell_text(cell) for cell in row] for row in table.rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(table.heads))]
-    are_numbers = [
-        any(isinstance(row[i], int | float) for row in table.rows)
-        and not any(isinstance(row[i], str) for row in table.rows)
-        for i in range(len(table.heads))
-    ]
-
-    def written(line: list[str]) -> str:
-        columns = zip(line, widths, are_numbers, strict=True)
-        parts = [text.rjust(width) if is_number else text.ljust(width) for text, width, is_number in columns]
-        return f"  {'  '.join(parts).rstrip()}"
-
-    return "\n".join([f"{printable(table.title)}:", *map(written, lines)])
+    kinds = [{type(row[i]) for row in table.rows} for i in range(len(table.heads))]
+    numbers = [i for i, kind in enumerate(kinds) if kind & {int, float} and str not in kind]
+    return "\n".join([f"{printable(table.title)}:", *(f"  {line}" for line in aligned(lines, numbers))])
 
 
 def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[list[str]]]:

@@ -25,6 +25,13 @@ NETWORK = frozenset((
 #: Set to 1 by those who know that only one machine uses the folder.
 VARIABLE = "SYNO_LAB_NETWORK_STORE"
 _MOUNTS = Path("/proc/self/mountinfo")
+#: The variable that names the folder of the lab where the user names none, and the folder where it is not set either.
+FOLDER_VARIABLE, DEFAULT_FOLDER = "SYNO_LAB_FOLDER", ".syno-lab"
+
+
+def lab_folder(given: str | Path | None = None) -> Path:
+    """The lab's folder as a whole path: the one given, else that of the variable, else :data:`DEFAULT_FOLDER` here."""
+    return Path(given or os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER).expanduser().absolute()
 
 
 def file_system(path: Path, mounts: str) -> str:

@@ -6,7 +6,6 @@ last, and returns a reason to stop, or None.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -29,8 +28,24 @@ class StoppingRule(Protocol):
         """The reason to end a training of ``epochs`` with this ``curve`` so far, or None."""
 
 
+#: The most that a share may be, and the least that a count may be, by the names of the rules' numbers.
+_MOST, _LEAST = {"theta": 1, "percentile": 100}, {"startup": 0, "warmup": 0, "least": 1, "reduction": 2, "patience": 1}
+
+
+class _Bounded:
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name in _MOST and not 0 <= value <= _MOST[name]:
+                raise TrainingError(f"stopping: expected {name} from 0 to {_MOST[name]}, found {quoted(value)}")
+            if value < _LEAST.get(name, 0):
+                least = _LEAST[name]
+                raise TrainingError(
+                    f"stopping: expected {name} as a whole number from {least} up, found {quoted(value)}"
+                )
+
+
 @dataclass(frozen=True)
-class CanvasRule:
+class CanvasRule(_Bounded):
     """Canvas, section 7: at each epoch, at least a fraction of the best rival's measure at the same epoch.
 
     accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: lenient in the
@@ -42,10 +57,6 @@ class CanvasRule:
     name: ClassVar[str] = "canvas"
     theta: float = 0.5
     warmup: int = 0
-
-    def __post_init__(self) -> None:
-        _check_between("theta", self.theta, 0, 1)
-        _check_count("warmup", self.warmup, 0)
 
     def share(self, epoch: int, epochs: int) -> float:
         """λ after ``epoch`` of ``epochs``."""
@@ -67,7 +78,7 @@ class CanvasRule:
 
 
 @dataclass(frozen=True)
-class PercentileRule:
+class PercentileRule(_Bounded):
     """Optuna's PercentilePruner: stop unless among the best ``percentile`` % of the rivals at the same epoch.
 
     The best value so far counts. ``startup``: rivals needed before the rule applies; ``warmup``: epochs it ignores.
@@ -77,11 +88,6 @@ class PercentileRule:
     percentile: float = 25.0
     startup: int = 5
     warmup: int = 0
-
-    def __post_init__(self) -> None:
-        _check_between("percentile", self.percentile, 0, 100)
-        _check_count("startup", self.startup, 0)
-        _check_count("warmup", self.warmup, 0)
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
         """Why to stop, or None; see :class:`StoppingRule`."""
@@ -94,16 +100,12 @@ class PercentileRule:
 
 
 @dataclass(frozen=True)
-class MedianRule:
+class MedianRule(_Bounded):
     """Optuna's MedianPruner: stop when below the median of the rivals at the same epoch."""
 
     name: ClassVar[str] = "median"
     startup: int = 5
     warmup: int = 0
-
-    def __post_init__(self) -> None:
-        _check_count("startup", self.startup, 0)
-        _check_count("warmup", self.warmup, 0)
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
         """Why to stop, or None; see :class:`StoppingRule`."""
@@ -115,7 +117,7 @@ class MedianRule:
 
 
 @dataclass(frozen=True)
-class HalvingRule:
+class HalvingRule(_Bounded):
     """Optuna's SuccessiveHalvingPruner (Li et al. 2018): at each rung the best 1/``reduction`` continue.
 
     Rungs are after ``least`` · ``reduction``^rung epochs. The rivals go through Optuna's rungs first, in their order.
@@ -124,10 +126,6 @@ class HalvingRule:
     name: ClassVar[str] = "halving"
     least: int = 1
     reduction: int = 4
-
-    def __post_init__(self) -> None:
-        _check_count("least", self.least, 1)
-        _check_count("reduction", self.reduction, 2)
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
         """Why to stop, or None; see :class:`StoppingRule`."""
@@ -140,14 +138,11 @@ class HalvingRule:
 
 
 @dataclass(frozen=True)
-class PatienceRule:
+class PatienceRule(_Bounded):
     """Stop when no epoch was better than before for ``patience`` epochs; rivals do not matter."""
 
     name: ClassVar[str] = "patience"
     patience: int = 3
-
-    def __post_init__(self) -> None:
-        _check_count("patience", self.patience, 1)
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
         """Why to stop, or None; see :class:`StoppingRule`."""
@@ -214,13 +209,3 @@ def _reported(trial: optuna.Trial, curve: Curve, first_step: int) -> bool:
         trial.report(float(value), step)
         verdict = trial.should_prune()
     return verdict
-
-
-def _check_between(name: str, value: float, low: float, high: float) -> None:
-    if not (math.isfinite(value) and low <= value <= high):
-        raise TrainingError(f"stopping: expected {name} from {low:g} to {high:g}, found {quoted(value)}")
-
-
-def _check_count(name: str, value: int, low: int) -> None:
-    if value < low:
-        raise TrainingError(f"stopping: expected {name} as a whole number from {low} up, found {quoted(value)}")

@@ -251,6 +251,6 @@ def test_lab_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("SYNO_LAB_FOLDER", str(tmp_path))
     assert lab_folder() == tmp_path
-    assert lab_folder(Path("mine")) == Path("mine")
+    assert lab_folder(Path("mine")) == Path("mine").absolute()
     monkeypatch.delenv("SYNO_LAB_FOLDER")
     assert lab_folder() == Path(".syno-lab").absolute()
