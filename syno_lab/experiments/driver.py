@@ -22,11 +22,11 @@ import msgspec
 from syno_lab.experiments.loop import Loop
 from syno_lab.experiments.runner import LOOK_S, Runner, Running, Stopped
 from syno_lab.experiments.settings import LATENCY, TORCH_LATENCY
-from syno_lab.experiments.standing import Ended, Standing, Times
+from syno_lab.experiments.standing import Standing, Times
 from syno_lab.experiments.tunings import Tunings
 from syno_lab.experiments.watching import Board
 from syno_lab.protocol import Operator
-from syno_lab.reports.searched import TRAINED_STATUS, Searched
+from syno_lab.reports.searched import TRAINED_STATUS, Outcome, Searched, told
 from syno_lab.search import Candidate
 from syno_lab.store import SearchTrial
 from syno_lab.store.latencies import TORCH
@@ -144,7 +144,7 @@ class Driver(Loop):
     def _outcome(self, one: _Pending) -> dict[str, JSON] | None:
         """The outcome of a trial that is ready; None where its network is to be tuned first: that begins."""
         outcome = one.running.result() if one.trained is None else one.trained
-        tunings, ended = self.tunings, Ended.from_dict(outcome)
+        tunings, ended = self.tunings, told(Outcome, outcome)
         if tunings is None or LATENCY not in self.settings.objectives or ended.trained is None:
             return outcome
         if not tunings.is_settled(one.number):
@@ -179,7 +179,7 @@ class Driver(Loop):
             given.discard(operator)
             self._lower(by_text[operator.to_json()], waits=bool(given))
 
-        ended = {trial.operator: Ended.from_dict(trial.outcome) for trial in trials if trial.outcome is not None}
+        ended = {trial.operator: told(Outcome, trial.outcome) for trial in trials if trial.outcome is not None}
         told = [(read_operator(text), reward, _measures(ended[text])) for text, reward in self.log.told()]
         self.search.resume(told, self._given, lower)
         self._given = [operator for operator in self._given if operator.to_json() not in by_text]
@@ -250,7 +250,7 @@ class Driver(Loop):
 
     def _told(self, one: _Pending, outcome: dict[str, JSON]) -> None:
         """Record the outcome of a trial, then tell the search."""
-        ended = Ended.from_dict(outcome)
+        ended = told(Outcome, outcome)
         if ended.state != "interrupted":
             outcome = outcome | self.space.probed(read_operator(self.log.trial(one.number).operator))
         with self._spending("store_s"):
@@ -269,7 +269,7 @@ class Driver(Loop):
                 self.search.tell(one.candidate, trial.reward, _measures(ended))
             self._lower(trial, waits=bool(self._given))
 
-    def _reward(self, number: int, ended: Ended) -> float | None:
+    def _reward(self, number: int, ended: Outcome) -> float | None:
         """What the search is told; None: the store's default, the accuracy, 0 where there is none."""
         if ended.accuracy is None:
             return None
@@ -294,11 +294,11 @@ class Driver(Loop):
                 share = self.space.replaced_share(self.space.most_flops)
                 self.lowered.append({"number": one.number, "replaced_ratio": share})
 
-    def _count(self, trial: SearchTrial, ended: Ended) -> None:
+    def _count(self, trial: SearchTrial, ended: Outcome) -> None:
         self.standing.add(trial.number, trial.flops, trial.params, ended, self.known.get(trial.operator), trial.reward)
         if self.tunings is not None:
             self.tunings.consider(trial.number, ended)
-        curve = [measure for row in ended.curve or () if (measure := row.get("accuracy")) is not None]
+        curve = [one.accuracy for one in ended.curve if one.accuracy is not None]
         if curve and ended.state in ("finished", "pruned"):
             self._curves.append(curve)
             if len(self._curves) > MOST_RIVALS:  # keep the best curve, which the rule of Canvas needs
@@ -332,7 +332,7 @@ class Driver(Loop):
         )
 
 
-def _measures(ended: Ended) -> dict[str, float]:
+def _measures(ended: Outcome) -> dict[str, float]:
     """What was measured of a trial beside its accuracy, by the names of objectives."""
     found = {LATENCY: ended.network_ms, TORCH_LATENCY: ended.latency_ms}
     return {name: value for name, value in found.items() if value is not None}

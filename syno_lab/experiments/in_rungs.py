@@ -25,8 +25,8 @@ from syno_lab.store import SearchLog, SearchTrial, Store
 from syno_lab.store.outcomes import Comparison
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
 from syno_lab.trial import TrialOutcome
+from syno_lab.trial.compare import Verdict
 from syno_lab.trial.rungs import rungs_of
-from syno_lab.trial.verdicts import Verdict
 from syno_lab.versioned import JSON
 
 #: Shares of the replaced layers' FLOPs within which a best operator is looked for, by the names in results.

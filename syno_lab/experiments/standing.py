@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
-from syno_lab.reports.searched import NOT_SAID, Point, Searched
-from syno_lab.trial.request import Plain
+from syno_lab.reports.searched import NOT_SAID, Outcome, Point, Searched
 
 #: Shares of the replaced layers' FLOPs within which the best operator is named.
 SHARES = {"replaced_0.4": 0.4, "replaced_0.25": 0.25}
@@ -41,28 +39,6 @@ class Best(Point, frozen=True, kw_only=True):
     accuracy: float
 
 
-class Ended(Plain, frozen=True, kw_only=True):
-    """What a search needs of the outcome of a trial, as the store has it: fields of :class:`.TrialOutcome`.
-
-    ``network_ms``: milliseconds of the network through TVM, where they are an objective.
-    """
-
-    called: ClassVar[str] = "the outcome of a trial"
-
-    state: str
-    reason: str | None = None
-    accuracy: float | None = None
-    wall_s: float | None = None
-    latency_ms: float | None = None
-    network_ms: float | None = None
-    curve: list[dict[str, float | None]] | None = None
-
-    @property
-    def trained(self) -> float | None:
-        """The accuracy of a training that finished; None of any other."""
-        return self.accuracy if self.state == "finished" else None
-
-
 class Standing:
     """Counts of the trials of one search.
 
@@ -91,7 +67,7 @@ class Standing:
         number: int,
         flops: int,
         params: int,
-        outcome: Ended,
+        outcome: Outcome,
         known: str | None = None,
         reward: float | None = None,
     ) -> None:

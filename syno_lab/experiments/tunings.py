@@ -21,10 +21,9 @@ from syno_lab.errors import SpecError, SynoError, TuningError
 from syno_lab.experiments.runner import LOOK_S, Report, Runner, Running
 from syno_lab.experiments.settings import TuningChoice
 from syno_lab.experiments.space import Space
-from syno_lab.experiments.standing import Ended
 from syno_lab.models.sites import Site, Strides
 from syno_lab.protocol import Operator
-from syno_lab.reports.searched import Measured, Tuned
+from syno_lab.reports.searched import Measured, Outcome, Tuned
 from syno_lab.store import SearchLog
 from syno_lab.store.pareto import pareto_front
 from syno_lab.store.records import finite
@@ -164,7 +163,7 @@ class Tunings:
         except SpecError as error:
             self.baseline_reason = f"not tuned: {error}"
 
-    def consider(self, number: int, ended: Ended) -> None:
+    def consider(self, number: int, ended: Outcome) -> None:
         """Tune a trial that has ended, if it is accurate enough and was not tuned for this target before."""
         accuracy = ended.trained
         if accuracy is None or accuracy < self.least:

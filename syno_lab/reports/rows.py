@@ -38,7 +38,6 @@ class Trained(Outcome, frozen=True, kw_only=True):
         number: the trial's; :data:`.store.rungs.BASELINE` for the network without an operator.
         rung: the name of the rung; :data:`.store.rungs.FINAL` for the finals.
         seed: of the training.
-        state: of its outcome.
         measure: what the rung ranks by, higher is better.
         ended: when (ISO 8601, UTC).
     """
@@ -46,7 +45,6 @@ class Trained(Outcome, frozen=True, kw_only=True):
     number: int
     rung: str
     seed: int
-    state: str
     measure: float | None
     ended: str
 
@@ -104,7 +102,6 @@ def _trained(one: RungTraining) -> Trained:
         number=one.number,
         rung=one.rung,
         seed=one.seed,
-        state=one.state,
         measure=one.measure,
         ended=one.ended or "",
     )

@@ -116,24 +116,35 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What is shown of the outcome of a training.
+    """What is read of the stored outcome of a training (:class:`.TrialOutcome`), and of what a search adds to it.
 
     Attributes:
+        state, reason: how it ended, and why.
         accuracy: from 0 to 1; of a training on a rung on the rung's images.
         flops, params: of the whole network that was trained.
         peak_mib: peak memory.
         wall_s: wall seconds.
+        latency_ms: of the network in PyTorch; ``network_ms``: through TVM, where it is an objective.
         probe: its score without training.
         curve: the epochs.
     """
 
+    state: str = ""
+    reason: str | None = None
     accuracy: float | None = None
     flops: int | None = None
     params: int | None = None
     peak_mib: float | None = None
     wall_s: float = 0.0
+    latency_ms: float | None = None
+    network_ms: float | None = None
     probe: Probe = Probe()
     curve: tuple[Epoch, ...] = ()
+
+    @property
+    def trained(self) -> float | None:
+        """The accuracy of a training that finished; None of any other."""
+        return self.accuracy if self.state == "finished" else None
 
 
 class Baseline(msgspec.Struct, frozen=True):

@@ -17,9 +17,8 @@ from syno_lab.trial import (
     run_trial,
     two_way_bootstrap,
 )
-from syno_lab.trial.compare import compared
+from syno_lab.trial.compare import compared, is_at_chance, seed_spread, verdict_of
 from syno_lab.trial.machine import machine_name, one_machine
-from syno_lab.trial.verdicts import is_at_chance, seed_spread, verdict_of
 
 
 def test_two_examples_have_three_possible_means():
