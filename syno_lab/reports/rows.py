@@ -239,7 +239,6 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     )
     targets = store.database.column(query, (log.name,))
     measured = {target: log.latencies(target) for target in targets}
-    in_ms = {target: log.milliseconds(target) for target in targets}
     trainings = read_trainings(log)
     status, result = (searched(read_said(store.path.parent, log.name, file)) for file in (STATUS, RESULT))
     by_number: dict[int, list[Trained]] = {}
@@ -253,6 +252,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     known, intervals = status.known_names | result.known_names, _intervals(result)
     for trial in log.trials():
         outcome = told(Outcome, trial.outcome)
+        found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
         row = TrialRow(
             f"{source}#{trial.number}",
             source,
@@ -266,7 +266,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.flops,
             trial.params,
             outcome.peak_mib,
-            {target: in_ms[target][trial.number] for target in targets if trial.number in in_ms[target]},
+            {target: latency for target, latency in found if latency is not None},
             trial.wall_s,
             trial.ended or "",
             trial.job,
