@@ -20,6 +20,7 @@ from syno_lab.reports.searched import RESULT, STATUS, Baseline, Outcome, Searche
 from syno_lab.reports.text_tables import Cell
 from syno_lab.store import SearchLog
 from syno_lab.store.latencies import TORCH, is_of_network
+from syno_lab.store.records import finite
 from syno_lab.store.rungs import BASELINE, FINAL, TIMING, RungTraining
 from syno_lab.systems import find_system, format_of
 from syno_lab.versioned import JSON
