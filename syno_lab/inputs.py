@@ -217,11 +217,7 @@ def read_json(path: str | os.PathLike[str], most: int, kind: Any = Any) -> Any:
 
 
 def check_regular(path: str | os.PathLike[str], most: int | None = None) -> int:
-    """The size in bytes of a regular file, for readers that open it themselves.
-
-    Raises:
-        OSError: as `read_bytes`.
-    """
+    """The size in bytes of a regular file, for readers that open it themselves. Raises OSError as `read_bytes`."""
     return _checked(Path(path).stat(), path, most)
 
 

@@ -49,11 +49,7 @@ class Built:
     ] = "float32"
 
     def options(self) -> dict[str, JSON]:
-        """The options of the network that are given.
-
-        Raises:
-            SpecError: as :func:`backbone_options`.
-        """
+        """The options of the network that are given. Raises SpecError as :func:`backbone_options`."""
         sizes = {"width": self.width, "blocks": self.blocks}
         return {name: value for name, value in sizes.items() if value} | backbone_options(self.option or ())
 

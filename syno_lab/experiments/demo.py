@@ -109,11 +109,7 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
 
 
 def demo_settings(options: DemoOptions) -> SearchSettings:
-    """The settings of the search that the demo runs.
-
-    Raises:
-        DataError: the data are not there, or damaged.
-    """
+    """The settings of the search that the demo runs. Raises DataError: the data are not there, or damaged."""
     from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 
     scale = options.scale or (QUICK if options.quick else FULL)

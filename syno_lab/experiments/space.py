@@ -156,11 +156,7 @@ class Space:
         return NetworkCosts(flops, params)
 
     def fitting_costs(self, operator: Operator) -> NetworkCosts:
-        """:meth:`costs` of an operator that the space has.
-
-        Raises:
-            SpecError: it does not fit a layer.
-        """
+        """:meth:`costs` of an operator that the space has. Raises SpecError: it does not fit a layer."""
         found = self.costs(operator)
         if found is None:
             raise SpecError("expected an operator for every layer, found one that does not fit")

@@ -222,11 +222,7 @@ class SearchLog:
         return [_trial(row, ended.get(row[1])) for row in trials]
 
     def trial(self, number: int) -> SearchTrial:
-        """Return one trial.
-
-        Raises:
-            StoreError: there is none of this number.
-        """
+        """Return one trial. Raises StoreError: there is none of this number."""
         return self._one(number)
 
     def taken(self) -> dict[int, tuple[SearchStep, ...]]:
