@@ -63,8 +63,7 @@ def settings_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
 def check_bounds(settings: msgspec.Struct) -> None:
     """Refuse a number that is out of its setting's bounds, or not finite.
 
-    Raises:
-        SearchError: with the name of the field, what it expects, and what was found.
+    Raises SearchError with the name of the field, what it expects, and what was found.
     """
     for name, about in settings_of(type(settings)).items():
         value, bounds = getattr(settings, name), about.extra or {}

@@ -87,8 +87,7 @@ def _variable(text: str) -> str:
 def ask(*arguments: str) -> Any:
     """The answer of ``python -m syno_widgets.kernelspec`` to these arguments.
 
-    Raises:
-        SynoError: its one line when it refuses.
+    Raises SynoError: its one line when it refuses.
     """
     missing = [module for module in ("syno_widgets", "ipykernel") if importlib.util.find_spec(module) is None]
     if missing:

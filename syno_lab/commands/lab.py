@@ -25,8 +25,7 @@ KERNELS = Path(".syno-lab") / "jupyter"  # in the folder of the copies
 def notebooks_folder() -> Path:
     """The folder of notebooks in the repository that this package runs from.
 
-    Raises:
-        SynoError: when the package was installed without it.
+    Raises SynoError when the package was installed without it.
     """
     folder = Path(syno_lab.__file__).resolve().parent.parent / "notebooks"
     if not (folder / TOUR).is_file():

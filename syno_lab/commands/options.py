@@ -135,8 +135,7 @@ def _called(called: Callable[..., Any], given: dict[str, Any]) -> Any:
 def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
     """Make sure that a device of that key is behind the tracker, and warn in one line where others can reach it.
 
-    Raises:
-        TrackerError: there is none.
+    Raises TrackerError: there is none.
     """
     from syno_lab.tuning.checkup import public_address, warning
     from syno_lab.tuning.tracker import check_tracker, parse_address
@@ -156,8 +155,7 @@ def flag(name: str, explanation: str) -> Any:
 def backbone_options(texts: Iterable[str]) -> dict[str, JSON]:
     """The values of ``--option NAME=VALUE``: numbers, true and lists of texts as in JSON; all else is a text.
 
-    Raises:
-        SpecError: for a text that is not of this form.
+    Raises SpecError for a text that is not of this form.
     """
     options: dict[str, JSON] = {}
     for text in texts:

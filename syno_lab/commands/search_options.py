@@ -178,8 +178,7 @@ class Machine:
 def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | None, float]:
     """Trainings at a time (None: as usual), and the GPUs that each has for itself: ``gpu`` asks the machine.
 
-    Raises:
-        SynoError: for neither a number nor ``gpu``, and where the machine has no GPU.
+    Raises SynoError for neither a number nor ``gpu``, and where the machine has no GPU.
     """
     if text is None:
         return None, 0.0

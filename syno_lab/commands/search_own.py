@@ -52,8 +52,7 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
 
     What a lab's folder says is run only where the user names that very code again.
 
-    Raises:
-        SearchError: the search is of a file that the command does not name, or names with another text.
+    Raises SearchError: the search is of a file that the command does not name, or names with another text.
     """
     own = request.own or {}
     given = {"model": network.model, "data": network.dataset}
@@ -86,8 +85,7 @@ def with_choice(settings: SearchSettings, choice: Choice) -> SearchSettings:
 def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
     """The settings of a stored search, with the rules and the reward that the command line names again.
 
-    Raises:
-        SearchError: the search has others than the command names, or the same with another text.
+    Raises SearchError: the search has others than the command names, or the same with another text.
     """
     named = with_choice(settings, choice)
     stored, given = settings.identity, named.identity

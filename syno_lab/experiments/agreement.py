@@ -79,8 +79,7 @@ def agreements(
 
     All of them are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
 
-    Raises:
-        SearchError: there are fewer than :data:`LEAST` operators, or not as many values as operators.
+    Raises SearchError: there are fewer than :data:`LEAST` operators, or not as many values as operators.
     """
     count = len(truth)
     wrong = [name for name, values in {**predictors, **yardsticks}.items() if len(values) != count]

@@ -197,8 +197,7 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
 def _page(lab: Path, source: str, path: Path) -> Path:
     """The runs view of the search as a page that stands alone.
 
-    Raises:
-        SynoError: the page cannot be made; the message is the last line of the child process.
+    Raises SynoError: the page cannot be made; the message is the last line of the child process.
     """
     output_of(_PAGE, str(lab), source, str(path))
     return path

@@ -234,8 +234,7 @@ def improve(
 def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
     """The plan in lines: the network, the layers that are replaced, why others stay, the space, a folder of images.
 
-    Raises:
-        SpecError: no operator can be within the limits.
+    Raises SpecError: no operator can be within the limits.
     """
     seen, space = survey_of(settings.training), Space(settings)
     sites = chosen.sites

@@ -283,8 +283,7 @@ def offer_gpus(settings: SearchSettings, folder: Path) -> None:
 
     A cluster that the user names, or machines that join, have GPUs of their own.
 
-    Raises:
-        JobError: the cluster does not start, or this process may not see so many GPUs.
+    Raises JobError: the cluster does not start, or this process may not see so many GPUs.
     """
     from syno_lab.jobs import Lab
     from syno_lab.jobs.endpoint import named

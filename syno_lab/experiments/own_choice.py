@@ -88,8 +88,7 @@ def bring_choice(settings: SearchSettings) -> None:
 
     Only for code that the user has given or named, or whose job they have signed.
 
-    Raises:
-        CodeError: the code cannot be run, or the reward fails on an example.
+    Raises CodeError: the code cannot be run, or the reward fails on an example.
     """
     for code in (*settings.rules, settings.reward):
         if code is not None and code not in _BROUGHT:

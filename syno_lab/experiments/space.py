@@ -165,8 +165,7 @@ class Space:
     def traffic(self, operator: Operator) -> float:
         """Elements that the operator stores in all slots (:meth:`.System.traffic`), over the replaced layers' outputs.
 
-        Raises:
-            SpecError: the operator does not fit a layer.
+        Raises SpecError: the operator does not fit a layer.
         """
         stored = layers = 0
         for site, number, place in self._places(operator):
@@ -198,8 +197,7 @@ class Space:
     def share(self, operator: Operator) -> float:
         """FLOPs of the operator in all slots, as a share of the most that they may have there.
 
-        Raises:
-            SpecError: the operator does not fit a layer.
+        Raises SpecError: the operator does not fit a layer.
         """
         return (self.fitting_costs(operator).flops - self._rest.flops) / (self.most_flops - self._rest.flops)
 
@@ -239,8 +237,7 @@ class Space:
     def probe(self, operator: Operator) -> Mapping[str, float]:
         """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.
 
-        Raises:
-            SpecError: the system has no probe.
+        Raises SpecError: the system has no probe.
         """
         found = self.operators.probe(operator)
         if found is None:

@@ -103,8 +103,7 @@ class TwoExamples:
     def try_in(self, names: Sequence[str], kind: Kind) -> None:
         """Try the network with a known operator in these layers, which are of one kind.
 
-        Raises:
-            SpecError: it does not work with them.
+        Raises SpecError: it does not work with them.
         """
         asked = self.request
         if names:

@@ -88,8 +88,7 @@ class _Answer(msgspec.Struct):
 def summed(layers: Sequence[Layer], answer: Mapping[str, JSON]) -> dict[str, JSON]:
     """Sum the latencies of ``layers`` from the result of a job of kind ``tune``, for the store.
 
-    Raises:
-        TuningError: a layer has no latency; the message has the reason.
+    Raises TuningError: a layer has no latency; the message has the reason.
     """
     found = msgspec.convert(answer, _Answer)
     for name, reason in found.failed.items():

@@ -147,8 +147,7 @@ def usable_rungs(
     The last validation of the backbone on the same data counts: a proxy that ranks no better than FLOPs or parameters
     is not used. Without a validation the declared rungs are used, but for those that are declared unproven.
 
-    Raises:
-        SpecError: the backbone has no rungs.
+    Raises SpecError: the backbone has no rungs.
     """
     judged = _judged(request, validations, system)
     used, lines = [], []

@@ -222,9 +222,7 @@ class Database(Closing):
 
         The columns must be those, in the order, that `write` was given.
 
-        Raises:
-            StoreError: a row differs from what was written, or holds what its columns are not for.
-
+        Raises StoreError: a row differs from what was written, or holds what its columns are not for.
         """
         with self._use() as connection:
             rows = connection.execute(f"SELECT {columns}, digest {rest}", parameters).fetchall()

@@ -42,9 +42,7 @@ def pareto_front(
     A point beats another when it is at least as good in every named value and better in one; so equal points are on
     the front together or not at all. Points with a value that is missing or not finite take no part.
 
-    Raises:
-        SynoError: no value is named, or one is named on both sides.
-
+    Raises SynoError: no value is named, or one is named on both sides.
     """
     if not (maximise or minimise) or set(maximise) & set(minimise):
         raise SynoError(

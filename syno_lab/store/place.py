@@ -63,8 +63,7 @@ def has_locks(folder: Path) -> bool:
 def refuse_network(path: Path) -> None:
     """Refuse a place on a network file system, unless the user has said that it is all right.
 
-    Raises:
-        StoreError: with what to do.
+    Raises StoreError with what to do.
     """
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")

@@ -20,9 +20,7 @@ _Kind = TypeVar("_Kind")
 def plain(value: object, where: str) -> Any:
     """Return `value` as what JSON can hold; numbers that are not finite become None, as JSON has no word for them.
 
-    Raises:
-        StoreError: something in it is neither text, number, list nor mapping; `where` tells the user which.
-
+    Raises StoreError: something in it is neither text, number, list nor mapping; `where` tells the user which.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -50,9 +48,7 @@ def to_text(value: Mapping[str, JSON], where: str) -> str:
 def from_text(text: str, kind: type[_Kind], what: str) -> _Kind:
     """Return what JSON text of the store holds, which must be of this kind.
 
-    Raises:
-        StoreError: it is none, or of another kind: not this program wrote it.
-
+    Raises StoreError: it is none, or of another kind: not this program wrote it.
     """
     try:
         found = json.loads(text)

@@ -116,8 +116,7 @@ class RungLog:
 
         An ``interrupted`` one waits again.
 
-        Raises:
-            StoreError: the queue has no such training, or the outcome is no plain data.
+        Raises StoreError: the queue has no such training, or the outcome is no plain data.
         """
         text = to_text(outcome, "outcome")
         with self._database.transaction():

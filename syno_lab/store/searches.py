@@ -130,8 +130,7 @@ class SearchLog:
 
         ``steps``: how it was built.
 
-        Raises:
-            StoreError: a count is no whole number.
+        Raises StoreError: a count is no whole number.
         """
         texts = str(fingerprint), str(operator), msgspec.json.encode(list(steps)).decode()
         counts = whole(flops, "a trial's FLOPs", 0), whole(params, "a trial's parameters", 0)
@@ -154,8 +153,7 @@ class SearchLog:
         `wall_s` and `cpu_s` among it. `reward` is what the search is told: by default the accuracy, 0 where there is
         none. An outcome ``interrupted`` is not told, and may be followed by another.
 
-        Raises:
-            StoreError: there is no such trial, no state, a reward outside [0, 1], or what is no plain data.
+        Raises StoreError: there is no such trial, no state, a reward outside [0, 1], or what is no plain data.
         """
         state = outcome.get("state")
         if not isinstance(state, str) or state in ("", WAITING):
@@ -196,8 +194,7 @@ class SearchLog:
         It is whatever the search means by it, the same for all trials: that of :mod:`~syno_lab.experiments` is
         the sum over the layers that are replaced.
 
-        Raises:
-            StoreError: there is no such trial, or no latency above 0.
+        Raises StoreError: there is no such trial, or no latency above 0.
         """
         latency = finite(result.get("latency_ms"))
         if latency is None or latency <= 0:
@@ -255,8 +252,7 @@ class SearchLog:
 
         Trials whose training did not finish take no part. ``latency_ms`` is that on `target`.
 
-        Raises:
-            StoreError: an axis is unknown, or latency is asked for without a target.
+        Raises StoreError: an axis is unknown, or latency is asked for without a target.
         """
         if unknown := [name for name in axes if name not in AXES]:
             raise StoreError(f"no axis {quoted(unknown[0])}: expected one of {', '.join(AXES)}")

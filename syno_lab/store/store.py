@@ -47,9 +47,7 @@ class Store(Closing):
 
         What would write raises StoreError.
 
-        Raises:
-            StoreError: there is none, or it is damaged, foreign or of another version.
-
+        Raises StoreError: there is none, or it is damaged, foreign or of another version.
         """
         place = Path(path).expanduser().absolute()
         file = place / FILE_NAME if place.is_dir() else place

@@ -166,8 +166,7 @@ def compared(
     The trials must have kept their predictions (``keep_predictions``), and must all have been measured on the same part
     and on one machine.
 
-    Raises:
-        TrainingError: they were not.
+    Raises TrainingError: they were not.
     """
     trials = [*baselines, *operators]
     machine = one_machine(trial.machine for trial in trials)

@@ -50,8 +50,7 @@ def processor() -> str:
 def one_machine(machines: Iterable[str]) -> str:
     """The machine on which trainings that are to be compared ran; empty where none of them says.
 
-    Raises:
-        TrainingError: two of them ran on different machines.
+    Raises TrainingError: two of them ran on different machines.
     """
     found = sorted({machine for machine in machines if machine})
     if len(found) > 1:

@@ -44,8 +44,7 @@ def name_of(code: UserCode) -> str:
 def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
     """By ``model``, ``data`` and ``primitive:NAME``, the name in the request and the code that it carries for it.
 
-    Raises:
-        CodeError: it carries code for another name.
+    Raises CodeError: it carries code for another name.
     """
     found = {}
     for role, code in (request.own or {}).items():
@@ -66,8 +65,7 @@ def bring(request: TrialRequest) -> None:
     Only for code that the user has named, or whose job they have signed. The functions are called on use; where they
     fail or return something else, that raises CodeError or DataError.
 
-    Raises:
-        CodeError: the code cannot be run.
+    Raises CodeError: the code cannot be run.
     """
     for role, (name, code) in codes_of(request).items():
         if _BROUGHT.get(name) == code:
@@ -93,8 +91,7 @@ def whose(name: str) -> str:
 def with_primitives(request: TrialRequest) -> TrialRequest:
     """The request with the code of this process's own primitives, so that other processes can read operators with them.
 
-    Raises:
-        CodeError: the source of one of them cannot be found.
+    Raises CodeError: the source of one of them cannot be found.
     """
     codes = {f"{PRIMITIVE}{one.name}": user_code(one.function) for one in own_primitives()}
     if not codes:
@@ -106,8 +103,7 @@ def with_primitives(request: TrialRequest) -> TrialRequest:
 def check_brought(request: TrialRequest) -> None:
     """Refuse code that this process has not run: a file that it has read must not have another process run it.
 
-    Raises:
-        CodeError: with the function's name.
+    Raises CodeError with the function's name.
     """
     for name, code in codes_of(request).values():
         if _BROUGHT.get(name) != code:

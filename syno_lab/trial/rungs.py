@@ -34,8 +34,7 @@ _NO_SIZES = ("strides", "pointwise", "match", "leave", "kinds", "tokens", "dropo
 def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:
     """The rungs of the request's backbone, the cheapest first and the network itself last.
 
-    Raises:
-        SpecError: the backbone has none.
+    Raises SpecError: the backbone has none.
     """
     found = backbone(request.backbone).proxies
     if not found:
@@ -54,8 +53,7 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
     training on this rung (:attr:`.TrialOutcome.work_s`), an operator that takes :data:`TIMES_THE_BASELINE` as long ends
     as ``timeout`` after :data:`PROBE_STEPS` batches.
 
-    Raises:
-        SpecError: the rung changes a field that requests do not have.
+    Raises SpecError: the rung changes a field that requests do not have.
     """
     changes: dict[str, Any] = {"holdout": HOLDOUT if request.holdout is None else request.holdout, "seed": seed}
     if not rung.is_full:
