@@ -167,7 +167,8 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
     with LabReader(out) as reader:
         rows = reader.read().of(source)
     front = front_of(rows, (LATENCY + TARGET, "accuracy"))
-    pages = [_page(out, source, out / "pareto.html")]
+    pages = [out / "pareto.html"]
+    output_of(_PAGE, str(out), source, str(pages[0]))
     for form in ("svg", "png"):
         pages.append(out / f"pareto.{form}")
         write_whole(pages[-1], front_picture(front, form, title=f"Accuracy on {data} against latency"))
@@ -192,15 +193,6 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
         "target": TARGET,
     }
     return DemoResult(summary, table, [*pages, *files])
-
-
-def _page(lab: Path, source: str, path: Path) -> Path:
-    """The runs view of the search as a page that stands alone.
-
-    Raises SynoError: the page cannot be made; the message is the last line of the child process.
-    """
-    output_of(_PAGE, str(lab), source, str(path))
-    return path
 
 
 def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str, JSON]]:

@@ -180,8 +180,8 @@ class Driver(Loop):
             self._lower(by_text[operator.to_json()], waits=bool(given))
 
         ended = {trial.operator: told(Outcome, trial.outcome) for trial in trials if trial.outcome is not None}
-        told = [(read_operator(text), reward, _measures(ended[text])) for text, reward in self.log.told()]
-        self.search.resume(told, self._given, lower)
+        known = [(read_operator(text), reward, _measures(ended[text])) for text, reward in self.log.told()]
+        self.search.resume(known, self._given, lower)
         self._given = [operator for operator in self._given if operator.to_json() not in by_text]
         for trial in sorted((t for t in trials if t.position is not None), key=lambda t: t.position or 0):
             self._count(trial, ended[trial.operator])
