@@ -15,6 +15,10 @@ from syno_lab.errors import FormatError, SearchError
 
 Optimizer = Literal["sgd", "adamw"]
 Augment = Literal["none", "crop", "resized-crop"]
+#: What chooses the next operator of a search.
+Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
+#: How the functions of a network share the trials of its tuning.
+Scheduler = Literal["gradient", "equal"]
 
 
 class Plain(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,15 +13,11 @@ from syno_lab.commands.operands import complete_operator, load_operator
 from syno_lab.commands.options import check_board
 from syno_lab.commands.output import Reporter, say, say_table, write_json
 from syno_lab.errors import SpecError
-from syno_lab.settings import TuningBudget
+from syno_lab.settings import Scheduler, TuningBudget
 from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:
     from syno_lab.tuning.versus import LayerComparison, NetworkComparison
-
-
-#: How a network's functions share the trials.
-Scheduler = Literal["gradient", "equal"]
 
 
 #: The parts of a network that are compared.

@@ -15,14 +15,14 @@ from syno_lab.commands.detach import detach_all, lab_folder
 from syno_lab.commands.options import Rule, check_board, named_value, whole_path
 from syno_lab.commands.output import Reporter, say, say_table, tell, write_json
 from syno_lab.commands.pgraphs.specs import wants_option
-from syno_lab.commands.search_options import Given, Method, parse_workers
+from syno_lab.commands.search_options import Given, parse_workers
 from syno_lab.commands.search_own import advice, choice_again, named_again, say_files, with_choice, with_own
 from syno_lab.commands.search_rungs import PlanTeller, say_rungs, say_untrained
 from syno_lab.errors import DiskFullError, SearchError, SpecError, SynoError
 from syno_lab.inputs import quoted
 from syno_lab.processes.alone import holder
 from syno_lab.processes.process import cores
-from syno_lab.settings import TuningSettings
+from syno_lab.settings import Method, TuningSettings
 from syno_lab.versioned import JSON
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -11,11 +11,8 @@ from syno_lab.commands.detach import DetachOption, FolderOption
 from syno_lab.commands.options import Built, DataOption, Rule, flag
 from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, quoted
-from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings
+from syno_lab.settings import Method, SearchChoice, TrainingSettings, TuningSettings
 from syno_lab.systems import DEFAULT_NAME
-
-#: The methods that choose the next operator.
-Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from syno_lab.errors import SearchError
 from syno_lab.inputs import is_plain_name, quoted
-from syno_lab.settings import SearchChoice, TuningSettings, check_bounds, setting
+from syno_lab.settings import Method, Scheduler, SearchChoice, TuningSettings, check_bounds, setting
 from syno_lab.store.latencies import network_on
 from syno_lab.systems import DEFAULT
 from syno_lab.trial import TrialRequest, parse_rule
@@ -19,7 +19,6 @@ from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode
 from syno_lab.versioned import JSON
 
-Method = Literal["estimate", "mcts", "random", "evolution", "elites", "pareto"]
 #: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is that of the whole
 #: network through Relax, tuned after each training as :attr:`SearchSettings.tuning` says; PyTorch's is measured in the
 #: process that trained (:attr:`.TrialOutcome.latency_ms`).
@@ -54,7 +53,7 @@ class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fie
         TuningError, TrackerError: for unknown targets and presets, and invalid addresses.
     """
 
-    scheduler: Literal["gradient", "equal"] = "gradient"
+    scheduler: Scheduler = "gradient"
 
     def __post_init__(self) -> None:
         if self.within is not None and not (math.isfinite(self.within) and 0 <= self.within <= 100):
