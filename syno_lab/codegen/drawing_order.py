@@ -53,8 +53,7 @@ Rows = tuple[tuple[str | Passing, ...], ...]
 def steady_rows(steps: tuple[Growth, ...]) -> Rows:
     """The rows of the last of these pictures, the lowest first, each from left to right, with the lines that pass.
 
-    Args:
-        steps: the pictures from that of the output alone on, one for each step; at least one.
+    ``steps`` are the pictures from that of the output alone on, one for each step; at least one.
     """
     before = steady_rows(steps[:-1]) if len(steps) > 1 else ()
     return _Rows(steps[-1], {name: at for row in before for at, name in enumerate(row)}).best()

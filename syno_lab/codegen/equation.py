@@ -38,8 +38,7 @@ def equation(
 class Equation:
     """One equation, or one for each stage; terms outside a window's bounds are left out by Iverson brackets.
 
-    Attributes:
-        program: the loop nests that it reads, with its iterators.
+    ``program`` has the loop nests that it reads, with its iterators.
     """
 
     program: Program

@@ -119,17 +119,10 @@ def example_like(module: nn.Module, x: Array) -> torch.Tensor:
 
 
 def compare(found: Array, wanted: Array, eps: float, what: str, against: str) -> float:
-    """The largest absolute difference.
+    """The largest absolute difference of what ``what``, a file, gives from what it should give, by ``against``.
 
-    Args:
-        found: what the file gives.
-        wanted: what it should give.
-        eps: the machine epsilon of the file's dtype; its square root times the largest wanted element is allowed.
-        what: the file, for the message.
-        against: what gave ``wanted``, for the message.
-
-    Raises:
-        ExportError: when the shapes or the numbers differ.
+    ``eps`` is the machine epsilon of the file's dtype; its square root times the largest wanted element is allowed.
+    Raises ExportError when the shapes or the numbers differ.
     """
     if found.shape != wanted.shape:
         raise ExportError(f"{what}: read back, expected an output of shape {wanted.shape}, found {found.shape}")

@@ -29,15 +29,10 @@ _MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit of a file, with room
 
 
 def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> ExportedProgram:
-    """``torch.export``'s program of ``module`` in evaluation mode; ``axes`` of the input take any size.
+    """``torch.export``'s program of ``module``, one tensor in and one out, in evaluation mode.
 
-    Args:
-        module: one tensor in, one tensor out.
-        example: an input whose ``axes`` have at least 2 elements: torch takes 0 and 1 for constants.
-        axes: the axes of any size.
-
-    Raises:
-        ExportError: when the module cannot be traced so.
+    ``axes`` of the input take any size; those of ``example`` have at least 2 elements: torch takes 0 and 1 for
+    constants. Raises ExportError when the module cannot be traced so.
     """
     import torch
 
@@ -54,11 +49,7 @@ def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> Exp
 
 
 def save_program(program: ExportedProgram, path: Path, record: Record) -> Runner:
-    """Write a ``.pt2`` archive and read it back.
-
-    Returns:
-        The program read back.
-    """
+    """Write a ``.pt2`` archive; the program read back."""
     import torch
 
     with _quiet():
@@ -69,13 +60,9 @@ def save_program(program: ExportedProgram, path: Path, record: Record) -> Runner
 
 
 def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
-    """Write an ONNX file, input ``x`` and output ``y``, and read it back.
+    """Write an ONNX file, input ``x`` and output ``y``; the file in ONNX Runtime on the CPU, or in onnx's reference.
 
-    Returns:
-        The file in ONNX Runtime on the CPU, or in onnx's reference.
-
-    Raises:
-        ExportError: when ONNX has no such program, dtype or size.
+    Raises ExportError when ONNX has no such program, dtype or size.
     """
     import torch
 
@@ -98,10 +85,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
 
-    def run_on_tensors(x: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(run(x.detach().cpu().numpy()))
-
-    return run_on_tensors
+    return lambda x: torch.from_numpy(run(x.detach().cpu().numpy()))
 
 
 def _to_onnx(program: ExportedProgram) -> ONNXProgram:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,6 @@ VERSION = 1
 KEY = "syno_lab"
 _MAX_PYTHON_BYTES = 4 << 20
 _MAX_ONNX_BYTES = 1 << 31  # of any file of protobuf
-_KINDS = {
-    ".onnx": "an ONNX file",
-    ".pt2": "a .pt2 archive of torch.export",
-    ".safetensors": "a safetensors file",
-    ".py": "a Python file exported by Syno Lab",
-}
 
 
 class Place(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -124,26 +118,30 @@ def read_record(path: str | Path) -> Record:
     Raises FormatError when the file is not one that Syno Lab has exported, or cannot be read.
     """
     path = Path(path)
-    readers = {".onnx": _in_onnx, ".pt2": _in_archive, ".safetensors": _in_safetensors, ".py": _in_python}
-    if path.suffix not in readers:
+    kinds: dict[str, tuple[str, Callable[[Path], str | bytes | Record | None], int | None]] = {
+        ".onnx": ("an ONNX file", _in_onnx, _MAX_ONNX_BYTES),
+        ".pt2": ("a .pt2 archive of torch.export", _in_archive, None),
+        ".safetensors": ("a safetensors file", _in_safetensors, None),
+        ".py": ("a Python file exported by Syno Lab", _in_python, _MAX_PYTHON_BYTES),
+    }
+    if path.suffix not in kinds:
         raise FormatError(
-            f"{path}: expected a file named {', '.join('*' + s for s in readers)}, found {quoted(path.suffix)}"
+            f"{path}: expected a file named {', '.join('*' + s for s in kinds)}, found {quoted(path.suffix)}"
         )
+    kind, read, most = kinds[path.suffix]
     try:
-        check_regular(path, {".py": _MAX_PYTHON_BYTES, ".onnx": _MAX_ONNX_BYTES}.get(path.suffix))
+        check_regular(path, most)
         with path.open("rb"):
             pass
     except OSError as error:
         raise FormatError(f"{path}: expected a readable file, found: {error.strerror or error}") from None
     try:
-        text = readers[path.suffix](path)
+        text = read(path)
     except SynoError:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged file makes the readers of others raise anything
         said = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise FormatError(
-            f"{path}: expected {_KINDS[path.suffix]}, found something else ({printable(said, 2 * QUOTED)})"
-        ) from None
+        raise FormatError(f"{path}: expected {kind}, found something else ({printable(said, 2 * QUOTED)})") from None
     if text is None:
         raise FormatError(f"{path}: expected a file exported by Syno Lab, found one without the record {quoted(KEY)}")
     return text if isinstance(text, Record) else parse_record(text, str(path))

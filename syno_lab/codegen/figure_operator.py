@@ -125,13 +125,7 @@ def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str
 
 
 class CodeFigure(Figure):
-    """A loop nest as a listing.
-
-    Args:
-        code: the program text, in ASCII.
-        language: of it.
-        description: the picture in words.
-    """
+    """A loop nest as a listing; ``code`` is the program text, in ASCII."""
 
     def __init__(self, code: str, language: Literal["python", "c"], description: str) -> None:
         self.description = description
@@ -201,12 +195,7 @@ class CodeFigure(Figure):
 
 
 class EquationFigure(Figure):
-    """An equation, or one for each stage, in display mathematics.
-
-    Args:
-        latex: as :attr:`syno_lab.codegen.equation.Equation.latex` has it.
-        description: the picture in words.
-    """
+    """An equation, or one for each stage, in display mathematics; ``latex`` is that of :class:`.Equation`."""
 
     def __init__(self, latex: str, description: str) -> None:
         self.description = description

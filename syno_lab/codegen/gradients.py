@@ -39,16 +39,10 @@ _UNDONE = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE", "REDUCE", "S
 
 
 def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style = "words") -> Program:
-    """The nest of ``d<wrt>``: from ``dY`` and every other tensor of the operator.
+    """The nest of ``d<wrt>`` (``wrt``: ``X``, ``W1``, …): from ``dY`` and every other tensor of the operator.
 
-    Args:
-        operator: what to transpose.
-        wrt: ``"X"`` or ``"W1"``, ``"W2"``, ….
-        form: ``gather`` writes each element of the result once; ``scatter`` adds to it in the forward order.
-        style: of the iterators' names.
-
-    Raises:
-        SpecError: for another tensor or form.
+    The form ``gather`` writes each element of the result once, ``scatter`` adds to it in the forward order; ``style``
+    is of the iterators' names. Raises SpecError for another tensor or form.
     """
     every = tensors(operator)
     known = [key for key in every if key != "Y"]

@@ -179,12 +179,9 @@ class Contraction:
 
 
 def recognise(data: Iterable[Axis], weight: Collection[Coordinate], summable: Collection[Coordinate]) -> Contraction:
-    """The roles of all coordinates in ``sum over summable of data * weight``.
+    """The roles of all coordinates in ``sum over summable of data * weight``, from the data's axes.
 
-    Args:
-        data: the data's axes.
-        weight: the coordinates that index the weight, each one axis.
-        summable: the coordinates that are summed here; one of the data alone counts as batch, to be summed apart.
+    A summable coordinate of the data alone counts as batch, to be summed apart.
     """
     batch: list[Axis] = []
     group: list[Coordinate] = []

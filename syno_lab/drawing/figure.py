@@ -173,20 +173,9 @@ def _page(width: str | float, font: str, points: float) -> Page:
         raise SpecError(
             f"points: expected {_LEAST_POINTS:g} to {_MOST_POINTS:g} for letters, found {quoted(str(points))}"
         )
-    if font not in FONTS:
-        _check_family(font)
+    if font not in FONTS and _font_file((font, "normal", "normal")) is None:
+        raise SpecError(f"font: expected {', '.join(FONTS)} or a family that is installed here, found {quoted(font)}")
     return Page(float(inches), font, float(points))
-
-
-def _check_family(font: str) -> None:
-    from matplotlib.font_manager import FontProperties, findfont
-
-    try:
-        findfont(FontProperties(family=[font]), fallback_to_default=False)
-    except ValueError:
-        raise SpecError(
-            f"font: expected {', '.join(FONTS)} or a family that is installed here, found {quoted(font)}"
-        ) from None
 
 
 def _comment(text: str) -> str:

@@ -31,16 +31,10 @@ _FOR_MATPLOTLIB = (
 
 
 def formula_svg(latex: str, description: str) -> str:
-    """LaTeX as an SVG element of outlines, in the colour of the text around it.
+    """LaTeX, as of :func:`lines_of`, as an SVG element of outlines, in the colour of the text around it.
 
-    Long lines are broken before conditions and products.
-
-    Args:
-        latex: one formula, or several in ``aligned``.
-        description: the text alternative.
-
-    Raises:
-        SynoError: for LaTeX that matplotlib does not know.
+    Long lines are broken before conditions and products; ``description`` is the text alternative. Raises SynoError for
+    LaTeX that matplotlib does not know.
     """
     from matplotlib.textpath import TextPath
 
@@ -63,11 +57,9 @@ def formula_svg(latex: str, description: str) -> str:
 
 
 def lines_of(latex: str, fits: Callable[[str], bool]) -> list[str]:
-    """The formulas of LaTeX that the lab has written, each broken into lines where it does not fit.
+    """The formulas of LaTeX of the lab's, one or several in ``aligned``, each in lines that ``fits`` accepts.
 
-    Args:
-        latex: one formula, or several in ``aligned``.
-        fits: whether a line of LaTeX is short enough; a line without a place to break it need not fit.
+    A line without a place to break it need not fit.
     """
     body = latex.replace("\\begin{aligned}\n", "").replace("\n\\end{aligned}", "").replace("&", "")
     found = []

@@ -65,27 +65,14 @@ def read_pane(asked: Asked[Any], name: str) -> PaneData:
 
 
 def exports(asked: Asked[Any], name: str, data: PaneData) -> list[Form]:
-    """The forms in which a pane can be copied or saved.
-
-    Args:
-        asked: what the pane was computed for.
-        name: its name.
-        data: what :func:`read_pane` gave.
-    """
+    """The forms in which a pane can be copied or saved; ``data`` is what :func:`read_pane` gave."""
     return _pane(asked, name).exports(asked, data)
 
 
 def export(asked: Asked[Any], name: str, data: PaneData, form: str) -> bytes:
-    """One of :func:`exports` as the content of its file.
+    """One of :func:`exports`, by its ``format`` in any case, as the content of its file.
 
-    Args:
-        asked: what the pane was computed for.
-        name: its name.
-        data: what :func:`read_pane` gave.
-        form: the ``format``, in any case.
-
-    Raises:
-        SpecError: for a format that the pane does not have, or a PNG that only a browser can make.
+    Raises SpecError for a format that the pane does not have, or a PNG that only a browser can make.
     """
     return forms.content(asked, name, exports(asked, name, data), data, form)
 

@@ -14,11 +14,7 @@ Mark = Literal["same", "some", "differs", "only"]
 
 @dataclass(frozen=True)
 class AlignedRow:
-    """Steps of several operators that belong together.
-
-    Attributes:
-        cells: the step of each operator; None where it has none here.
-    """
+    """The steps of several operators that belong together, in ``cells``; None where an operator has none here."""
 
     cells: tuple[TracedStep | None, ...]
 

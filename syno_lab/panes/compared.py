@@ -296,11 +296,7 @@ _IDS = re.compile(r'\s(?:id|role|aria-label)="[^"]*"')
 
 
 def side_by_side(pictures: Sequence[tuple[str, str]]) -> str:
-    """SVG elements beside each other as one, each below its name.
-
-    Args:
-        pictures: name and SVG of each.
-    """
+    """SVG elements, each with its name, beside each other as one, each below its name."""
     parts, across, down = [], 0.0, 0.0
     for name, svg in pictures:
         width, height = map(float, _BOX.search(svg)[1].split()[2:])  # type: ignore[index]

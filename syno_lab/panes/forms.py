@@ -33,14 +33,7 @@ _MIMES = {
 
 
 def form(asked: Asked[Any], name: str, file: str, **more: Unpack[Content]) -> Form:
-    """One form of a pane.
-
-    Args:
-        asked: what the pane was computed for.
-        name: the form's name for people.
-        file: the end of the file's name, such as ``cost.csv``.
-        more: one of those that :class:`.Content` names.
-    """
+    """A form of a pane: its name for people, the end of its file's name (``cost.csv``), one of :class:`.Content`."""
     return {"format": name, "file": asked.file_name(file), "mime": _MIMES[file.rpartition(".")[2]], **more}
 
 

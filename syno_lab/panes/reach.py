@@ -82,11 +82,9 @@ def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]
 
 
 def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pane:
-    """The pane ``reach`` of a system whose operators have these input axes.
+    """The pane ``reach`` of a system whose operators have input ``axes`` of these sizes in symbols.
 
-    Args:
-        axes: the sizes of the input axes in symbols.
-        follows: for each input axis the output axis along which it is read, or None.
+    ``follows`` has for each of them the output axis along which it is read, or None.
     """
 
     def read(asked: Asked[Any]) -> Reach:
@@ -152,10 +150,7 @@ def axis_records(fields: Sequence[AxisField]) -> list[AxisRead]:
 def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) -> str:
     """A map of the last two input axes (of one axis, a strip): how strongly each position is read, over all others.
 
-    Args:
-        counts: of the input's shape, 0 where nothing is read.
-        sizes: of the input axes, in symbols.
-        say: the sum at a position in words.
+    ``counts`` has the input's shape, 0 where nothing is read; ``say`` puts the sum at a position into words.
     """
     rest = tuple(range(max(counts.ndim - 2, 0)))
     plane = counts.sum(axis=rest) if counts.ndim else counts.reshape(1)

@@ -79,11 +79,14 @@ def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str
     """
     operator = _operator_of(task)
     text = (task.digest or task.operator) if operator is None else operator.to_json()
-    name = "" if operator is None else _fingerprint_of(operator, task)
+    binding, name = dict(task.binding), ""  # no name if the binding is incomplete or the operator has too many terms
+    with contextlib.suppress(SynoError):
+        if operator is not None and operator.complete_binding(binding) == binding:
+            name = operator.fingerprint(binding)
     # Results of one method tell nothing about another's space.
     program = hashlib.sha256(f"{task.builder}\n{text}\n{method}".encode()).hexdigest()[:32]
-    binding = json.dumps(dict(sorted(task.binding.items())))
-    return TuningKey(name, program, binding, task.dtype, target, tvm, conditions)
+    sizes = json.dumps(dict(sorted(binding.items())))
+    return TuningKey(name, program, sizes, task.dtype, target, tvm, conditions)
 
 
 def _operator_of(task: TuningTask) -> Operator | None:
@@ -94,16 +97,6 @@ def _operator_of(task: TuningTask) -> Operator | None:
         except FormatError:
             return None
     return read_operator(task.operator)
-
-
-def _fingerprint_of(operator: Operator, task: TuningTask) -> str:
-    """The fingerprint in a key: "" if the binding is incomplete or the operator has too many terms."""
-    binding = dict(task.binding)
-    try:
-        is_whole = operator.complete_binding(binding) == binding
-        return operator.fingerprint(binding) if is_whole else ""
-    except SynoError:
-        return ""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class Search:
                 num_threads=cores(),
             )
             sketches = context.generate_design_space()
-        self._most = most_programs(sketches)
+        self._most = sum(most_programs(one.trace) for one in sketches)
         self._phases += 1
         batch = min(trials, preset.batch)
         # Those that the model likes best may all be known: all that is drawn and bred shows whether any is new.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tvm.s_tir import Schedule, Trace
+    from tvm.s_tir import Trace
 
 
 @cache
@@ -20,12 +19,8 @@ def tilings(extent: int, parts: int, innermost: int) -> int:
     return sum(tilings(extent // one, parts - 1, extent) for one in inner)
 
 
-def most_programs(sketches: Iterable[Schedule]) -> float:
-    """The most programs that TVM's sketches can give; infinity if a draw is of a kind that cannot be counted."""
-    return sum(_choices(one.trace) for one in sketches)
-
-
-def _choices(trace: Trace) -> float:
+def most_programs(trace: Trace) -> float:
+    """The most programs that a sketch of TVM's can give; infinity if a draw is of a kind that cannot be counted."""
     drawn = set[int]()  # loops whose extents are drawn: draws from them have no fixed number of outcomes
     total = 1.0
     for step in trace.insts:
