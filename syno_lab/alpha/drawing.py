@@ -60,11 +60,7 @@ def svg(
     highlight: Collection[int] = (),
     notes: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
-    """:func:`dot` as an SVG element with a text alternative.
-
-    Raises:
-        SynoError: when the layout program is not installed, or takes too long.
-    """
+    """:func:`dot` as SVG with a text alternative. Raises SynoError where the layout program is missing or too slow."""
     source, titles = _drawn(graph, title, highlight, notes or {})
     return accessible_svg(source, ". ".join([*([title] if title else []), describe(graph)]), titles)
 
