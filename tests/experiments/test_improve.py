@@ -304,7 +304,7 @@ def test_bad_input_is_one_line(model: Any, data: Any, error: type[SynoError], ma
 @pytest.mark.parametrize("system", ["alpha", "αNAS", "pgraphs, alpha", "syno-lab-alpha"])
 def test_whole_networks_are_searched_elsewhere(system: str, tmp_path: Path) -> None:
     with pytest.raises(
-        SpecError, match="whole networks; search those by `syno-lab search --system alpha --model"
+        SpecError, match="whole networks; search those by `syno-lab search --system syno-lab-alpha --model"
     ) as told:
         sl.improve(make_model(), make_data(), folder=tmp_path, system=system)
     assert "rungs" not in str(told.value)
