@@ -53,8 +53,7 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
         source: the text.
         file: that it is in; modules beside a ``.py`` file are found after all others.
 
-    Raises:
-        CodeError: more modules than are looked at.
+    Raises CodeError: more modules than are looked at.
     """
     importlib.invalidate_caches()
     folder = _folder(file)
@@ -88,8 +87,7 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
 def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
     """Refuse a module of the user's own beside those ``before`` the file ran and what :func:`modules_of` has found.
 
-    Raises:
-        CodeError: with the module, and how it can be found.
+    Raises CodeError with the module, and how it can be found.
     """
     for name in sys.modules.keys() - before - known.keys():
         place = getattr(sys.modules.get(name), "__file__", None)

@@ -20,10 +20,8 @@ def copied(
 ) -> nn.Module:
     """A copy of a network with weights of its own: see :func:`deep_copied`.
 
-    ``kept``: by ``id``, what the copy has in the place of parts.
-
-    Raises:
-        SpecError: it holds what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
+    ``kept``: by ``id``, what the copy has in the place of parts. Raises SpecError: it holds what cannot be copied, such
+    as a lock or an open file; the line ends with ``way_out``.
     """
     found = f"expected a network that can be copied, found this {type(net).__name__}"
     with blamed(found, SpecError, lambda error: f"{said_by(error)}; {way_out}"):
@@ -74,11 +72,7 @@ def lacks_shapes(net: nn.Module) -> str | None:
 
 
 def check_shapes(net: nn.Module) -> None:
-    """Refuse a network with lazy layers that were not called.
-
-    Raises:
-        SpecError: with the name of the first.
-    """
+    """Refuse a network with lazy layers that were not called. Raises SpecError with the name of the first."""
     name = lacks_shapes(net)
     if name is not None:
         raise SpecError(
@@ -90,8 +84,7 @@ def check_shapes(net: nn.Module) -> None:
 def check_values(net: nn.Module) -> None:
     """Refuse a network on the meta device: its weights have shapes and no values.
 
-    Raises:
-        SpecError: with the name of the first such weight.
+    Raises SpecError with the name of the first such weight.
     """
     named = (*net.named_parameters(), *net.named_buffers())
     name = next((name for name, value in named if value.is_meta), None)

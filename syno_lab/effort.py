@@ -114,11 +114,7 @@ class Effort:
             raise TooLargeError(self._too_large(what))
 
     def make_room(self, what: str, size: float) -> None:
-        """Refuse what will need ``size`` bytes, where that is more than is left.
-
-        Raises:
-            TooLargeError: where it is.
-        """
+        """Refuse what will need ``size`` bytes, where that is more than is left. Raises TooLargeError where it is."""
         if self._growth() + size > self._most_bytes:
             raise TooLargeError(self._too_large(what))
 
@@ -226,8 +222,7 @@ def free_bytes() -> float:
 def check_room(what: str, size: float) -> None:
     """Refuse to make what needs ``size`` bytes, where this machine has not so many left.
 
-    Raises:
-        TooLargeError: where it has not; the line begins with ``what``.
+    Raises TooLargeError where it has not; the line begins with ``what``.
     """
     if size > _SMALL_BYTES and size > (left := free_bytes()):
         found = f"expected at most {_gib(left)}, which is free here, found {_gib(size)}"

@@ -103,8 +103,7 @@ def module_of(
         is_drawn: draw weights for it.
         is_compiled: run it through ``torch.compile``.
 
-    Raises:
-        TooLargeError: where this machine has no room for the weights.
+    Raises TooLargeError where this machine has no room for the weights.
     """
     import torch
     from torch import nn

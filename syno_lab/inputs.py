@@ -162,9 +162,8 @@ def text_of(error: BaseException) -> str:
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a regular file of at most ``most`` bytes; its kind and size are looked at before it is read.
 
-    Raises:
-        OSError: whose ``strerror`` is one line of what was expected and found (a folder, a FIFO, a device, too large a
-            file, one that grows while it is read), and as `open` does.
+    Raises OSError: whose ``strerror`` is one line of what was expected and found (a folder, a FIFO, a device, too large
+    a file, one that grows while it is read), and as `open` does.
     """
 
     def opened(name: str | os.PathLike[str], flags: int) -> int:
@@ -194,9 +193,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 def read_text(path: str | os.PathLike[str], most: int, errors: str = "strict") -> str:
     """As `read_bytes`, decoded as UTF-8.
 
-    Raises:
-        OSError: as `read_bytes`.
-        UnicodeDecodeError: with ``errors="strict"``, where it is no UTF-8.
+    Raises OSError as `read_bytes`; UnicodeDecodeError with ``errors="strict"``, where it is no UTF-8.
     """
     return read_bytes(path, most).decode("utf-8", errors)
 

@@ -50,10 +50,7 @@ def usual() -> Iterator[None]:
 def folder(path: str | os.PathLike[str]) -> Path:
     """The folder ``path``, made with mode 0700 where it is missing, and so are missing ones above it.
 
-    One that is there and is the user's own loses the rights of others.
-
-    Raises:
-        OSError: as `os.mkdir`.
+    One that is there and is the user's own loses the rights of others. Raises OSError as `os.mkdir`.
     """
     found = Path(path)
     missing = [one for one in (found, *found.parents) if not one.is_dir()]
@@ -89,10 +86,7 @@ def _narrow(path: Path) -> None:
 def create(path: str | os.PathLike[str], mode: str = "wb") -> IO[bytes]:
     """Open ``path`` to write bytes (``wb``, ``xb`` or ``ab``), with mode 0600 where it is made.
 
-    A link at its place is not followed, and nothing but a regular file is written to.
-
-    Raises:
-        OSError: as `open`.
+    A link at its place is not followed, and nothing but a regular file is written to. Raises OSError as `open`.
     """
     flags = {"wb": os.O_TRUNC, "xb": os.O_EXCL, "ab": os.O_APPEND}[mode]
     # A FIFO would wait for a reader for ever.
@@ -108,9 +102,7 @@ def config_folder() -> Path:
     """The folder of the user's settings and keys, made with mode 0700 where it is missing.
 
     The one that ``SYNO_LAB_CONFIG`` names, else ``syno-lab`` in ``XDG_CONFIG_HOME``, else in ``~/.config``.
-
-    Raises:
-        SynoError: it is another user's, or others may write to it.
+    Raises SynoError where it is another user's, or others may write to it.
     """
     named = os.environ.get(CONFIG_VARIABLE)
     usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "syno-lab"
@@ -122,9 +114,7 @@ def config_folder() -> Path:
 def check_own(path: Path) -> None:
     """Make sure that a file or folder is the user's own, and that nobody else may write to it.
 
-    Raises:
-        SynoError: it is not.
-        OSError: as `os.stat`.
+    Raises SynoError where it is not; OSError as `os.stat`.
     """
     found = path.stat()
     if found.st_uid != os.getuid():

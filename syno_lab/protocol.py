@@ -71,8 +71,7 @@ class Operator(Hashable, Protocol):
     def fingerprint(self, binding: Binding | None = None, /) -> str:
         """A hash of the function under the binding, 32 hexadecimal digits; never compared between two systems.
 
-        Raises:
-            SynoError: the operator has too many terms.
+        Raises SynoError where the operator has too many terms.
         """
 
     def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
@@ -110,8 +109,7 @@ class Placement(Protocol):
     def apply(self, net: nn.Module) -> nn.Module:
         """Return ``net`` with the operator in it, changed in place; its weights are drawn from torch's generator.
 
-        Raises:
-            SpecError: the operator fits nowhere; ``net`` is unchanged.
+        Raises SpecError: the operator fits nowhere; ``net`` is unchanged.
         """
 
 
@@ -289,15 +287,13 @@ class System(Protocol):
     def read(self, text: str | bytes) -> Operator:
         """The operator of a JSON text. Reading only checks the text; it runs no code of it.
 
-        Raises:
-            FormatError: one line: what was expected, what was found and where.
+        Raises FormatError, one line: what was expected, what was found and where.
         """
 
     def summary(self, text: str | bytes) -> str:
         """A few words for a table about the operator of a JSON text; it reads only the fields that they need.
 
-        Raises:
-            FormatError: it is no JSON of this system.
+        Raises FormatError where it is no JSON of this system.
         """
         return str(self.read(text))
 
@@ -323,8 +319,7 @@ class System(Protocol):
     def example_binding(self, operator: Any) -> dict[str, int]:
         """The sizes of all variables with which a view shows the operator by default.
 
-        Raises:
-            SpecError: no sizes are found.
+        Raises SpecError where no sizes are found.
         """
         return operator.complete_binding()
 
@@ -353,10 +348,7 @@ class OfLayers(Protocol):
         """The sizes of the operator's variables for a layer of these shapes; the system knows the meaning of each axis.
 
         ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s, and of a convolution window_h and
-        window_w); the first axis is the batch, or the positions.
-
-        Raises:
-            SpecError: the operator does not fit.
+        window_w); the first axis is the batch, or the positions. Raises SpecError where the operator does not fit.
         """
 
 
@@ -375,8 +367,7 @@ class ComputesLayers(Protocol):
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
         """An operator that computes what a network's layer computes for one example, and the sizes of its variables.
 
-        Raises:
-            SpecError: there is none; one line that begins with the layer's name.
+        Raises SpecError: there is none; one line that begins with the layer's name.
         """
 
 
@@ -412,8 +403,7 @@ class Mixing(Protocol):
     def mixing(self, operator: Any, binding: Binding) -> Pairing:
         """Which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
 
-        Raises:
-            SpecError: it cannot be told at these sizes.
+        Raises SpecError where it cannot be told at these sizes.
         """
 
     def is_linear(self, operator: Any) -> bool:

@@ -31,11 +31,7 @@ def scratch(prefix: str, within: str | os.PathLike[str] | None = None) -> Iterat
     """A new folder of mode 0700 in ``within`` (the folder for temporary files), removed with all that is in it.
 
     Those of dead owners are removed first: in ``within`` those of the same ``prefix``, in the folder for temporary
-    files all of the lab.
-
-    Raises:
-        ValueError: in the folder for temporary files a prefix begins with ``syno-``.
-        OSError: as `tempfile.mkdtemp`.
+    files all of the lab. Raises OSError as `tempfile.mkdtemp`; ValueError for a ``prefix`` without ``syno-`` there.
     """
     if within is None and not prefix.startswith(COMMON):
         raise ValueError(f"expected a prefix that begins with {COMMON!r}, found {prefix!r}")
@@ -134,8 +130,7 @@ def folder_of(path: Path) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[Path]:
     """A place to write a file of that name; it takes the place of ``path`` at the end, whole or not at all.
 
-    Raises:
-        ExportError: when the place cannot be written to.
+    Raises ExportError when the place cannot be written to.
     """
     try:
         with folder_of(path), scratch(f".{path.name}-", path.parent) as folder:

@@ -24,8 +24,7 @@ KEY_BYTES = 32
 def sign(purpose: str, content: str) -> str:
     """The signature of a text for one purpose: 64 hexadecimal digits. The key is made on first use.
 
-    Raises:
-        SynoError: the configuration folder or the key cannot be made, or is not the user's own.
+    Raises SynoError where the configuration folder or the key cannot be made, or is not the user's own.
     """
     return _signature(_key(), purpose, content)
 
@@ -33,8 +32,7 @@ def sign(purpose: str, content: str) -> str:
 def is_signed(purpose: str, content: str, signature: str | None) -> bool:
     """Whether the user's own key made this signature of this text for this purpose.
 
-    Raises:
-        SynoError: the configuration folder or the key is not the user's own, or cannot be read.
+    Raises SynoError where the configuration folder or the key is not the user's own, or cannot be read.
     """
     return hmac.compare_digest(
         _signature(_key(), purpose, content).encode(), (signature or "").encode("utf-8", "replace")

@@ -92,8 +92,7 @@ def system_of(operator: Operator) -> System:
 def format_of(text: str | bytes) -> str:
     """The format that a JSON text names.
 
-    Raises:
-        FormatError: it is too long, no JSON, or names no format that is known.
+    Raises FormatError where it is too long, no JSON, or names no format that is known.
     """
     if len(text) > MAX_BYTES:
         raise FormatError(f"operator file: expected at most {MAX_BYTES} bytes, found {len(text)}")
@@ -111,8 +110,7 @@ def format_of(text: str | bytes) -> str:
 def read_operator(text: str | bytes) -> Operator:
     """The operator of a JSON text, of whatever system.
 
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
+    Raises FormatError, one line: what was expected, what was found and where.
     """
     return find_system(format_of(text)).read(text)
 
@@ -120,8 +118,7 @@ def read_operator(text: str | bytes) -> Operator:
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
     """What a network's layer computes as an operator of the first system that has one, and its variables' sizes.
 
-    Raises:
-        SpecError: no system has one; the line of the first system that was asked.
+    Raises SpecError: no system has one; the line of the first system that was asked.
     """
     refusals = []
     for system in all_systems():
@@ -136,8 +133,7 @@ def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
 def binding_for(operator: Operator, named: Binding, *sizes: Sequence[int]) -> dict[str, int]:
     """The sizes of an operator's variables for a layer: see :meth:`.OfLayers.binding_for`.
 
-    Raises:
-        SpecError: the operator does not fit, or is none for layers.
+    Raises SpecError where the operator does not fit, or is none for layers.
     """
     system = system_of(operator)
     if not isinstance(system, OfLayers):
@@ -149,8 +145,7 @@ def binding_for(operator: Operator, named: Binding, *sizes: Sequence[int]) -> di
 def space_of(system: System, request: SpaceRequest, rules: Sequence[OwnRule] = ()) -> OperatorSpace:
     """The space of a system for a request, without the operators that rules of the user's own refuse.
 
-    Raises:
-        SpecError: there is none.
+    Raises SpecError where there is none.
     """
     if rules and isinstance(system, Ruled):
         return system.ruled_space(request, rules)
@@ -170,10 +165,7 @@ def title_of(text: str | bytes) -> str:
 def format_named(name: str) -> str:
     """The format of a system that is named by its format or, in any case of letters, by its title: ``pgraphs``.
 
-    A name of :data:`PAPERS` is one too.
-
-    Raises:
-        SpecError: no system is called that.
+    A name of :data:`PAPERS` is one too. Raises SpecError where no system is called that.
     """
     for one in (name, PAPERS.get(name.lower())):
         if one in formats():
@@ -189,10 +181,7 @@ def format_named(name: str) -> str:
 def find_card(words: Sequence[str]) -> PrimitiveCard:
     """The card of a primitive: ``["unfold"]`` of the first system that has it, or ``["canvas", "unfold"]`` of one.
 
-    Letters may be large or small.
-
-    Raises:
-        SpecError: no primitive is called that.
+    Letters may be large or small. Raises SpecError where no primitive is called that.
     """
     *system, name = words or [""]
     searched = [find_system(format_named(" ".join(system)))] if system else list(all_systems())
@@ -246,10 +235,7 @@ def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
     """What a text or a path stands for: the known operator of that name, else the text of the file; all else as it is.
 
     The text of an operator's file or of a session stays as it is too. ``besides`` are further names, for the message.
-
-    Raises:
-        FormatError: the file cannot be read.
-        SynoError: for neither a name, nor a file, nor such a text.
+    Raises FormatError where the file cannot be read; SynoError for neither a name, nor a file, nor such a text.
     """
     if not isinstance(value, str | Path) or (isinstance(value, str) and value.lstrip().startswith(_TEXTS)):
         return value
@@ -268,9 +254,7 @@ def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
 def operator_named(value: Any) -> Any:
     """The operator of a known name, a file or a file's text; all else as it is.
 
-    Raises:
-        FormatError: a file or a text that is none of an operator.
-        SynoError: as :func:`opened`.
+    Raises FormatError for a file or a text that is none of an operator; SynoError as :func:`opened`.
     """
     found = opened(value)
     return read_operator(found) if isinstance(found, str) else found
@@ -279,8 +263,7 @@ def operator_named(value: Any) -> Any:
 def system_for(start: Any) -> System:
     """The system whose steps lead on from a value: an operator, or what a system begins with (a spec, a state).
 
-    Raises:
-        SpecError: no system knows the value.
+    Raises SpecError where no system knows the value.
     """
     if is_operator(start):
         return system_of(start)

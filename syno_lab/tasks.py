@@ -27,9 +27,7 @@ Folder = str | Path
 def read(source: Folder) -> Operator:
     """An operator of any system: a known one by its name, one in a file by its path, or the text of such a file.
 
-    Raises:
-        FormatError: a file or a text that is none of an operator.
-        SynoError: neither a known operator nor a file.
+    Raises FormatError for a file or a text that is none of an operator; SynoError for any other name.
     """
     from syno_lab.systems import operator_named
 

@@ -101,11 +101,9 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     def value(self) -> Any:
         """Run the text in this process, and return what has the name. Call it only for code that the user has named.
 
-        Modules beside the file that it came from can be imported, after all others.
-
-        Raises:
-            CodeError: the code raises an exception, or ends the process; one line with it and the line of the file. Or
-                a module that it imports is another than when the code was named.
+        Modules beside the file that it came from can be imported, after all others. Raises CodeError: the code raises
+        an exception, or ends the process; one line with it and the line of the file. Or a module that it imports is
+        another than when the code was named.
         """
         known = modules_of(self.source, self.origin)
         now = {(name, found.digest) for name, found in known.items()}
@@ -143,9 +141,8 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 def user_code(found: UserCode | Callable[..., Any] | str, *, is_class: bool = False) -> UserCode:
     """``found`` as text: a function, or ``file.py:function``; with ``is_class`` a class.
 
-    Raises:
-        CodeError: for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
-            and for a missing file or function.
+    Raises CodeError for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
+    and for a missing file or function.
     """
     if isinstance(found, UserCode):
         return found

@@ -25,8 +25,7 @@ class _Header(msgspec.Struct):
 def read_small(path: Path, limit: int) -> str:
     """The text of a file of at most ``limit`` bytes.
 
-    Raises:
-        FormatError: when it is larger, cannot be read, or is not UTF-8.
+    Raises FormatError when it is larger, cannot be read, or is not UTF-8.
     """
     try:
         return read_text(path, limit)
@@ -49,8 +48,7 @@ def read_versioned(
         version: the expected ``version``.
         most: bytes (characters of a string) that are read; a longer text is refused before it is parsed.
 
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
+    Raises FormatError, one line: what was expected, what was found and where.
     """
     if len(text) > most:
         raise FormatError(f"{what}: expected at most {most} bytes, found {len(text)}")

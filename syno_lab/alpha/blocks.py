@@ -36,8 +36,7 @@ class Block:
         graph: with one input and one output.
         mutable: the nodes that an edit may change; none of a block without a type.
 
-    Raises:
-        SpecError: for another number of inputs or outputs, and for a node that is not there.
+    Raises SpecError for another number of inputs or outputs, and for a node that is not there.
     """
 
     kind: str
@@ -69,8 +68,7 @@ class Network:
         blocks: in order.
         head: may have several outputs, and no nodes.
 
-    Raises:
-        SpecError: where a part does not take the one tensor that the part before it gives.
+    Raises SpecError where a part does not take the one tensor that the part before it gives.
     """
 
     stem: Graph
@@ -147,9 +145,7 @@ class Network:
         """The network with ``graph`` in the place of the same region of some blocks of one type.
 
         Blocks that are changed are of a new type, unless all of their type are. New nodes may be changed again.
-
-        Raises:
-            SpecError: for blocks of several types, a region that is not mutable, and where a part does not apply.
+        Raises SpecError for blocks of several types, a region that is not mutable, and where a part does not apply.
         """
         if not numbers or not all(isinstance(n, int) and 0 <= n < len(self.blocks) for n in numbers):
             raise SpecError(f"expected blocks from 0 to {len(self.blocks) - 1}, found {quoted(sorted(numbers))}")
@@ -185,8 +181,7 @@ def find_blocks(
         classes: the name of the class of each module, by its path; None: those of the network that it was traced from.
         names: the classes of blocks; None: those that occur at least twice and are no containers.
 
-    Raises:
-        SpecError: without classes for a graph of no network.
+    Raises SpecError: without classes for a graph of no network.
     """
     if classes is None:
         if graph.origin is None:

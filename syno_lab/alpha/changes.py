@@ -147,9 +147,6 @@ def _judged(draft: Draft, change: Change, kind: Kind) -> Possible:
     return Possible(change, kind, f"feasible: distance of {change.name} {how}", True)
 
 
-# -- what is wanted --------------------------------------------------------------------------------------------------
-
-
 def wanted(draft: Draft, name: str) -> Any:
     """What is wanted of the property of this name; None for nothing."""
     table = draft.properties.table(name)

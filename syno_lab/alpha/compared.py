@@ -51,10 +51,8 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
     """Hold the module of a traced graph against the network.
 
     How much is compared follows from the network's cost, see :data:`EVERYTHING`. A network that draws at random in
-    another way than its graph is not compared in that mode.
-
-    Raises:
-        SpecError: in one line, what differs, in which mode and where.
+    another way than its graph is not compared in that mode. Raises SpecError in one line, what differs, in which mode
+    and where.
     """
     assert graph.origin is not None
     net, flops = graph.origin.net, graph.flops()

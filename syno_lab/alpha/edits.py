@@ -166,8 +166,7 @@ class Variant:
         seed: the network that is edited.
         edits: in order, at most 1,000.
 
-    Raises:
-        SpecError: where an edit does not fit: which, and why.
+    Raises SpecError where an edit does not fit: which, and why.
     """
 
     seed: Network
@@ -231,8 +230,7 @@ class Variant:
     def from_json(text: str | bytes, seed: Network) -> Variant:
         """Read a file of edits and replay them.
 
-        Raises:
-            FormatError: for a file that is none, edits of another seed, and one that does not fit: one line.
+        Raises FormatError for a file that is none, edits of another seed, and one that does not fit: one line.
         """
         read = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
         if read.seed != seed.digest:
@@ -288,8 +286,7 @@ def record_of_edit(edit: Edit) -> EditRecord:
 def variant_of(seed: Network, records: Sequence[EditRecord], what: str) -> Variant:
     """A seed with the edits that stand in a file.
 
-    Raises:
-        FormatError: one line that begins with ``what``, also where an edit does not fit.
+    Raises FormatError, one line that begins with ``what``, also where an edit does not fit.
     """
     edits = tuple([_edit_of(one, f"{what}: edit {number}") for number, one in enumerate(records)])
     try:

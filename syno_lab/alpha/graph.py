@@ -78,9 +78,8 @@ class Graph:
         origin: the network that it was traced from, or that its first nodes were; None: no network. It says nothing
             about what the graph computes, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
 
-    Raises:
-        SpecError: for a shape that is none, a node that names a later tensor or that does not apply to its inputs, and
-            one that serves no output: which and why, in one line.
+    Raises SpecError for a shape that is none, a node that names a later tensor or that does not apply to its inputs,
+    and one that serves no output: which and why, in one line.
     """
 
     inputs: tuple[Shape, ...]
@@ -310,10 +309,8 @@ class Graph:
         """The graph with another in the place of a region; nodes that serve no output any more go too.
 
         The new graph's inputs become the tensors :attr:`Region.inputs` and its outputs those of :attr:`Region.outputs`.
-        Their shapes are those found there, whatever shapes it was made for.
-
-        Raises:
-            SpecError: where the numbers of inputs or outputs differ, or an operation does not apply.
+        Their shapes are those found there, whatever shapes it was made for. Raises SpecError where the numbers of
+        inputs or outputs differ, or an operation does not apply.
         """
         return self.replaced(region, graph)[0]
 

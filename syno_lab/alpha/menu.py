@@ -24,9 +24,6 @@ NAMES = tuple(row.name for row in PROPERTIES)
 LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4"), "refused": ("", "")}
 
 
-# -- where it is -------------------------------------------------------------------------------------------------------
-
-
 def status(state: Draft) -> str:
     """How far a draft is, in one or two sentences."""
     count = count_of(len(state.chain), "operation")
@@ -141,9 +138,6 @@ def _choices(state: Draft, name: str, entry: tuple[int, int] | None = None) -> l
         )
         for one in possible(state, name, entry)
     ]
-
-
-# -- next steps --------------------------------------------------------------------------------------------------------
 
 
 def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:

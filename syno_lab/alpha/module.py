@@ -166,9 +166,8 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
         traced: of :func:`.trace`, where weights and opaque nodes come from; None: what ``graph`` was traced from or
             made from. Without either all weights are drawn.
 
-    Raises:
-        SpecError: for an opaque node that the traced network does not have, or that gets another shape; and for an
-            operation that no module can be made of.
+    Raises SpecError for an opaque node that the traced network does not have, or that gets another shape; and for an
+    operation that no module can be made of.
     """
     origin = graph.origin if traced is None else traced.origin
     if traced is not None and origin is None:
@@ -341,8 +340,7 @@ class Edited:
 def example_of(shape: Shape) -> tuple[int, ...] | Tensor:
     """What a network is traced with whose graph has an input of this shape: an image [C, H, W], or tokens [1, T].
 
-    Raises:
-        SpecError: for an input that is neither.
+    Raises SpecError for an input that is neither.
     """
     if len(shape) == 4:
         return (shape[3], shape[1], shape[2])

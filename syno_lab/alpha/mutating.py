@@ -186,8 +186,7 @@ def _edited(kind: _Kind, chain: Sequence[Operation], shape: Shape, rng: random.R
 def mutate_as_rival(graph: Graph, rival: str, rng: random.Random) -> Graph | None:
     """A graph with one mutation in one of its chains; None where none that fits was drawn.
 
-    Raises:
-        SearchError: for a rival that is none of `RIVALS`.
+    Raises SearchError for a rival that is none of `RIVALS`.
     """
     if rival not in RIVALS:
         raise SearchError(f"mutate: expected one of {', '.join(RIVALS)}, found {quoted(rival)}")
@@ -234,8 +233,7 @@ class Mutations:
         attempts: how often a mutation is drawn before none is said to be found. The paper draws once, and a failure
             counts as an individual; a search whose trials are trainings gains by the next draw.
 
-    Raises:
-        SpecError: for a number that is no probability, shares above 1 together, and a name that is none.
+    Raises SpecError for a number that is no probability, shares above 1 together, and a name that is none.
     """
 
     duplicate: float = 0.2

@@ -41,8 +41,7 @@ class Operation:
         name: of a row of :data:`OPERATIONS`.
         attributes: names and values, in the order of the row.
 
-    Raises:
-        SpecError: for an operation or attribute that does not exist, and a value that the row does not allow.
+    Raises SpecError for an operation or attribute that does not exist, and a value that the row does not allow.
     """
 
     name: str

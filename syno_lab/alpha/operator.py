@@ -87,8 +87,6 @@ class NetworkOperator:
         """The network for a batch of N. Raises SpecError where an operation fixes the batch."""
         return _at(self.graph, self.complete_binding(binding)["N"])
 
-    # -- sizes and costs ----------------------------------------------------------------------------------------------
-
     def input_sizes(self, binding: Binding | None = None, /) -> Shape:
         """(N, spatial axes…, channels)."""
         return self.at(binding).inputs[0]
@@ -129,8 +127,6 @@ class NetworkOperator:
         """Equal for networks of one structure at one batch, however their blocks are written."""
         return in_numbers(self.at(binding)).key
 
-    # -- what it computes ---------------------------------------------------------------------------------------------
-
     def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
         """See :func:`syno_lab.alpha.reference.run`. Raises SpecError for tensors of other shapes, and opaque nodes."""
         import numpy as np
@@ -161,8 +157,6 @@ class NetworkOperator:
         sides = "expected an operator of layers for one TVM function, found a whole network of αNAS"
         raise SpecError(f"{sides}; compile it by `syno-lab network`")
 
-    # -- pictures and files -------------------------------------------------------------------------------------------
-
     def dot(self, **options: Any) -> str:
         """See :func:`syno_lab.alpha.drawing.dot`."""
         return self.graph.dot(**options)
@@ -192,8 +186,7 @@ def _at(graph: Graph, batch: int) -> Graph:
 def from_json(text: str | bytes) -> NetworkOperator:
     """Read an operator file, and replay its edits.
 
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
+    Raises FormatError, one line: what was expected, what was found and where.
     """
     record = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
     seed = network_of(record.seed, f"{_WHAT}: seed")

@@ -63,8 +63,7 @@ class Relax:
         geometric: a depth changes by one more with the probability ``depth`` each time, up to ``most``; otherwise by
             1 to ``most``, each as likely.
 
-    Raises:
-        SpecError: for a probability outside 0 to 1, and a change that is no integer of 1 or more.
+    Raises SpecError for a probability outside 0 to 1, and a change that is no integer of 1 or more.
     """
 
     shape: float = 0.5

@@ -182,11 +182,8 @@ def is_whole(module: nn.Module) -> bool:
 def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]]:
     """The calls that a network makes, and the example as tensors without values, for a batch of one.
 
-    The network is not changed; the example is as :func:`.tracing.trace` takes it.
-
-    Raises:
-        SpecError: in one line, for a network that refuses the example, and one that cannot be recorded: what it does
-            that cannot be, and where.
+    The network is not changed; the example is as :func:`.tracing.trace` takes it. Raises SpecError in one line, for a
+    network that refuses the example, and one that cannot be recorded: what it does that cannot be, and where.
     """
     examples = _examples(net, example)
     one, two = (_run(net, [each.new_zeros((batch, *each.shape[1:])) for each in examples]) for batch in BATCHES)

@@ -24,8 +24,7 @@ MOST_AXES = 8
 class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A size relative to an axis of the operation's first input: that axis' size times ``mul`` through ``div``.
 
-    Raises:
-        SpecError: for a factor that is no positive integer, or an axis that is no integer.
+    Raises SpecError for a factor that is no positive integer, or an axis that is no integer.
     """
 
     mul: int = 1
@@ -138,9 +137,6 @@ class Row:
     def choices(self) -> dict[str, tuple[int | Rel, ...]]:
         """Of synthesis, for each attribute that has some; together with the defaults of the others."""
         return {name: attribute.choices for name, attribute in self.attributes.items() if attribute.choices}
-
-
-# -- kinds of attributes -----------------------------------------------------------------------------------------------
 
 
 def is_integer(value: Value) -> TypeGuard[int]:

@@ -42,8 +42,7 @@ class Settings:
         most_edits: of a variant.
         accepts: whether a network is in the space, such as by its FLOPs.
 
-    Raises:
-        SearchError: for a number below 1, or more edits than a variant may have.
+    Raises SearchError for a number below 1, or more edits than a variant may have.
     """
 
     mutations: Mutations = field(default_factory=Mutations)
@@ -154,8 +153,7 @@ class Evolution(ParetoEvolution):
         selection: see :class:`.ParetoEvolution`.
         mutations, breadth, most_edits, accepts: see :class:`Settings`.
 
-    Raises:
-        SearchError: as :class:`.ParetoEvolution` and :class:`Settings`.
+    Raises SearchError as :class:`.ParetoEvolution` and :class:`Settings`.
     """
 
     def __init__(
@@ -199,8 +197,6 @@ class Evolution(ParetoEvolution):
         return (*before, step, stop) if self.facts.is_open(stop.state) else None
 
 
-# -- the space of a search of the lab ----------------------------------------------------------------------------------
-
 #: Options of the space: how a new subgraph is found, how properties are relaxed, how parents are chosen. The first of
 #: each is the default.
 OPTIONS: Mapping[str, Sequence[str]] = {
@@ -221,9 +217,8 @@ def meets(block: Block, wants: str) -> bool:
 class NetworkSpace(OperatorSpace):
     """Variants of the request's network. A wish holds for each of its blocks.
 
-    Raises:
-        SpecError: for a request without a network, one that cannot be traced or has nothing that may be changed, and
-            for settings that are those of operators in layers: one line.
+    Raises SpecError for a request without a network, one that cannot be traced or has nothing that may be changed, and
+    for settings that are those of operators in layers: one line.
     """
 
     def __init__(self, request: SpaceRequest) -> None:

@@ -144,9 +144,8 @@ class Draft:
             must suit all instances: each is to have its shape, the first alone the depth and the mixing too.
         effort: what looking for a chain may take.
 
-    Raises:
-        SpecError: when an operation does not apply to the tensor before it, or properties of several inputs or outputs
-            are wanted.
+    Raises SpecError when an operation does not apply to the tensor before it, or properties of several inputs or
+    outputs are wanted.
     """
 
     properties: Properties
@@ -443,9 +442,7 @@ def synthesise(
         others: other instances that the chain must suit, see :class:`Draft`.
         operators: of other systems, for the second pass (:meth:`Draft.exchanged`).
 
-    Raises:
-        SpecError: for properties of several inputs or outputs.
-        SearchError: for a method that is none.
+    Raises SpecError for properties of several inputs or outputs; SearchError for a method that is none.
     """
     if method not in METHODS:
         raise SearchError(f"synthesise: method: expected one of {', '.join(METHODS)}, found {quoted(method)}")

@@ -91,8 +91,7 @@ class _Asked:
 def row_of(tracer: Tracer, call: Call, source: str) -> Placed | None:
     """The nodes of a call, where rows mean what it does; None where none do.
 
-    Raises:
-        SpecError: where a row does not apply.
+    Raises SpecError where a row does not apply.
     """
     args, named = call.arguments
     if not args:

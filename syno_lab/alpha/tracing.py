@@ -128,10 +128,9 @@ def trace(net: nn.Module, example: Example) -> Graph:
         example: the shape of an input without the batch, [C, H, W] for images; or a tensor, or several, whose first
             axis is the batch. Only shapes and types count.
 
-    Raises:
-        SpecError: in one line, for a network that refuses the example, and one that cannot be traced, as it decides by
-            values of tensors or changes them in place while others use them, or as its graph is not what it is: what
-            it does and where.
+    Raises SpecError in one line, for a network that refuses the example, and one that cannot be traced, as it decides
+    by values of tensors or changes them in place while others use them, or as its graph is not what it is: what it does
+    and where.
     """
     from syno_lab.alpha.compared import check_same
 

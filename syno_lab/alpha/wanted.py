@@ -49,8 +49,7 @@ class Properties:
         producer: what stands before the subgraph, see :func:`~syno_lab.alpha.properties.depth_property`.
         length: the number of operations of the subgraph that these come from; None where they come from none.
 
-    Raises:
-        SpecError: for a value that is none of its property, and tables that do not fit together.
+    Raises SpecError for a value that is none of its property, and tables that do not fit together.
     """
 
     shape: Table[Shape]
@@ -106,8 +105,7 @@ class Properties:
                 with another number of spatial axes S1, S2, …; an axis alone is wished for in its own row.
             input_shape: (batch, spatial…, channels).
 
-        Raises:
-            SpecError: for a text that is none, and a shape that is none.
+        Raises SpecError for a text that is none, and a shape that is none.
         """
         shape = _read_shape(input_shape)
         if shape is None:
@@ -173,8 +171,7 @@ class Properties:
     def relax(self, seed: int | random.Random, rules: Relax | str = "paper") -> Properties:
         """A mutation by chance; ``rules`` are some of :data:`RELAXATIONS` by their name, or own ones.
 
-        Raises:
-            SpecError: for a name that is none of them.
+        Raises SpecError for a name that is none of them.
         """
         if isinstance(rules, str) and rules not in RELAXATIONS:
             raise SpecError(f"relax: rules: expected one of {', '.join(RELAXATIONS)}, found {quoted(rules)}")

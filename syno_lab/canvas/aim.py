@@ -207,11 +207,8 @@ def _never(state: AimedDraft, step: Taken) -> bool:
 def shortest_way(state: AimedDraft, patience: Patience = _PATIENCE, refuses: Refuses = _never) -> tuple[Taken, ...]:
     """A shortest way of steps that nothing refuses; where the time does not suffice for that, a short one.
 
-    ``refuses`` says whether rules of the user's own refuse a step.
-
-    Raises:
-        StoppedError: when it was told to stop.
-        SynoError: for a state that is an operator already, and where no way is found.
+    ``refuses`` says whether rules of the user's own refuse a step. Raises StoppedError when it was told to stop;
+    SynoError for a state that is an operator already, and where no way is found.
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")

@@ -173,8 +173,6 @@ class _Drawing:
             label=plate(self.captions, "#ffffff", _CAPTION_POINTS) if self.captions else "",
         )
 
-    # -- parts -------------------------------------------------------------------------------------------------------
-
     def _tensor(self, number: int) -> None:
         name, shape = f"t{number}", self.draft.shapes[number]
         is_output = self.kernel is not None and number == len(self.draft.nodes)
@@ -252,8 +250,6 @@ class _Drawing:
         # Graphviz names edges by their ends, so both sides of a tensor that is blended with itself have one name.
         before = self.titles.get(f"{upper}->{lower}")
         self.titles[f"{upper}->{lower}"] = f"{before}; {said}" if before else said
-
-    # -- sizes -------------------------------------------------------------------------------------------------------
 
     def _list(self, sizes: Iterable[Size]) -> str:
         """Sizes as symbols, and with a binding as numbers too."""

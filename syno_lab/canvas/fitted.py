@@ -94,10 +94,8 @@ class Fitted:
 
         What is missing is that of the first place that has all given numbers of the image and its channels; the window
         is 3 x 3 and the stride 1 where there is none. The template's C names no place by itself: C_in and C_out do.
-
-        Raises:
-            SpecError: where one is missing or no positive whole number, or the kernel has no whole sizes there; for a C
-                without C_in and C_out, or with others.
+        Raises SpecError where one is missing or no positive whole number, or the kernel has no whole sizes there; for a
+        C without C_in and C_out, or with others.
         """
         given = dict(binding or {})
         outers = (outer_of(place) for place in self.places)

@@ -156,8 +156,7 @@ class Draft:
             inputs: the numbers of its tensors; None: the last tensor.
             substitution: made in the whole draft first.
 
-        Raises:
-            PrimitiveError: where the primitive or the substitution does not apply, with the reason.
+        Raises PrimitiveError where the primitive or the substitution does not apply, with the reason.
         """
         if isinstance(step, str):
             name, _, parameter = step.partition(" ")

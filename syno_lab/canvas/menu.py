@@ -20,9 +20,6 @@ from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Tic
 SHOWN, JUDGED = 40, 200
 
 
-# -- where it is -------------------------------------------------------------------------------------------------------
-
-
 def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
     """How far a draft is, in one or two sentences; with the operator that it is, and the known one's name."""
     count = count_of(len(state.draft.nodes), "primitive")
@@ -100,9 +97,6 @@ def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
         if numbers and len(numbers) == len(names):
             solved = ", ".join(f"{name} = {number}" for name, number in zip(names, numbers, strict=True))
             yield f"Base solution at {place}: {solved}."
-
-
-# -- next steps --------------------------------------------------------------------------------------------------------
 
 
 def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
@@ -193,9 +187,6 @@ def _kind(verdict: Rule | Limit) -> str:
     if isinstance(verdict, Rule):
         return "exact" if verdict.exact else "approximate"
     return "your own rule" if isinstance(verdict, OwnLimit) else "limit"
-
-
-# -- tensors that are ticked -------------------------------------------------------------------------------------------
 
 
 def ticks(state: AimedDraft) -> list[Tick]:

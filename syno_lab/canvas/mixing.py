@@ -139,8 +139,6 @@ def _mark(sets: Array, out: int, length: int) -> Letter:
     return "m" if any(one.bit_count() > 1 for one in found) else "o"
 
 
-# -- the kernel probe --------------------------------------------------------------------------------------------------
-
 # How the middle of an operator's output depends on its input (:mod:`syno_lab.common.probe`). An operator need not be
 # linear, so its kernel is that of its derivatives, at a few random inputs. One backward pass gives the derivatives of
 # all output channels at all of these inputs: the batch has a copy of an input for each channel.

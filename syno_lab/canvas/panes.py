@@ -20,8 +20,6 @@ from syno_lab.panes.generic import SOURCE, TIR, CostRow, costs, picture_pane
 from syno_lab.panes.reach import reach_by_gradients
 from syno_lab.protocol import Pane
 
-# -- the picture -------------------------------------------------------------------------------------------------------
-
 
 def graph_pane(asked: Asked[Any]) -> Picture:
     """The micro-DAG, and what belongs together in it.
@@ -35,9 +33,6 @@ def graph_pane(asked: Asked[Any]) -> Picture:
             kind = "tensor" if name.startswith("t") else "primitive"
             links[name] = {"words": said[name], "kind": kind, "light": light, "marks": [], "lines": []}
     return {**picture_pane(asked), "links": links}
-
-
-# -- costs -------------------------------------------------------------------------------------------------------------
 
 
 class FittedCosts(Costs):
@@ -115,9 +110,6 @@ def _sums(operator: Fitted, number: int) -> str:
     if name == "fc":
         return operator.kernel.shapes[node.inputs[0]].group_inputs.pretty
     return parameter if name in ("fold_avg", "softmax") else ""
-
-
-# -- solutions (section 6.3), and what is read -------------------------------------------------------------------------
 
 
 class Number(NamedTuple):

@@ -33,8 +33,7 @@ class Place:
         stride: of the convolution.
         layers: how many there are.
 
-    Raises:
-        SpecError: where a number is none of these: which, and what was expected.
+    Raises SpecError where a number is none of these: which, and what was expected.
     """
 
     c_in: int
@@ -100,8 +99,7 @@ class Budget:
         max_flops, max_params: the most FLOPs for one example, and the most weight elements: the solver fills up.
         min_flops, min_params: the least that must be used after that.
 
-    Raises:
-        SpecError: where a limit is no whole number from 1 up, or a lower one is above the upper one.
+    Raises SpecError where a limit is no whole number from 1 up, or a lower one is above the upper one.
     """
 
     max_flops: int | None = None

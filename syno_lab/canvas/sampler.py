@@ -73,8 +73,7 @@ class Sampler:
         without_rules: names of the rules (:data:`.RULES`) that prune nothing.
         seed: equal seeds draw equal kernels.
 
-    Raises:
-        SpecError: in one line, for a number or a name that is none of these.
+    Raises SpecError in one line, for a number or a name that is none of these.
     """
 
     def __init__(
@@ -214,9 +213,7 @@ class Sampler:
     def sample(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Fitted:
         """One kernel, within so many seconds of computing; ``should_stop`` is asked often.
 
-        Raises:
-            OverTimeError: no attempt gave one in time: the message says why most failed.
-            StoppedError: ``should_stop`` said so.
+        Raises OverTimeError where no attempt gave one in time, with why most failed; StoppedError on ``should_stop``.
         """
         effort = Effort(seconds, should_stop)
         while True:

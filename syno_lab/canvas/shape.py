@@ -105,8 +105,6 @@ def factors(size: Size) -> tuple[Size, ...]:
     return tuple(sorted(filter(is_legal, found), key=lambda size: size.exponents))
 
 
-# -- shapes ------------------------------------------------------------------------------------------------------------
-
 #: The slots in the order of memory, after the batch. The first four are channel dimensions, the last two spatial ones.
 SLOTS = ("G", "C", "KH", "KW", "H", "W")
 CHANNELS = SLOTS[:4]

@@ -69,9 +69,6 @@ def _range_of(nodes: Nodes, tensor: int, known: dict[int, Range]) -> Range:
     return found
 
 
-# -- one tensor --------------------------------------------------------------------------------------------------------
-
-
 def _abs(a: Range) -> Range:
     return Range(max(a.low, -a.high, 0.0), max(-a.low, a.high))
 
@@ -93,9 +90,6 @@ _ONE: dict[str, Callable[[Range], Range]] = {
     "neg": lambda a: Range(-a.high, -a.low),
     "unfold": lambda a: Range(min(a.low, 0.0), max(a.high, 0.0)),  # zeros outside
 }
-
-
-# -- two tensors -------------------------------------------------------------------------------------------------------
 
 
 def _times(a: float, b: float) -> float:
@@ -120,9 +114,6 @@ _BLEND: dict[str, Callable[[Range, Range], Range]] = {
     "min": lambda a, b: Range(min(a.low, b.low), min(a.high, b.high)),
     "max": lambda a, b: Range(max(a.low, b.low), max(a.high, b.high)),
 }
-
-
-# -- terms -------------------------------------------------------------------------------------------------------------
 
 
 class Term(NamedTuple):

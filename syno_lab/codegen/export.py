@@ -158,8 +158,7 @@ def export_network(
         format: None goes by the suffix of ``path``.
         axes: the axes of the input that take any size.
 
-    Raises:
-        ExportError: as :func:`export`, and for a format that holds no networks.
+    Raises ExportError as :func:`export`, and for a format that holds no networks.
     """
     import torch
 

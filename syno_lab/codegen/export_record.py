@@ -109,9 +109,6 @@ def parse_record(text: str | bytes, where: str) -> Record:
     return record
 
 
-# -- reading records back ----------------------------------------------------------------------------------------------
-
-
 def read_record(path: str | Path) -> Record:
     """The record in an exported file, by its suffix; nothing in the file is run.
 

@@ -77,9 +77,8 @@ def load_weights(
 def load_weights_into(module: nn.Module, path: str | Path) -> None:
     """Fill ``to_torch``'s module, or a network with operators in it, with the weights in ``path``.
 
-    Raises:
-        FormatError: when the file is no file of :func:`save_weights`, or its operators, bindings or tensors are not
-            those of ``module``; the module is then as it was.
+    Raises FormatError when the file is no file of :func:`save_weights`, or its operators, bindings or tensors are not
+    those of ``module``; the module is then as it was.
     """
     record, mine = read_weights_record(path), operators_in(module)
     if record.places.keys() != mine.keys():

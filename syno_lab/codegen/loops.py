@@ -138,7 +138,6 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-# -- C99: one function over arrays of variable length, without any library but the C one's memory ----------------------
 #
 # Division and remainder are the same in C and in Python here: they are only reached once the conditions before them
 # hold, and then nothing is negative.

@@ -90,9 +90,6 @@ def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tok
     return path
 
 
-# -- in child processes ------------------------------------------------------------------------------------------------
-
-
 def read_network(program: str) -> IRModule:
     """The Relax module of the exported program in a file. Torch is imported first: it reads the program."""
     import torch

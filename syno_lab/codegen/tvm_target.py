@@ -84,9 +84,7 @@ def prim_func(
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IRModule:
     """:func:`to_tvm` of an operator file's text: what the tuning process calls. Needs no torch.
 
-    Raises:
-        FormatError: when the text is no operator file.
-        SynoError: see :func:`to_tvm`.
+    Raises FormatError when the text is no operator file; SynoError: see :func:`to_tvm`.
     """
     return to_tvm(from_json(operator_json), dict(binding), dtype)
 

@@ -32,9 +32,7 @@ def check_trace(trace: Any) -> None:
 def check_database(folder: str | Path) -> None:
     """The same for TVM's own records in a folder; nothing to say where there are none.
 
-    Raises:
-        FormatError: they are no JSON, or too large.
-        TuningError: as `check_trace`.
+    Raises FormatError where they are no JSON, or too large; TuningError as `check_trace`.
     """
     file = Path(folder) / DATABASE
     if not file.exists():

@@ -44,8 +44,7 @@ def copy_notebooks(folder: Path) -> Path:
     Returns:
         The copy of the tour.
 
-    Raises:
-        SynoError: when there is no tour or the folder cannot be written to.
+    Raises SynoError when there is no tour or the folder cannot be written to.
     """
     source = notebooks_folder()
     copy = folder / TOUR
@@ -74,8 +73,7 @@ def offer_kernel(folder: Path) -> Path | None:
     Returns:
         Where it was written, below ``folder``; None where Jupyter finds one of this Python already.
 
-    Raises:
-        SynoError: when the folder cannot be written to.
+    Raises SynoError when the folder cannot be written to.
     """
     if any(row["name"] == kernel.NAME and row["python"] == sys.executable for row in kernel.ask("list")):
         return None

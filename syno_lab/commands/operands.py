@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Operator]:
     """A label and the operator that ``text`` means: a known name, else an operator file.
 
-    ``besides`` are further names that the command knows, for the message.
-
-    Raises:
-        FormatError: for a file that is not an operator file.
-        SynoError: for neither a name nor a file.
+    ``besides`` are further names that the command knows, for the message. Raises FormatError for a file that is not an
+    operator file; SynoError for neither a name nor a file.
     """
     found = opened(text, besides=besides)
     if not isinstance(found, str):

@@ -41,8 +41,7 @@ class Pairing:
     def __matmul__(self, before: Pairing) -> Pairing:
         """A lower bound for this one applied to the output of ``before`` (Lemma 3.6).
 
-        Raises:
-            SpecError: when ``before`` has not as many output axes as this one has input axes.
+        Raises SpecError when ``before`` has not as many output axes as this one has input axes.
         """
         if len(self.columns) != len(before.rows):
             raise SpecError(
@@ -58,8 +57,7 @@ class Pairing:
     def __or__(self, other: Pairing) -> Pairing:
         """The larger of every two marks, as the sum of two branches has it.
 
-        Raises:
-            SpecError: when they have different numbers of axes.
+        Raises SpecError when they have different numbers of axes.
         """
         self._check_comparable(other)
         rows = zip(self.marks, other.marks, strict=True)
@@ -68,8 +66,7 @@ class Pairing:
     def __le__(self, other: Pairing) -> bool:
         """The paper's partial order, x < o < m < a in every entry: ``self`` is no more expressive than ``other``.
 
-        Raises:
-            SpecError: when they have different numbers of axes, which the paper does not compare.
+        Raises SpecError when they have different numbers of axes, which the paper does not compare.
         """
         self._check_comparable(other)
         return not other.excess(self)
@@ -77,8 +74,7 @@ class Pairing:
     def excess(self, target: Pairing) -> int:
         """How many entries of ``target`` are more than this one's: the distance to it (αNAS, Definition 4.9).
 
-        Raises:
-            SpecError: when they have different numbers of axes.
+        Raises SpecError when they have different numbers of axes.
         """
         self._check_comparable(target)
         return sum(RANK[theirs] > RANK[mine] for mine, theirs in zip(self._all(), target._all(), strict=True))
@@ -95,8 +91,6 @@ class Pairing:
     def meets(self, wants: Iterable[Wish]) -> bool:
         """Whether every wish is met."""
         return not self.missing(wants)
-
-    # -- as text -----------------------------------------------------------------------------------------------------
 
     def verdict(self, wants: Sequence[Wish]) -> str:
         """One line: whether the wishes are met, and which are missing; empty without wishes."""

@@ -51,8 +51,7 @@ class AxisField:
 def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
     """An index of :meth:`.Operator.receptive_field` for an output of this shape: a number or None for each axis.
 
-    Raises:
-        SpecError: the output has no such element.
+    Raises SpecError where the output has no such element.
     """
     if index is None:
         return (None,) * len(shape)

@@ -72,8 +72,7 @@ class Symbols:
     def size(self, text: str | Size) -> Size:
         """Parse a monomial: ``"s^2*C"``, ``"s^-1*H"``, ``"H/s"`` or ``"1"``.
 
-        Raises:
-            SpecError: for an unknown variable, a number other than 1, or what is no monomial.
+        Raises SpecError for an unknown variable, a number other than 1, or what is no monomial.
         """
         return text if isinstance(text, Size) else parse_size(text, self)
 
@@ -147,8 +146,7 @@ class Size:
     def at(self, binding: Mapping[str, int]) -> int:
         """The value for a binding, a positive integer.
 
-        Raises:
-            SpecError: when a variable is not bound, or the value is not a positive integer or over `LARGEST_SIZE`.
+        Raises SpecError when a variable is not bound, or the value is not a positive integer or over `LARGEST_SIZE`.
         """
         above = below = 1
         for name, power in zip(self.symbols.names, self.exponents, strict=True):

@@ -46,8 +46,7 @@ def parse_wants(
 ) -> tuple[Wish, ...]:
     """Read wishes such as ``"C_in>=m, H->W>=o"``; ``None`` and an empty text are no wish.
 
-    Raises:
-        SpecError: for a text that is no wish, an axis that is not there, and an unknown letter.
+    Raises SpecError for a text that is no wish, an axis that is not there, and an unknown letter.
     """
     if text is not None and not isinstance(text, str):
         raise SpecError(f"wants: expected a text such as 'C_in>=m, H>=m', found {quoted(text)}")

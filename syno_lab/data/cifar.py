@@ -278,8 +278,7 @@ _PICKLE_ERRORS = (
 def _unpickle(path: Path, raw: bytes) -> Any:
     """Read a pickle made of dictionaries, lists, strings, numbers and uint8 arrays; refuse everything else.
 
-    Raises:
-        DataError: for every other file, in one line; no code of the file has run.
+    Raises DataError for every other file, in one line; no code of the file has run.
     """
     try:
         _check_opcodes(raw)

@@ -108,8 +108,7 @@ class OwnData:
         fingerprint: tells data sets apart by their lengths, shapes and some classes of the test part; examples are not
             read for it, as transformations may be random.
 
-    Raises:
-        DataError: by :meth:`of` and by reading, for examples of another form.
+    Raises DataError by :meth:`of` and by reading, for examples of another form.
     """
 
     name: str

@@ -155,9 +155,6 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
     return msgspec.structs.replace(settings, name=f"demo-{digest[:8]}")
 
 
-# -- the results ---------------------------------------------------------------------------------------------
-
-
 def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> DemoResult:
     """Write the figure, the table and the files of every operator; gather the summary."""
     import pandas as pd

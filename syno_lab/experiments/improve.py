@@ -116,9 +116,7 @@ def trained(
 ) -> tuple[nn.Module, TrainingResult]:
     """The network of a request with images or data of the user's own, trained, and how that went.
 
-    Raises:
-        DataError: the data cannot be read, or are a text.
-        TrainingError: the training does not end well.
+    Raises DataError where the data cannot be read, or are a text; TrainingError where the training does not end well.
     """
     usual = TEXT_LEARNING_RATE if request.optimizer == "adamw" else IMAGE_LEARNING_RATE
     net = build(request).module

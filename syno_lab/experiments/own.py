@@ -61,10 +61,8 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
     """The request with a network: of the registry by its name, ``file.py:function``, a function, or an ``nn.Module``.
 
     A module is copied for each training, with the weights that it has; a function draws new ones for each seed.
-
-    Raises:
-        CodeError: the file or function cannot be read or run, or returns something else.
-        SpecError: for another object.
+    Raises CodeError where the file or function cannot be read or run, or returns something else; SpecError for another
+    object.
     """
     if isinstance(model, str):
         if is_code(model):
@@ -91,9 +89,7 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
 def with_data(request: TrialRequest, data: Data) -> TrialRequest:
     """The request with data: the lab's own by a path, ``file.py:function``, a pair (train, test), or a function.
 
-    Raises:
-        CodeError: the file or function cannot be read or run.
-        DataError: it is no pair of torch datasets.
+    Raises CodeError where the file or function cannot be read or run; DataError where it is no pair of torch datasets.
     """
     if isinstance(data, str):
         if is_code(data):
@@ -131,9 +127,6 @@ def _digest(net: nn.Module) -> str:
         plain = plain.int_repr() if plain.is_quantized else plain.resolve_conj().resolve_neg()
         digest.update(plain.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:_DIGEST]
-
-
-# -- the layers ------------------------------------------------------------------------------------------------------
 
 
 def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) -> tuple[TrialRequest, list[Site]]:
@@ -243,8 +236,7 @@ def _flops(sites: Sequence[Site]) -> float:
 def check_fit(request: TrialRequest) -> None:
     """Refuse a network that does not take the data, or does not tell their classes apart: one batch goes through it.
 
-    Raises:
-        SpecError, TrainingError, DataError: one line.
+    Raises SpecError, TrainingError, DataError, one line.
     """
     with two_examples(request) as two:
         two.check()

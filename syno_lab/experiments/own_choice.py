@@ -69,9 +69,8 @@ def with_choice(
         reward: gives from a :class:`Judged` a number from 0 to 1, the higher the better. It may be asked several times
             about one operator, and must answer the same.
 
-    Raises:
-        CodeError: a function's source cannot be found, or it fails.
-        SearchError: the search cannot have them.
+    Raises CodeError where a function's source cannot be found, or it fails; SearchError where the search cannot have
+    them.
     """
     found = msgspec.structs.replace(
         settings,

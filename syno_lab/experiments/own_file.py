@@ -61,8 +61,7 @@ def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], numbe
         number: of its trial, for people.
         strides: as the search had them.
 
-    Raises:
-        SpecError: the operator stands in no layer.
+    Raises SpecError where the operator stands in no layer.
     """
     classes: dict[tuple[tuple[str, int], ...], str] = {}
     sources: list[str] = []

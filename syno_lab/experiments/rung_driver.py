@@ -533,7 +533,8 @@ class RungDriver(Loop):
     def _show(self, *, now: bool = False) -> None:
         if not self.is_due(now=now):
             return
-        self._count()
+        self.funnel.see(self.space.counts)
+        self.funnel.count(self.rungs, self.queue.current(), FINAL)
         minutes = self.settings.minutes or 1.0
         self.report(min(1.0, self.search_s / (60 * minutes)), f"{self.phase}: {self.funnel.line()}")
         self.board.show(self.status(), RUNGS_STATUS, self._shown, now=now)
@@ -549,10 +550,6 @@ class RungDriver(Loop):
             search_s=self.search_s,
             end=self.end_reason,
         )
-
-    def _count(self) -> None:
-        self.funnel.see(self.space.counts)
-        self.funnel.count(self.rungs, self.queue.current(), FINAL)
 
     @property
     def plan(self) -> Plan:

@@ -121,9 +121,6 @@ def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | N
     return known.get(rung)
 
 
-# -- who runs the workers --------------------------------------------------------------------------------------------
-
-
 class Workers(Protocol):
     """The workers of one search; a context manager that ends them."""
 

@@ -68,8 +68,7 @@ class Space:
         most_flops: the most FLOPs that the network may have with an operator.
         most_traffic: the most memory traffic that an operator may have, see :meth:`traffic`; None: no limit.
 
-    Raises:
-        SpecError: the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
+    Raises SpecError where the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
@@ -226,8 +225,7 @@ class Space:
             params: likewise.
             latency_ms: where it was measured.
 
-        Raises:
-            CodeError: the user's function fails, or returns no number from 0 to 1.
+        Raises CodeError where the user's function fails, or returns no number from 0 to 1.
         """
         if self._reward is None:
             return measure

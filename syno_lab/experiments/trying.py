@@ -55,8 +55,7 @@ def broken_layers(
         say: is told what is done.
         clock: seconds.
 
-    Raises:
-        SynoError: the network does not take the examples, or cannot be trained, without an operator either.
+    Raises SynoError where the network does not take the examples, or cannot be trained, without an operator either.
     """
     with two_examples(request) as two:
         two.check()
@@ -93,8 +92,7 @@ class TwoExamples:
     def check(self) -> None:
         """Refuse a network that does not take them, or does not tell their classes apart, without an operator.
 
-        Raises:
-            SpecError, TrainingError, DataError: one line.
+        Raises SpecError, TrainingError, DataError, one line.
         """
         with torch.no_grad(), blamed("the network", SpecError):
             net, examples, _ = self._beside(self.request)

@@ -122,8 +122,6 @@ class Untrained(Loop):
                 outcome: dict[str, JSON] = {"state": PROBED, "probe": self.space.probe(elite.operator)}
                 self.log.record(number, outcome, reward=elite.score)
 
-    # -- shown -------------------------------------------------------------------------------------------------------
-
     def line(self) -> str:
         """The state of the search in one line of text."""
         rate = self.examined / self.cpu_s if self.cpu_s else 0.0

@@ -99,8 +99,7 @@ class Build:
     def finish(self, *inputs: Coordinate) -> Operator:
         """The operator whose input axes are indexed by ``inputs``, in this order.
 
-        Raises:
-            PrimitiveError: when these are not the data coordinates left, or their sizes are not the input's.
+        Raises PrimitiveError when these are not the data coordinates left, or their sizes are not the input's.
         """
         if not self.state.is_match(inputs):
             have, given = (shape_text(c.size for c in coordinates) for coordinates in (self.state.data, inputs))

@@ -88,11 +88,7 @@ def step_record(step: Step, number: Callable[[Coordinate], int]) -> StepRecord:
 
 
 def from_json(text: str | bytes) -> Operator:
-    """Read an operator file.
-
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
+    """Read an operator file. Raises FormatError, one line: what was expected, what was found and where."""
     record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     try:
         return _replay(record)
@@ -122,8 +118,7 @@ def check_meaning(item: StepRecord, where: str) -> None:
 def primitives_of(text: str | bytes) -> tuple[str, ...]:
     """The primitives of an operator file's steps, from the output on; the steps are not taken.
 
-    Raises:
-        FormatError: as :func:`from_json`, but for steps that cannot be taken.
+    Raises FormatError as :func:`from_json`, but for steps that cannot be taken.
     """
     record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     return tuple([step.primitive for step in record.steps])

@@ -221,10 +221,7 @@ def distinct_key(
 
     With ``mirrors``, pairs of an input and an output axis, mirror images are not told apart: operators of which one is
     the other with input and output turned around along some of the pairs. The least of their fingerprints stands for
-    all of them.
-
-    Raises:
-        SynoError: where a part of the operator has more than ``most_terms`` terms on that binding.
+    all of them. Raises SynoError where a part of the operator has more than ``most_terms`` terms on that binding.
     """
     flips = [some for number in range(len(mirrors) + 1) for some in combinations(mirrors, number)]
     binding = usual_items(operator.spec)

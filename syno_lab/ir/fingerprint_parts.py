@@ -63,8 +63,7 @@ class PartKey(NamedTuple):
 class Sizes(dict[Size, int]):
     """The values of sizes under one binding, each computed once.
 
-    Raises:
-        SpecError: on looking up a size that is no positive integer under the binding.
+    Raises SpecError on looking up a size that is no positive integer under the binding.
     """
 
     def __init__(self, binding: tuple[tuple[str, int], ...]) -> None:
@@ -89,10 +88,8 @@ def parts(
 
     Members are numbered: the weights in order, then the input axes ``free``, whose positions may be renamed. Reductions
     that reach nothing are left out, as they only add a global factor. ``flips`` are pairs of an input and an output
-    axis along which both are turned around: the parts are those of the operator's mirror image.
-
-    Raises:
-        SpecError: where a size is no positive integer under the binding.
+    axis along which both are turned around: the parts are those of the operator's mirror image. Raises SpecError where
+    a size is no positive integer under the binding.
     """
     outputs = operator.output
     items: list[tuple[int, int, Tree]] = []

@@ -162,8 +162,7 @@ class Operator:
             form: of a gradient: ``gather`` writes each element once, ``scatter`` adds to it in the forward order.
             dtype: of the elements in C, ``float`` or ``double``.
 
-        Raises:
-            SpecError: for another language, tensor, form or dtype, or stages of a gradient.
+        Raises SpecError for another language, tensor, form or dtype, or stages of a gradient.
         """
         return later("loops", self, binding, language=language, staged=staged, wrt=wrt, form=form, dtype=dtype)
 
@@ -176,8 +175,7 @@ class Operator:
             staged: one equation for each stage of the lowering plan (Syno, section 8), over ``Z1``, ``Z2``, ….
             wrt: ``"X"`` or ``"W1"``, …: the gradient with respect to that tensor, from ``dY`` and the other tensors.
 
-        Raises:
-            SpecError: for another tensor, for stages of a gradient, or a primitive whose expression has no inverse.
+        Raises SpecError for another tensor, for stages of a gradient, or a primitive whose expression has no inverse.
         """
         return later("equation", self, binding, staged=staged, wrt=wrt)
 
@@ -188,8 +186,7 @@ class Operator:
             binding: the sizes' numbers; without it those of the spec's first binding, or none.
             wrt: ``"X"`` or ``"W1"``, …: the terms of the gradient with respect to that tensor, in its own iterators.
 
-        Raises:
-            SpecError: for another tensor, or a binding that does not fit.
+        Raises SpecError for another tensor, or a binding that does not fit.
         """
         return later("coordinates", self, binding, wrt=wrt)
 
@@ -221,8 +218,7 @@ class Operator:
         Args:
             binding: the sizes; None takes generic ones.
 
-        Raises:
-            SpecError: for a binding that does not fit or is too large to look at every element.
+        Raises SpecError for a binding that does not fit or is too large to look at every element.
         """
         return later("mixing", self, binding)
 
@@ -248,9 +244,8 @@ class Operator:
             binding: the sizes; without it they are read off the arguments.
             should_stop: asked often; once it says so there is no answer.
 
-        Raises:
-            StoppedError: when ``should_stop`` said so.
-            SpecError: when a shape or the number of weights is not what the binding says.
+        Raises StoppedError when ``should_stop`` said so; SpecError when a shape or the number of weights is not what
+        the binding says.
         """
         return later("reference", self, x, *weights, binding=binding, should_stop=should_stop)
 
@@ -283,8 +278,7 @@ class Operator:
                 ``"measured"`` takes the fastest of several equal forms, timed here on the CPU (a second or less, once
                 for a shape); which one that is may differ from machine to machine and with it the rounding.
 
-        Raises:
-            SpecError: when the binding misses a variable or leaves a size fractional.
+        Raises SpecError when the binding misses a variable or leaves a size fractional.
         """
         return later("to_torch", self, binding, scale=scale, compile=compile, recompute=recompute, order=order)
 
@@ -323,9 +317,8 @@ class Operator:
             target: a name such as ``"local"`` or ``"jetson-orin-nano"``, a TVM tag, kind or JSON object, or a TVM
                 target; see :func:`syno_lab.codegen.tvm_device.find_target`.
 
-        Raises:
-            SynoError: for another dtype, and for a target that TVM does not know or cannot generate code for.
-            SpecError: when the binding is incomplete.
+        Raises SynoError for another dtype, and for a target that TVM does not know or cannot generate code for;
+        SpecError when the binding is incomplete.
         """
         return later("to_tvm", self, binding, dtype, order=order, target=target)
 
@@ -394,16 +387,14 @@ class Operator:
             binding: the sizes; None takes those of the file. The batch may differ.
             scale: as in :meth:`to_torch`.
 
-        Raises:
-            FormatError: when the file is no such file, or holds weights of another operator or binding.
+        Raises FormatError when the file is no such file, or holds weights of another operator or binding.
         """
         return later("load_weights", self, path, binding, scale=scale)
 
     def construct_kernel_packs(self) -> list[KernelPack]:
         """One pack for each binding of the spec, that is for each kind of placeholder of the sampler's network.
 
-        Raises:
-            SpecError: when the spec has no bindings.
+        Raises SpecError when the spec has no bindings.
         """
         return later("construct_kernel_packs", self)
 
@@ -427,8 +418,7 @@ class Operator:
     ) -> str:
         """The pGraph as an SVG element with a text alternative; the arguments are those of :meth:`dot`.
 
-        Raises:
-            SynoError: when the layout program is not installed.
+        Raises SynoError when the layout program is not installed.
         """
         return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
 
@@ -454,8 +444,7 @@ class Operator:
             wrt: as of :meth:`loops` and :meth:`equation`.
             language: of the loop nest.
 
-        Raises:
-            SpecError: for another ``of``, or as :meth:`loops` and :meth:`equation`.
+        Raises SpecError for another ``of``, or as :meth:`loops` and :meth:`equation`.
         """
         return later(
             "figure", self, of, binding, title=title, highlight=highlight, staged=staged, wrt=wrt, language=language
@@ -476,9 +465,8 @@ class Operator:
     def from_json(text: str) -> Operator:
         """Read :meth:`to_json`'s text.
 
-        Raises:
-            FormatError: for another format or version, missing fields or junk.
-            PrimitiveError: when its steps are not legal.
+        Raises FormatError for another format or version, missing fields or junk; PrimitiveError when its steps are not
+        legal.
         """
         from syno_lab.ir.files import from_json
 

@@ -46,8 +46,7 @@ class Variable:
     def parse(cls, text: str) -> Variable:
         """Parse ``"name"``, ``"name: limit"``, ``"name=default"`` or ``"name=default: limit"``.
 
-        Raises:
-            SpecError: for anything else.
+        Raises SpecError for anything else.
         """
         match = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
         if not match:
@@ -183,10 +182,8 @@ class Spec:
         """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
 
         An axis of the input may be written ``C_in: unordered``, as in Syno's configurations; at one of the output it
-        says nothing here, with a :class:`.ReadingWarning`.
-
-        Raises:
-            SpecError: one line that names the part that is wrong.
+        says nothing here, with a :class:`.ReadingWarning`. Raises SpecError, one line that names the part that is
+        wrong.
         """
         primary = _parse_variables("primary_specs", primary_specs)
         coefficient = _parse_variables("coefficient_specs", coefficient_specs)
@@ -228,8 +225,7 @@ class Spec:
     def with_wants(self, wants: str | None) -> Spec:
         """The same spec with these wishes in the place of its own, as ``"C_in>=m, H>=m"``.
 
-        Raises:
-            SpecError: for what is no wish, or one for an axis that takes part in nothing.
+        Raises SpecError for what is no wish, or one for an axis that takes part in nothing.
         """
         found = replace(self, wants=parse_wants(wants, self.input_shape, self.output_shape, self.symbols))
         found._check_wants()
@@ -269,8 +265,7 @@ class Spec:
     def complete_binding(self, mapping: Binding) -> dict[str, int]:
         """``mapping`` completed by the defaults.
 
-        Raises:
-            SpecError: when a variable has neither, is unknown, or is not a positive integer of at most 18 digits.
+        Raises SpecError when a variable has neither, is unknown, or is not a positive integer of at most 18 digits.
         """
         if not isinstance(mapping, Mapping):
             raise SpecError(f"binding: expected a mapping such as {{'H': 32, 'W': 32}}, found {quoted(mapping)}")
@@ -405,11 +400,7 @@ class Spec:
 
 
 def read_weight_limits(text: object) -> WeightLimits:
-    """``free`` or ``primary``.
-
-    Raises:
-        SpecError: for anything else.
-    """
+    """``free`` or ``primary``. Raises SpecError for anything else."""
     if text == "free" or text == "primary":
         return text
     raise SpecError(f"weight_limits: expected 'free' or 'primary', found {quoted(text)}")

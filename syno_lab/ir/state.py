@@ -196,8 +196,7 @@ class State:
     def apply(self, step: Any) -> State:
         """The state after one more step (a :class:`Step`, or a candidate of this state).
 
-        Raises:
-            PrimitiveError: when Table 1 does not allow the step here.
+        Raises PrimitiveError when Table 1 does not allow the step here.
         """
         step = getattr(step, "step", step)
         self.check(step)
@@ -214,11 +213,7 @@ class State:
         return State(self.spec, data, reductions, weights, expanded, (*self.steps, step))
 
     def check(self, step: Step) -> None:
-        """Refuse a step that Table 1 does not allow here.
-
-        Raises:
-            PrimitiveError: one line, expected and found.
-        """
+        """Refuse a step that Table 1 does not allow here. Raises PrimitiveError, one line, expected and found."""
         primitive = PRIMITIVES.get(step.primitive)
         if primitive is None:
             raise PrimitiveError(
@@ -298,8 +293,7 @@ class State:
     def operator(self) -> Operator:
         """The operator of a complete state; where several matches exist, the first.
 
-        Raises:
-            PrimitiveError: when the state is not complete.
+        Raises PrimitiveError when the state is not complete.
         """
         from syno_lab.ir.operator import Operator
 
@@ -325,8 +319,7 @@ class State:
         Returns:
             A sequence of :class:`syno_lab.Candidate`.
 
-        Raises:
-            EffortError: when it was stopped, or would take more than it may.
+        Raises EffortError when it was stopped, or would take more than it may.
         """
         return later("candidates", self, rules, effort=effort, should_stop=should_stop)
 
@@ -372,8 +365,7 @@ class State:
     ) -> str:
         """The pGraph as an SVG element with a text alternative; see :meth:`.Operator.dot`.
 
-        Raises:
-            SynoError: when the layout program is not installed.
+        Raises SynoError when the layout program is not installed.
         """
         return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
 

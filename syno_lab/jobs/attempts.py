@@ -78,8 +78,7 @@ def progress(ledger: Ledger, number: int, token: str, fraction: float, message: 
 def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
     """Write down how the attempt ended, and what becomes of its job; False when it was not the token's to end.
 
-    Raises:
-        StoreError: the result is no plain data.
+    Raises StoreError where the result is no plain data.
     """
     with ledger.database.transaction():
         lease = ledger.lease(number)

@@ -52,8 +52,7 @@ def is_away() -> bool:
 def run(folder: str, number: int) -> None:
     """Do a job of the lab in ``folder`` elsewhere, if it still waits; return when its attempt has ended.
 
-    Raises:
-        JobError: the lab has no door, or the job may not travel.
+    Raises JobError where the lab has no door, or the job may not travel.
     """
     from syno_lab.jobs.dispatch import worker_client
     from syno_lab.jobs.supervise import Supervisor, open_store
@@ -191,11 +190,7 @@ def _log(root: Path, job: JobRecord) -> bytes | None:
 
 
 def _ask(client: Client, what: Callable[..., Any], *words: Any) -> Any:
-    """The door's answer.
-
-    Raises:
-        JobError: it does not answer, or refuses.
-    """
+    """The door's answer. Raises JobError where it does not answer, or refuses."""
     try:
         asked: Future[Any] = client.submit(
             what, *words, key=f"syno-door-{uuid.uuid4().hex}", resources={door.HOME: 1}, pure=False, priority=100

@@ -72,11 +72,7 @@ def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
 
 
 def _function(kind: str) -> Function:
-    """Import the function of a kind.
-
-    Raises:
-        JobError: it is not registered, or not where it should be.
-    """
+    """Import the function of a kind. Raises JobError where it is not registered, or not where it should be."""
     check(kind)
     module, _, name = kinds()[kind].partition(":")
     try:

@@ -97,8 +97,7 @@ class Settings:
             it keeps its key then, until it is stopped. None: as last time, at first loopback alone. Empty: loopback.
         port: of that address; None: as last time, at first :data:`PORT`.
 
-    Raises:
-        JobError: for numbers that make no sense.
+    Raises JobError for numbers that make no sense.
     """
 
     slots: int | None = None
@@ -134,8 +133,7 @@ class Cluster:
     def home(self) -> Path:
         """The folder of what is known of this lab's cluster here, and of its key.
 
-        Raises:
-            JobError: it cannot be made.
+        Raises JobError where it cannot be made.
         """
         name = hashlib.sha256(f"{alive.place()}\n{self._root}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
         try:
@@ -152,8 +150,7 @@ class Cluster:
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the running scheduler; start the scheduler or the worker where it is missing.
 
-        Raises:
-            JobError: it does not start, with the last line of its log.
+        Raises JobError where it does not start, with the last line of its log.
         """
         with self._locked():
             state = self._state()
@@ -168,8 +165,7 @@ class Cluster:
     def serve(self) -> Endpoint:
         """The endpoint, where the settings say; a cluster that listens elsewhere is ended first, and its jobs go on.
 
-        Raises:
-            JobError: as `endpoint`.
+        Raises JobError as `endpoint`.
         """
         with self._locked():
             now = self._state().settings
@@ -180,8 +176,7 @@ class Cluster:
     def certificate(self) -> bytes:
         """The key and the certificate by which a machine joins this lab's cluster, as a PEM file: keep it secret.
 
-        Raises:
-            JobError: no cluster was started.
+        Raises JobError where no cluster was started.
         """
         try:
             return inputs.read_bytes(self.home / KEY, _MOST_BYTES)

@@ -61,8 +61,6 @@ class JobContext:
         with suppress(OSError):  # a full disk
             print(f"{now()} {line}", file=sys.stderr, flush=True)  # noqa: T201 - the log is our standard error
 
-    # -- for the child -----------------------------------------------------------------------------------------------
-
     def flush(self) -> None:
         """Write down what was reported last."""
         with self._guard:

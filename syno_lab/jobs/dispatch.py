@@ -30,11 +30,7 @@ GRACE_S = 5.0
 
 
 def connect(endpoint: Endpoint, timeout: float | None = None) -> Client:
-    """Connect to a Dask scheduler.
-
-    Raises:
-        JobError: it does not answer, or not to this key.
-    """
+    """Connect to a Dask scheduler. Raises JobError where it does not answer, or not to this key."""
     from distributed import Client
 
     node.use_steady_clock()
@@ -58,9 +54,7 @@ def connect(endpoint: Endpoint, timeout: float | None = None) -> Client:
 def worker_client() -> Client:
     """The client of the Dask worker that this is, which shows what the worker shows.
 
-    Raises:
-        ValueError: this is no worker.
-        OSError: the scheduler does not answer.
+    Raises ValueError where this is no worker; OSError where the scheduler does not answer.
     """
     from distributed import get_worker
 
@@ -75,10 +69,7 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
     """What ``connect`` gives, within so many seconds of the monotonic clock.
 
     Dask's own time limit is a moment of the clock of the day: where that is set back meanwhile, Dask waits for as long.
-    A connection that comes too late is closed.
-
-    Raises:
-        TimeoutError: the time is over.
+    A connection that comes too late is closed. Raises TimeoutError where the time is over.
     """
     made: Future[Client] = Future()
 
@@ -124,19 +115,14 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
 
 
 def counted_resources(client: Client) -> frozenset[str]:
-    """Ask somebody else's scheduler what its workers count.
-
-    Raises:
-        JobError: it does not answer.
-    """
+    """Ask somebody else's scheduler what its workers count. Raises JobError where it does not answer."""
     return frozenset(name for worker in _information(client)["workers"].values() for name in worker["resources"])
 
 
 def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
     """What tells the scheduler at an address from one that is started there later.
 
-    Raises:
-        JobError: none answers within so many seconds, or not to this key.
+    Raises JobError: none answers within so many seconds, or not to this key.
     """
     client = connect(endpoint, timeout)
     try:

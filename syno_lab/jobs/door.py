@@ -101,8 +101,7 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
         folder: of a job.
         known: size and time of files that were read before: only others are read, and it is brought up to date.
 
-    Raises:
-        JobError: they are too large to travel.
+    Raises JobError where they are too large to travel.
     """
     found: Files = {}
     total = 0
@@ -149,11 +148,7 @@ def _keep(root: Path, ledger: Ledger, number: int, files: Files, log: bytes | No
 
 
 def _ledger(folder: str) -> Ledger:
-    """The lab's rows, in the store that this worker has open.
-
-    Raises:
-        StoreError: there is no lab.
-    """
+    """The lab's rows, in the store that this worker has open. Raises StoreError where there is no lab."""
     from syno_lab.jobs.supervise import open_store
     from syno_lab.store.database import FILE_NAME
 

@@ -31,8 +31,7 @@ class Endpoint:
         address: of the scheduler, ``tls://HOST:PORT``, or ``tcp://HOST:PORT`` on this machine alone.
         ca, certificate, key: PEM files, or their text; where empty, those of Dask's own configuration.
 
-    Raises:
-        JobError: the cluster is on another machine and not behind TLS.
+    Raises JobError where the cluster is on another machine and not behind TLS.
     """
 
     address: str
@@ -58,9 +57,7 @@ class Endpoint:
     def security(self) -> Any:
         """What Dask's client shows and wants to see, a `distributed.Security`.
 
-        Raises:
-            JobError: there is no certificate.
-            SynoError: the key is not the user's own file.
+        Raises JobError where there is no certificate; SynoError where the key is not the user's own file.
         """
         from distributed.security import Security
 
@@ -89,9 +86,8 @@ def named(address: str | None) -> Endpoint | None:
         certificate = "me.pem"
         key = "me.key"
 
-    Raises:
-        JobError: the file is malformed, or the cluster is elsewhere and not behind TLS.
-        SynoError: the file is not the user's own.
+    Raises JobError where the file is malformed, or the cluster is elsewhere and not behind TLS; SynoError where the
+    file is not the user's own.
     """
     file = private.config_folder() / SETTINGS
     known = [field.name for field in fields(Endpoint)]

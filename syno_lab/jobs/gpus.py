@@ -33,8 +33,7 @@ _SMALL = 1e-9
 def parse(text: str) -> tuple[str, ...]:
     """``all`` (those that the machine has), a number of them, or their names divided by commas.
 
-    Raises:
-        JobError: for anything else, for a name given twice, and for more than the machine has.
+    Raises JobError for anything else, for a name given twice, and for more than the machine has.
     """
     if text == "all":
         return found()

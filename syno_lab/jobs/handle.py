@@ -84,8 +84,7 @@ class JobHandle:
     def resume(self) -> bool:
         """Let it go on after a pause. False when it was not paused.
 
-        Raises:
-            JobError: the user has not asked for it: see `allow`.
+        Raises JobError where the user has not asked for it: see `allow`.
         """
         done = self._lab.ledger.resume(self.id)
         self._lab.keeper.wake()
@@ -94,10 +93,8 @@ class JobHandle:
     def allow(self, record: JobRecord | None = None) -> None:
         """Sign a job that somebody else submitted, as this record of it says, or as it is now: it runs in your name.
 
-        Look at its parameters and at the code in them first: ``record().params``.
-
-        Raises:
-            JobError: it is not the job of the record any more.
+        Look at its parameters and at the code in them first: ``record().params``. Raises JobError where it is not the
+        job of the record any more.
         """
         self._lab.ledger.allow(record or self._lab.ledger.job(self.id))
         self._lab.keeper.wake()
@@ -105,8 +102,7 @@ class JobHandle:
     def retry(self) -> None:
         """Put it in line again after it failed, died or was cancelled; it goes on from its folder.
 
-        Raises:
-            JobError: it is in another state.
+        Raises JobError where it is in another state.
         """
         self._lab.ledger.retry(self.id)
         self._lab.keeper.wake()
@@ -114,8 +110,7 @@ class JobHandle:
     def log(self, attempt: int | None = None) -> str:
         """Return what an attempt (the last one) wrote; empty where it has not begun.
 
-        Raises:
-            JobError: it is no regular file, a link, or larger than `MOST_LOG` bytes.
+        Raises JobError where it is no regular file, a link, or larger than `MOST_LOG` bytes.
         """
         number = attempt or self._lab.ledger.job(self.id).attempt
         path = log_path(self._lab.folder, self.id, number)

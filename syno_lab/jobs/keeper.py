@@ -86,8 +86,7 @@ class Keeper:
     def hand_over(self, timeout: float | None = None) -> bool:
         """Wait until all that is ready now is in the cluster's hands; False when the time (in seconds) is up.
 
-        Raises:
-            JobError: the cluster does not start or answer, or nothing is started by this lab.
+        Raises JobError where the cluster does not start or answer, or nothing is started by this lab.
         """
         if self._thread is None:
             raise JobError("this lab was opened only to look: open it with start=True to have jobs run")
@@ -108,8 +107,6 @@ class Keeper:
             with self._guard:
                 self._futures.append(future)
         return future
-
-    # -- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         version: tuple[int, int] | None = None

@@ -35,8 +35,7 @@ def is_at_home(kind: str, resources: Mapping[str, float]) -> bool:
 def kinds() -> dict[str, str]:
     """Every kind that this process knows, with the place of its function.
 
-    Raises:
-        JobError: the variable is not of the form above.
+    Raises JobError where the variable is not of the form above.
     """
     found = dict(KINDS)
     for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
@@ -48,10 +47,6 @@ def kinds() -> dict[str, str]:
 
 
 def check(kind: str) -> None:
-    """Refuse a kind that nobody registered.
-
-    Raises:
-        JobError: with the kinds that there are.
-    """
+    """Refuse a kind that nobody registered. Raises JobError with the kinds that there are."""
     if kind not in kinds():
         raise JobError(f"no job of kind {quoted(kind)}: expected one of {', '.join(sorted(kinds()))}")

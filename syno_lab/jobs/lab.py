@@ -145,11 +145,7 @@ class Lab(Closing):
         return self.ledger.jobs(" AND ".join(f"{name}=?" for name in given) or "1", given.values())
 
     def job(self, number: int) -> JobHandle:
-        """Return a job by its number.
-
-        Raises:
-            JobError: there is none.
-        """
+        """Return a job by its number. Raises JobError where there is none."""
         self.ledger.job(number)
         return JobHandle(self, number)
 
@@ -171,8 +167,7 @@ class Lab(Closing):
         Returns:
             Whether they were within `timeout` seconds.
 
-        Raises:
-            JobError: the cluster does not start or answer, or the lab was opened with `start=False`.
+        Raises JobError where the cluster does not start or answer, or the lab was opened with `start=False`.
         """
         return self.keeper.hand_over(timeout)
 

@@ -67,8 +67,6 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def jobs(self, where: str = "1", parameters: Iterable[object] = ()) -> list[JobRecord]:
         """Return the jobs that a condition on the columns of ``syno_jobs`` picks, in order of submission."""
         given = tuple(parameters)
@@ -78,11 +76,7 @@ class Ledger:
         return [from_row(row, said.get(row[0], (0.0, ""))) for row in rows]
 
     def job(self, number: int) -> JobRecord:
-        """Return one job.
-
-        Raises:
-            JobError: there is none of this number.
-        """
+        """Return one job. Raises JobError where there is none of this number."""
         found = self.jobs("job=?", (number,))
         if not found:
             raise JobError(f"no job {number} in {self.database.path.parent}")
@@ -120,8 +114,6 @@ class Ledger:
         """Whether a job waits for nothing but its turn: all that it comes after has finished, and it is signed."""
         is_due = job.state == "waiting" and all(self.state(number) == "finished" for number in job.after)
         return is_due and trust.is_signed(self, job)
-
-    # -- by the user -------------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -188,8 +180,7 @@ class Ledger:
     def resume(self, number: int) -> bool:
         """Let a job that was paused go on. False when there is nothing to resume.
 
-        Raises:
-            JobError: the user has not asked for it, see `allow`.
+        Raises JobError where the user has not asked for it, see `allow`.
         """
         with self.database.transaction():
             job = self.job(number)
@@ -205,8 +196,7 @@ class Ledger:
     def retry(self, number: int) -> None:
         """Put a job that failed, was cancelled or is poisoned in line again, with its deaths forgotten.
 
-        Raises:
-            JobError: it is in no such state, or the user has not asked for it, see `allow`.
+        Raises JobError where it is in no such state, or the user has not asked for it, see `allow`.
         """
         with self.database.transaction():
             job = self.job(number)
@@ -218,9 +208,8 @@ class Ledger:
     def allow(self, job: JobRecord) -> None:
         """Sign a job in the user's name, as this record has it, and put it in line where it was held for that.
 
-        Raises:
-            JobError: it is another one by now.
-            SynoError: there is no key to sign with, and none can be made.
+        Raises JobError where it is another one by now; SynoError where there is no key to sign with, and none can be
+        made.
         """
         with self.database.transaction():
             now = self.job(job.id)
@@ -230,8 +219,6 @@ class Ledger:
             trust.sign(self, now)
             if now.state == "paused" and was_held:
                 self.write(in_line(replace(now, reason="")))
-
-    # -- writing, inside a transaction -------------------------------------------------------------------------------
 
     def write(self, job: JobRecord) -> None:
         """Put a record in the place of the one with its number."""

@@ -131,8 +131,7 @@ _NAMES = tuple(field.name for field in fields(JobRecord))
 def from_row(row: Sequence[Any], progress: tuple[float, str] = (0.0, "")) -> JobRecord:
     """Make a record of a row of the table.
 
-    Raises:
-        StoreError: something in it is not what a record holds; whoever wrote the row was not this program.
+    Raises StoreError: something in it is not what a record holds; whoever wrote the row was not this program.
     """
     values = dict(zip(_NAMES, (*row, *progress), strict=True))
     try:

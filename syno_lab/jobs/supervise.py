@@ -49,10 +49,8 @@ def open_store(folder: str) -> Store:
 def supervise(folder: str, number: int) -> None:
     """Do a job if it still waits, or adopt it; return when its attempt has ended. For Dask's workers.
 
-    Dask may call this twice, late, or on another worker after a death: the store alone decides.
-
-    Raises:
-        JobError: the lab's folder is not here.
+    Dask may call this twice, late, or on another worker after a death: the store alone decides. Raises JobError where
+    the lab's folder is not here.
     """
     root = Path(folder)
     if away.is_away():

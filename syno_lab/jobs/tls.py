@@ -20,8 +20,7 @@ _NAME = "syno-lab"
 def make(path: Path) -> None:
     """Write a new private key and its certificate, in PEM, to ``path``: whole, and readable by the user alone.
 
-    Raises:
-        OSError: it cannot be written.
+    Raises OSError where it cannot be written.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

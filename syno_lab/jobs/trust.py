@@ -37,29 +37,20 @@ def request(job: JobRecord) -> str:
 def sign(ledger: Ledger, job: JobRecord) -> None:
     """Put the user's signature of this very record beside it; within a transaction.
 
-    Raises:
-        SynoError: there is no key, and none can be made.
+    Raises SynoError where there is no key, and none can be made.
     """
     row = (job.id, signing.sign(PURPOSE, request(job)))
     ledger.database.write("INSERT OR REPLACE", "syno_signatures", SIGNATURE, row)
 
 
 def is_signed(ledger: Ledger, job: JobRecord) -> bool:
-    """Whether the user has asked for this job, as it is now.
-
-    Raises:
-        SynoError: the key cannot be read.
-    """
+    """Whether the user has asked for this job, as it is now. Raises SynoError where the key cannot be read."""
     rows = ledger.database.read(SIGNATURE, "FROM syno_signatures WHERE job=?", (job.id,))
     return bool(rows) and signing.is_signed(PURPOSE, request(job), str(rows[0][1]))
 
 
 def check_signed(ledger: Ledger, job: JobRecord) -> None:
-    """Refuse a job that the user has not asked for.
-
-    Raises:
-        JobError: with how to allow it.
-    """
+    """Refuse a job that the user has not asked for. Raises JobError with how to allow it."""
     if not is_signed(ledger, job):
         raise JobError(f"job {job.id} is {unsigned(job.id)}")
 

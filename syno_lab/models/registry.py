@@ -190,8 +190,7 @@ BACKBONES: dict[str, Backbone] = {
 def backbone(name: str) -> Backbone:
     """The backbone ``name``; case, - and . do not matter (``ResNeXt-29-2x64D``).
 
-    Raises:
-        SpecError: where there is none, with the nearest; for a network of the user's own that this process has not.
+    Raises SpecError where there is none, with the nearest; for a network of the user's own that this process has not.
     """
     if name.startswith(OWN):
         if name not in _OFFERED:

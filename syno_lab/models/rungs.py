@@ -34,8 +34,7 @@ class Rung:
         measure: what it ranks by.
         unproven: used only where a validation has shown that it ranks better than FLOPs and parameters do.
 
-    Raises:
-        SpecError: for numbers out of range.
+    Raises SpecError for numbers out of range.
     """
 
     name: str

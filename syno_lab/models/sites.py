@@ -137,8 +137,7 @@ class Selection:
         predicate: asked with name and module.
         strides: what becomes of a stride; see :meth:`Site.form`.
 
-    Raises:
-        SpecError: for a kind or a treatment of strides that is unknown.
+    Raises SpecError for a kind or a treatment of strides that is unknown.
     """
 
     kinds: tuple[Kind, ...] = ("conv2d",)

@@ -104,11 +104,8 @@ class Tokens:
 def tokens_for(text: str, kind: TokenKind = "bytes", size: int = VOCABULARY) -> Tokens:
     """The tokens for ``text``: bytes, which fit every text, the characters that occur in it, sorted, or ``bpe``.
 
-    ``size`` is that of the vocabulary of ``bpe``, see :func:`learn`.
-
-    Raises:
-        SpecError: for another kind or size, or for characters of an empty text.
-        DataError: for ``bpe`` of a text without words.
+    ``size`` is that of the vocabulary of ``bpe``, see :func:`learn`. Raises SpecError for another kind or size, or for
+    characters of an empty text; DataError for ``bpe`` of a text without words.
     """
     if kind == "bytes":
         return Tokens()

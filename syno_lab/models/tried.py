@@ -30,10 +30,8 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
     """Run ``net`` once in evaluation, and once in training with a backward pass. It is used up: give a copy.
 
     ``call`` runs the network on an example and returns its output; ``loss`` makes a scalar of that. The generators of
-    torch, NumPy and Python are as before afterwards.
-
-    Raises:
-        SpecError: one line with the part of the network, what it raised, and where.
+    torch, NumPy and Python are as before afterwards. Raises SpecError, one line with the part of the network, what it
+    raised, and where.
     """
     doing = "an evaluation"
     try:

@@ -63,9 +63,8 @@ class NasPte(System):
     ) -> dict[str, int]:
         """N, C_in, C_out, H and W of a place for images.
 
-        Raises:
-            SpecError: for a place that is not for images or changes their size, and for an operator that stands for a
-                cost alone.
+        Raises SpecError for a place that is not for images or changes their size, and for an operator that stands for a
+        cost alone.
         """
         if operator.latency_only:
             raise SpecError(f"expected an operator that computes the layer's output, found {operator}")

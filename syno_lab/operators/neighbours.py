@@ -151,8 +151,7 @@ def nearest(
         known: operators by name; by default :data:`syno_lab.operators.KNOWN`.
         most: how many at most; None for all.
 
-    Raises:
-        SpecError: when ``most`` is less than 1, or the operator is no pGraph: its steps are compared.
+    Raises SpecError when ``most`` is less than 1, or the operator is no pGraph: its steps are compared.
     """
     if not isinstance(operator, Operator):
         raise SpecError(

@@ -58,8 +58,7 @@ def panes_of(operator: Operator) -> Mapping[str, Pane]:
 def read_pane(asked: Asked[Any], name: str) -> PaneData:
     """The data of one pane.
 
-    Raises:
-        SpecError: for a pane that the operator's system does not have; also the errors of the pane.
+    Raises SpecError for a pane that the operator's system does not have; also the errors of the pane.
     """
     return _pane(asked, name).read(asked)
 

@@ -81,8 +81,7 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
         subjects: the operators; unfinished ones have no say.
         binding: sizes that are asked for; the others are those with which the view of one of the operators shows it.
 
-    Raises:
-        SpecError: where a size that is asked for does not fit, or no such sizes are found.
+    Raises SpecError where a size that is asked for does not fit, or no such sizes are found.
     """
     operators = [one.operator for one in subjects if one.operator is not None]
     examples = [system_of(operator).example_binding(operator) for operator in operators]

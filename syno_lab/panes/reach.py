@@ -45,9 +45,7 @@ def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]
         The mean of the absolute gradients over :data:`DRAWS` random inputs and weights, of the input's shape, in
         float64; exactly 0 where all are 0. If ``where`` means several elements, each counts with a random factor.
 
-    Raises:
-        SpecError: where no draw has finite gradients.
-        StoppedError: when it was told to stop.
+    Raises SpecError where no draw has finite gradients; StoppedError when it was told to stop.
     """
     import torch
 
@@ -142,9 +140,6 @@ def axis_records(fields: Sequence[AxisField]) -> list[AxisRead]:
         }
         for axis in fields
     ]
-
-
-# -- the picture -------------------------------------------------------------------------------------------------------
 
 
 def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) -> str:

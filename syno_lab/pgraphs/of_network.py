@@ -167,9 +167,8 @@ def derive_spec(
     :meth:`.Spec.parse`. A coefficient that does not divide the channels of a site is of no use to operators for all:
     leave such a site (often the first convolution, of three channels) out.
 
-    Raises:
-        SpecError: for no sites, sites whose operators have different shapes (images and positions; with
-            ``strides="shape"``, strides), or a malformed coefficient or option.
+    Raises SpecError for no sites, sites whose operators have different shapes (images and positions; with
+    ``strides="shape"``, strides), or a malformed coefficient or option.
     """
     check_strides(strides)
     if not sites:
@@ -259,8 +258,7 @@ def placed(root: State, operator: Operator, spec: Spec) -> Operator | None:
 def for_layer(site: Site) -> tuple[Operator, dict[str, int]]:
     """An operator that computes a layer's function for one example, and the sizes of its variables.
 
-    Raises:
-        SpecError: for a convolution with dilation, an oblong window, or a stride that does not divide its input.
+    Raises SpecError for a convolution with dilation, an oblong window, or a stride that does not divide its input.
     """
     if site.kind == "linear":
         return matmul(), {"M": site.positions, "K": site.in_channels, "N": site.out_channels}

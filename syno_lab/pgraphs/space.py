@@ -75,8 +75,7 @@ def synthesis_space(
             operator refuse any.
         countable_nodes: 0 to count nothing.
 
-    Raises:
-        SpecError: for rules without those of kind ``space``, and wishes that no operator can meet.
+    Raises SpecError for rules without those of kind ``space``, and wishes that no operator can meet.
     """
     check_wants(spec)
     space = _Space(spec, rules, accepts, describe, drawn, countable_nodes)

@@ -55,10 +55,8 @@ class PGraphs(System):
 
         A variable that is an axis of the input or output by itself has the size of that axis, whatever its name; others
         are matched by name (s, a stride). The first axis must be fixed: else the operator would be for one size of
-        batch, and might mix images, or tokens with those after them.
-
-        Raises:
-            SpecError: for another number of axes, or a first axis that is not fixed.
+        batch, and might mix images, or tokens with those after them. Raises SpecError for another number of axes, or a
+        first axis that is not fixed.
         """
         spec = operator.spec
         found: dict[str, int] = {}

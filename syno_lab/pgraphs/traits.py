@@ -55,9 +55,6 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
     return found
 
 
-# -- memory traffic ----------------------------------------------------------------------------------------------------
-
-
 class _Tally(Writer):
     stored = 0
 

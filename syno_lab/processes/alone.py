@@ -28,8 +28,7 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
         busy: said where another process holds it; ``{who}`` in it becomes that process.
         patience_s: seconds to wait for it first; whoever asks for the holder has it for a moment.
 
-    Raises:
-        SynoError: another holds it, or the file cannot be made or locked.
+    Raises SynoError where another holds it, or the file cannot be made or locked.
     """
     deadline = time.monotonic() + patience_s
     try:
@@ -67,8 +66,7 @@ def holder(lock: Path) -> str | None:
 def take(file: int | IO[bytes], path: Path, *, is_patient: bool = False) -> bool:
     """Lock an open file for as long as it is open; False where another process holds it, unless ``is_patient``.
 
-    Raises:
-        SynoError: it cannot be locked, for example because its file system has no locks.
+    Raises SynoError where it cannot be locked, for example because its file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))

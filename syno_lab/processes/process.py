@@ -30,8 +30,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def output_of(module: str, *arguments: str) -> str:
     """What a module prints that a child process of ours runs.
 
-    Raises:
-        SynoError: when it ends with an error: the last line that it has written.
+    Raises SynoError when it ends with an error: the last line that it has written.
     """
     done = subprocess.run(module_command(module, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:

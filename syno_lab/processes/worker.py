@@ -35,9 +35,8 @@ _PATIENCE_S = 5.0
 def apart(deadline_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
     """``function(*arguments)`` in a fork of this process, which should have one thread at work.
 
-    Raises:
-        TuningError: with one line, where the function raised, crashed its process, or was not done in ``deadline_s``
-            seconds and was killed.
+    Raises TuningError with one line, where the function raised, crashed its process, or was not done in ``deadline_s``
+    seconds and was killed.
     """
     forks = multiprocessing.get_context("fork")
     ours, theirs = forks.Pipe(duplex=False)
@@ -235,11 +234,8 @@ def once(
 ) -> _T:
     """``function(*arguments)`` in a process of its own, which ends with it; TVM runs operators in ``threads`` threads.
 
-    Its folder for temporary files is removed with it.
-
-    Raises:
-        TuningError: it raised, crashed its process or ran out of time: one line that begins with ``label``.
-        TrackerError: it raised one.
+    Its folder for temporary files is removed with it. Raises TuningError where it raised, crashed its process or ran
+    out of time: one line that begins with ``label``; TrackerError where it raised one.
     """
     with scratch("syno-worker-") as folder:
         environment = {"TMPDIR": str(folder)} | ({} if threads is None else {"TVM_NUM_THREADS": str(threads)})

@@ -96,9 +96,7 @@ def atlas(
         most: the most operators of trials.
         should_stop: asked after each operator.
 
-    Raises:
-        SpecError: none of them fits.
-        StoppedError: when it was told to stop.
+    Raises SpecError where none of them fits; StoppedError when it was told to stop.
     """
     measure = usual_measure(rows)
     trials = _trials(rows, measure)

@@ -128,9 +128,6 @@ def _name(text: str) -> str:
     return printable(text, _LONGEST)
 
 
-# -- as tables and in words --------------------------------------------------------------------------------------------
-
-
 def plan_table(plan: Progress) -> Table:
     """The plan: for each part its trainings, worker seconds each and in all, and minutes with all workers busy."""
     rows: list[list[Cell]] = [
@@ -227,8 +224,6 @@ def _final_cells(one: Comparison | None) -> list[Cell]:
 def _three(number: float | None) -> str | None:
     return None if number is None or not isfinite(number) else f"{number:.3f}"
 
-
-# -- as a picture ------------------------------------------------------------------------------------------------------
 
 _WIDTH, _LINE, _LEFT, _RIGHT, _TOP = 640, 26, 110, 190, 26
 

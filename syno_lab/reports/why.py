@@ -74,9 +74,6 @@ def read_why(folder: Path, key: str) -> Why:
     return Why(row, source.baseline, operator, comparisons, panes, system_of(operator).recognise(operator))
 
 
-# -- in words ----------------------------------------------------------------------------------------------------------
-
-
 def why_tables(found: Why) -> list[Table]:
     """What is known as tables: a title, the heads and the cells of each."""
     row = found.row

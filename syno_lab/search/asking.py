@@ -41,8 +41,6 @@ class Search(ABC):
         self._known: set[int] = set()  # hashes, because operators may be many, and are large
         self._should_stop: Stop = never
 
-    # -- what a search does ------------------------------------------------------------------------------------------
-
     @abstractmethod
     def _propose(self) -> tuple[Trail, Any] | None:
         """A way to an operator not asked for yet, and it; None when there is none left."""
@@ -67,8 +65,6 @@ class Search(ABC):
 
     def _release(self, trail: Trail) -> None:  # noqa: B027 - likewise
         """An operator that was asked for will not be evaluated."""
-
-    # -- ask and tell ------------------------------------------------------------------------------------------------
 
     @property
     def outstanding(self) -> tuple[Candidate, ...]:
@@ -104,10 +100,7 @@ class Search(ABC):
 
         After :meth:`resume`, for what was outstanding when that search ended; and for what is to be evaluated whatever
         the search makes of it. ``trail``: the steps from this search's root to it, where they are known; to look for
-        them takes time.
-
-        Raises:
-            SearchError: for one that was told already, or is outstanding.
+        them takes time. Raises SearchError for one that was told already, or is outstanding.
         """
         for candidate in self._again:
             if candidate.operator == operator:
@@ -147,11 +140,8 @@ class Search(ABC):
     def tell(self, candidate: Candidate, reward: float, measures: Measures = NO_MEASURES) -> None:
         """The reward of an operator that was asked for: from 0 (worst; also for one that failed) to 1.
 
-        ``measures``: what else is known of it, by name; searches with one objective do without.
-
-        Raises:
-            SearchError: for a reward outside [0, 1], a measure that is no number of 0 or more, and for a candidate that
-                is not outstanding.
+        ``measures``: what else is known of it, by name; searches with one objective do without. Raises SearchError for
+        a reward outside [0, 1], a measure that is no number of 0 or more, and for a candidate that is not outstanding.
         """
         check_reward(reward)
         check_measures(measures)
@@ -162,8 +152,7 @@ class Search(ABC):
     def drop(self, candidate: Candidate) -> None:
         """The operator will not be evaluated now (a job was cancelled); it is not asked for again.
 
-        Raises:
-            SearchError: for a candidate that is not outstanding.
+        Raises SearchError for a candidate that is not outstanding.
         """
         self._release(self._taken(candidate))
 
@@ -175,15 +164,13 @@ class Search(ABC):
     ) -> int:
         """Continue from records of a search, in the order in which they were told; how many had a place in the space.
 
-        A record is an operator, its reward and, for a search with several objectives, its measures.
-        A fresh search with the seed, the space and the settings that gave the records asks the same questions again
-        and, where it was told them one at a time, goes on as if it had never stopped. Any other records are taken in
-        as they are: their operators are not asked for again, and what is learned from them counts. ``given`` are those
-        that the earlier search was handed by :meth:`adopt` and did not ask for itself. ``after`` is called with each
-        operator once its reward is told: for what the earlier search's caller did then.
-
-        Raises:
-            SearchError: for a reward or a measure that :meth:`tell` refuses, or while candidates are outstanding.
+        A record is an operator, its reward and, for a search with several objectives, its measures. A fresh search with
+        the seed, the space and the settings that gave the records asks the same questions again and, where it was told
+        them one at a time, goes on as if it had never stopped. Any other records are taken in as they are: their
+        operators are not asked for again, and what is learned from them counts. ``given`` are those that the earlier
+        search was handed by :meth:`adopt` and did not ask for itself. ``after`` is called with each operator once its
+        reward is told: for what the earlier search's caller did then. Raises SearchError for a reward or a measure that
+        :meth:`tell` refuses, or while candidates are outstanding.
         """
         if self._waiting:
             raise SearchError(
@@ -252,11 +239,7 @@ def find(state: State, operator: Any) -> Trail | None:
 
 
 def check_reward(reward: float) -> None:
-    """Refuse what is not a number from 0 to 1.
-
-    Raises:
-        SearchError: for anything else.
-    """
+    """Refuse what is not a number from 0 to 1. Raises SearchError for anything else."""
     if isinstance(reward, bool) or not isinstance(reward, int | float) or not isfinite(reward) or not 0 <= reward <= 1:
         raise SearchError(
             f"reward: expected a number from 0 to 1 (an accuracy), found {quoted(reward)}; tell 0 for a failure"
@@ -264,11 +247,7 @@ def check_reward(reward: float) -> None:
 
 
 def check_measures(measures: Measures) -> None:
-    """Refuse measures that are no finite numbers of 0 or more.
-
-    Raises:
-        SearchError: for the first of them.
-    """
+    """Refuse measures that are no finite numbers of 0 or more. Raises SearchError for the first of them."""
     for name, found in measures.items():
         if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found) or found < 0:
             raise SearchError(f"measure {quoted(name)}: expected a number of 0 or more, found {quoted(found)}")
@@ -277,8 +256,7 @@ def check_measures(measures: Measures) -> None:
 def check_numbers(*rows: tuple[str, float, bool, str]) -> None:
     """Refuse the first setting that is not right; a row is its name, its value, whether it is right, what is expected.
 
-    Raises:
-        SearchError: for a value that is not right.
+    Raises SearchError for a value that is not right.
     """
     for name, value, is_right, expected in rows:
         if not is_right:

@@ -197,8 +197,7 @@ class Settings:
         chance: share of the questions after the first reward that are answered by chance alone.
         unknown: share of them answered with the operator whose reward is least known, of all that are compared.
 
-    Raises:
-        SearchError: for numbers that make no sense.
+    Raises SearchError for numbers that make no sense.
     """
 
     strays: int = 8

@@ -52,8 +52,7 @@ class Elites:
             last all below.
         per_bin: operators that a range keeps.
 
-    Raises:
-        SearchError: for a number below 1.
+    Raises SearchError for a number below 1.
     """
 
     def __init__(self, bins: int = 16, per_bin: int = 6) -> None:
@@ -79,8 +78,7 @@ class Elites:
     def add(self, elite: Elite) -> bool:
         """Keep an operator if it is among the best of its range; whether it is. Of equal scores the cheaper is better.
 
-        Raises:
-            SearchError: for a cost that is no number of 0 or more.
+        Raises SearchError for a cost that is no number of 0 or more.
         """
         number = self.bin_of(elite.cost)
         bins = self._groups.setdefault(elite.group, [])
@@ -217,10 +215,7 @@ def examine(
 ) -> Iterator[Examined]:
     """Ask ``search`` for operators and tell it their scores, from 0 to 1, until the space is exhausted or stopped.
 
-    ``given`` are examined first, where the space has them.
-
-    Raises:
-        SearchError: for a score outside [0, 1].
+    ``given`` are examined first, where the space has them. Raises SearchError for a score outside [0, 1].
     """
 
     def examined(candidate: Candidate) -> Examined:

@@ -115,8 +115,7 @@ class RegularizedEvolution(Search):
         population: how many live; the first so many are drawn at random (the paper's P, 100 there).
         tournament: how many are drawn to find a parent (S, 25 there).
 
-    Raises:
-        SearchError: for a population below 1, or a tournament below 1 or above the population.
+    Raises SearchError for a population below 1, or a tournament below 1 or above the population.
     """
 
     def __init__(self, root: State, rng: random.Random, *, population: int = 50, tournament: int = 12) -> None:

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 class JointSpace(OperatorSpace):
     """The operators that any of several systems finds for the layers of a request.
 
-    Each system is as likely as any other while nothing is known.
-
-    Raises:
-        SpecError: where one of the systems has no space for them.
+    Each system is as likely as any other while nothing is known. Raises SpecError where one of the systems has no space
+    for them.
     """
 
     def __init__(self, systems: Sequence[System], request: SpaceRequest, rules: Sequence[Any] = ()) -> None:

@@ -42,8 +42,7 @@ class Settings:
         trust: rewards from which on a place's own knowledge of actions is asked, not an ancestor's.
         virtual_loss: how many losses an outstanding operator counts for.
 
-    Raises:
-        SearchError: for numbers that make no sense.
+    Raises SearchError for numbers that make no sense.
     """
 
     width: float = 1.5

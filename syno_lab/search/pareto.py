@@ -41,8 +41,7 @@ class Selection:
         anchored: distances are those from one random point of the front and not from all of it.
         floor: those with a lower reward are no parents, unless all have.
 
-    Raises:
-        SearchError: for a share or a probability outside 0 to 1, a number below 1, and a reward outside 0 to 1.
+    Raises SearchError for a share or a probability outside 0 to 1, a number below 1, and a reward outside 0 to 1.
     """
 
     share: float = 0.1
@@ -87,8 +86,7 @@ class ParetoEvolution(Search):
         start: how many are drawn at random before the first parent is chosen.
         selection: its rules, or the name of one of :data:`SELECTIONS`.
 
-    Raises:
-        SearchError: for no objective or one twice, a start below 1, and a name that is none.
+    Raises SearchError for no objective or one twice, a start below 1, and a name that is none.
     """
 
     def __init__(
@@ -120,8 +118,6 @@ class ParetoEvolution(Search):
         found = [one for one in self.members if one.reward]
         points = [{**one.measures, "": one.reward} for one in found]
         return [found[i] for i in pareto_front(points, maximise=[""], minimise=objectives or self.objectives)]
-
-    # -- the next question -------------------------------------------------------------------------------------------
 
     def _propose(self) -> tuple[Trail, Any] | None:
         return self._first_new(self._ways())
@@ -171,8 +167,6 @@ class ParetoEvolution(Search):
             along = self.rng.random()
             anchor = (one[0] + along * (other[0] - one[0]), one[1] + along * (other[1] - one[1]))
         return [dist(place(point), anchor) for point in points]
-
-    # -- what is told ------------------------------------------------------------------------------------------------
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         known = {name: cost(operator) for name, cost in self.costs.items() if name not in measures}

@@ -60,8 +60,7 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
         best_share: w in ``(1 - w)*mean + w*best``, what stands for Q: search is for one best operator, not for a mean
             (Schadd and others, Single-player Monte-Carlo tree search, 2008, add a variance for the same reason).
 
-    Raises:
-        SearchError: for a negative exploration, or a share outside [0, 1].
+    Raises SearchError for a negative exploration, or a share outside [0, 1].
     """
     return _score(exploration, best_share, 0.0)
 
@@ -71,9 +70,7 @@ def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float =
 
     Gelly and Silver, Monte-Carlo tree search and rapid action value estimation in computer Go, 2011, section 4.3, with
     the hand-selected schedule; k, the equivalence, is the number of visits at which Q and A weigh the same.
-
-    Raises:
-        SearchError: for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
+    Raises SearchError for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
     """
     if not equivalence > 0:
         raise SearchError(f"equivalence: expected a positive number of visits, found {equivalence}")

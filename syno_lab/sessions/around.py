@@ -85,9 +85,7 @@ class Around:
     def look(self, key: str, effort: Effort | None = None) -> Found:
         """The next places of a place, for :meth:`put`. It changes nothing, so a thread can do it.
 
-        Raises:
-            EffortError: when the effort does not suffice.
-            CodeError: a rule of the user's own fails.
+        Raises EffortError when the effort does not suffice; CodeError where a rule of the user's own fails.
         """
         state, effort = self.state_at(key), effort or Effort()
         following = self._explored.following(state, self._begun.rules, self._has_pruned, effort)
@@ -105,8 +103,6 @@ class Around:
         rank = {"operator": 0, "open": 1, "dead end": 2, "pruned": 3}
         shown.sort(key=lambda each: (rank[each[0].kind], 99 if each[0].distance is None else each[0].distance))
         return Found(shown, len(following) - judged)
-
-    # -- places ------------------------------------------------------------------------------------------------------
 
     @property
     def root(self) -> str:

@@ -28,8 +28,7 @@ Known = Mapping[str, Callable[[], Any]]
 def construction_for(start: Any) -> Construction[Any, Any, Any]:
     """The construction of the system whose steps lead on from a value: an operator, a spec, a state.
 
-    Raises:
-        SpecError: no system knows the value, or operators of its system are not built by steps.
+    Raises SpecError where no system knows the value, or operators of its system are not built by steps.
     """
     system = system_for(start)
     if not isinstance(system, Stepwise):
@@ -77,8 +76,7 @@ class History:
             place: the one that is shown.
             known: as for the class.
 
-        Raises:
-            SynoError: for a turn or a place that does not exist.
+        Raises SynoError for a turn or a place that does not exist.
         """
         session = cls.__new__(cls)
         session._clear(construction, known)
@@ -258,9 +256,7 @@ class History:
             operator: an operator, or the name of a known one.
             at_start: whether to go to the operator's first place.
 
-        Raises:
-            SynoError: for an unknown name.
-            SpecError: for what does not belong to the system of the session.
+        Raises SynoError for an unknown name; SpecError for what does not belong to the system of the session.
         """
         note = "load"
         if isinstance(operator, str):

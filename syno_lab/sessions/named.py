@@ -112,8 +112,6 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
                     waiting.append((after, (*way, name)))
         raise SynoError("no way to an operator was found from here; undo some steps")
 
-    # -- as text -----------------------------------------------------------------------------------------------------
-
     def records(self, places: Sequence[Place[S, str]]) -> Records:
         """The record of each place: the name of its step, and the file of an operator that was given."""
         given = [None if place.operator is None else place.operator.to_json() for place in places]
@@ -135,8 +133,6 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             return Place(self, state, one.step, operator=operator)
 
         return place
-
-    # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: Place[S, str]) -> Picture:
         """The state, drawn by :meth:`svg`; its picture has no nodes that can be chosen."""
@@ -165,8 +161,6 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             raise SynoError("expected a refused step; this one may be taken")
         kind = "limit" if candidate.rule == "system" else "your own rule"
         return Why(candidate.step, candidate.rule, kind, "", candidate.reason)
-
-    # -- the space around a state, and to be searched ----------------------------------------------------------------
 
     def standing(self, state: S) -> Branch:
         """A state is an operator, a dead end where none can be reached, or open."""

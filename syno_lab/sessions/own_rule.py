@@ -41,8 +41,7 @@ def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
         given: a function of a state and a step that returns True to refuse the step; its name is the rule's, the first
             line of its docstring the reason. Or the same as ``file.py:function``, whose file is run here.
 
-    Raises:
-        CodeError: it is neither, or the file cannot be run.
+    Raises CodeError where it is neither, or the file cannot be run.
     """
     if isinstance(given, OwnRule):
         return given

@@ -47,8 +47,7 @@ def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES
         there has the number of its place as ``leads``. ``courses``: by the last place of a line and the place shown,
         both as text, the line of distances as SVG.
 
-    Raises:
-        SynoError: when the layout program is missing.
+    Raises SynoError when the layout program is missing.
     """
     copy = session.copy()
     order = _nearest_first(session)

@@ -42,9 +42,8 @@ def session_of(start: Any) -> Session:
     Args:
         start: an operator, a spec, a state, or the text of a session or of an operator's file.
 
-    Raises:
-        SpecError: no system knows it, or operators of its system are not built by steps.
-        FormatError: a text that holds neither.
+    Raises SpecError where no system knows it, or operators of its system are not built by steps; FormatError where a
+    text that holds neither.
     """
     if not isinstance(start, str):
         return Session(start)
@@ -91,9 +90,7 @@ class Session(History):
         Args:
             rules: functions of a state and a step (:func:`.own_rule`), or rows of the system's own.
 
-        Raises:
-            CodeError: for what is no rule.
-            SpecError: two rules have one name.
+        Raises CodeError for what is no rule; SpecError where two rules have one name.
         """
         row, rule = self.construction.row, self.construction.rule
         found = [one if row is not None and isinstance(one, row) else rule(own_rule(one)) for one in rules]
@@ -132,9 +129,7 @@ class Session(History):
             seconds: of computing.
             should_stop: asked often; once it says so nothing is found.
 
-        Raises:
-            StoppedError: when ``should_stop`` said so.
-            SynoError: where there is nothing to suggest.
+        Raises StoppedError when ``should_stop`` said so; SynoError where there is nothing to suggest.
         """
         place = self._place
         if place not in self._ways:

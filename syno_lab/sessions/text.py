@@ -164,8 +164,7 @@ def replayed(records: Sequence[PlaceRecord], read: Reader[Any, Any], most: int, 
         most: of them.
         letters: of a comment that are kept.
 
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
+    Raises FormatError, one line: what was expected, what was found and where.
     """
     if not 0 < len(records) <= most:
         raise FormatError(f"session: places: expected from 1 to {most}, found {len(records)}")

@@ -284,8 +284,7 @@ class SearchLog:
         Returns:
             How many trials were new to it.
 
-        Raises:
-            StoreError: the storage cannot be reached or written.
+        Raises StoreError where the storage cannot be reached or written.
         """
         from .studies import publish_search
 

@@ -30,11 +30,8 @@ class Store(Closing):
         """Open the store at `path`, a file, or a folder that holds `results.sqlite`; make it where there is none.
 
         `is_thorough=False` leaves out reading the whole file for damage, for processes that open it often.
-
-        Raises:
-            StoreError: the file is damaged, foreign, of another version, busy, or cannot be made. It is left as
-                it was.
-
+        Raises StoreError where the file is damaged, foreign, of another version, busy, or cannot be made. It is left as
+        it was.
         """
         place = Path(path).expanduser().absolute()
         if place.is_dir():
@@ -66,10 +63,8 @@ class Store(Closing):
     def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:
         """Return the log of the search of this name; make it when there is none and `settings` are given.
 
-        Raises:
-            StoreError: the search was made with other settings (named in the message), it does not exist, or the name
-                cannot be one of a folder, in which its files are.
-
+        Raises StoreError where the search was made with other settings (named in the message), it does not exist, or
+        the name cannot be one of a folder, in which its files are.
         """
         if not is_plain_name(name):
             raise StoreError(f"expected the name of a search, which can be one of a folder, found {quoted(name)}")

@@ -53,8 +53,7 @@ def random_walk(
         effort: what it may take; by default half of the machine's free memory, and any time.
         evenly: what is drawn evenly.
 
-    Raises:
-        EffortError: for what exceeds ``effort``.
+    Raises EffortError for what exceeds ``effort``.
     """
     watched = effort or Effort()
     state = State.root(spec)
@@ -130,8 +129,7 @@ def paper_rate(size: int) -> float | None:
 def wilson(hits: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
     """The score interval of a share, which is also right for none and for all (E. B. Wilson, JASA 22, 1927, 209-212).
 
-    Raises:
-        ValueError: when ``hits`` is not between 0 and ``total``.
+    Raises ValueError when ``hits`` is not between 0 and ``total``.
     """
     if not 0 <= hits <= total:
         raise ValueError(f"expected hits between 0 and {total}, found {hits}")
@@ -228,8 +226,7 @@ def canonical_rates(
         report: told ``(stage, share done, message)``.
         should_stop: asked often; the walk under way does not count then.
 
-    Raises:
-        SpecError: for sizes or trials below 1.
+    Raises SpecError for sizes or trials below 1.
     """
     if not sizes or min(sizes) < 1 or trials < 1:
         raise SpecError(f"expected sizes and trials of 1 or more, found sizes {list(sizes)} and {trials} trials")
@@ -327,9 +324,7 @@ def distance_trials(
 
     A trial is one walk from the output by canonical steps; it ends at the first operator within all budgets, after
     ``max_primitives`` steps, or where no step is left. Without the distance only the match at the end decides.
-
-    Raises:
-        SpecError: for fewer trials than 1.
+    Raises SpecError for fewer trials than 1.
     """
     if trials < 1:
         raise SpecError(f"expected 1 trial or more, found {trials}")

@@ -90,8 +90,7 @@ def fits(operator: Operator) -> bool:
 def bounds(state: State) -> Bounds:
     """What every operator that steps within the space make of ``state`` costs, under the first binding.
 
-    Raises:
-        IndexError: when the spec has no binding.
+    Raises IndexError when the spec has no binding.
     """
     return cost_of(state, Meter(state.spec)).bounds
 

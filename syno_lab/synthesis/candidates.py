@@ -95,9 +95,7 @@ class Verdict:
         """For an approximate rule the share of the elements on which the two sides differ, under the first binding.
 
         None for other rules (the sides of an exact one are equal), without a :attr:`rewrite` and without a binding.
-
-        Raises:
-            SynoError: when there are too many elements to compare; ``rewrite.differing`` takes a smaller binding.
+        Raises SynoError when there are too many elements to compare; ``rewrite.differing`` takes a smaller binding.
         """
         if self.rejected_by is None or self.rejected_by.kind != "approximate" or self.rewrite is None:
             return None

@@ -104,8 +104,7 @@ def distance(state: State, *, effort: Effort | None = None, should_stop: Stop | 
 def explain_distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
     """The method :meth:`.State.explain_distance`.
 
-    Raises:
-        EffortError: when it was stopped, or would take more than it may.
+    Raises EffortError when it was stopped, or would take more than it may.
     """
     have = tuple(sorted(look(c) for c in state.data if c not in state.fixed))
     left = budgets_left(state.spec, Counter(step.primitive for step in state.steps))

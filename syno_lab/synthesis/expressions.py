@@ -61,8 +61,6 @@ class Expression:
     __floordiv__, __rfloordiv__ = partialmethod(_then, "//"), partialmethod(_behind, "//")
     __mod__, __rmod__ = partialmethod(_then, "%"), partialmethod(_behind, "%")
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def __str__(self) -> str:
         """As a Python expression over integers, but for wildcards such as ``#0``."""
         if self.operation is None:
@@ -200,8 +198,7 @@ def expression(coordinate: Coordinate, names: Mapping[Coordinate, Expression]) -
         coordinate: any coordinate that is made of the named ones.
         names: the iterators (see :func:`iterators`), or the bottom coordinates of a part of a pGraph.
 
-    Raises:
-        KeyError: for an iterator without a name.
+    Raises KeyError for an iterator without a name.
     """
     if coordinate in names:
         return names[coordinate]

@@ -65,9 +65,5 @@ class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not msgspec.UNSET}
 
     def spec(self) -> Spec:
-        """The spec of these arguments.
-
-        Raises:
-            SpecError: for a spec that is malformed or contradictory.
-        """
+        """The spec of these arguments. Raises SpecError for a spec that is malformed or contradictory."""
         return Spec.parse(**self.arguments())

@@ -77,8 +77,6 @@ class Gifts(Roots):
         for order in fill(0, ()):
             yield Edge(cost, primitive, operands, given, parameter, order, None, 0)
 
-    # -- contractions ------------------------------------------------------------------------------------------------
-
     def _gift_groups(self, node: SearchNode, places: Iterable[int]) -> list[list[int]]:
         """Which coordinates a contraction may take, those together of which any one will do: reductions alike."""
         groups: list[list[int]] = []

@@ -49,8 +49,7 @@ class Graph(Gifts):
     def moves(self, node: SearchNode, left: int) -> list[Move]:
         """The moves from ``node`` after which the input may still be reached in ``left`` steps, in a fixed order.
 
-        Raises:
-            EffortError: for what exceeds the graph's effort.
+        Raises EffortError for what exceeds the graph's effort.
         """
         found = node.moves.get(left)
         if found is None:

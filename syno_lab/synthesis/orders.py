@@ -200,8 +200,7 @@ def _key_after(source: Operator, target: Operator, names: dict[str, str]) -> Key
 def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
     """Whether the steps of ``state`` can be taken in an order in which no rule rejects any of them.
 
-    Raises:
-        EffortError: for what exceeds ``effort``.
+    Raises EffortError for what exceeds ``effort``.
     """
     watched = effort or Effort()
     items = steps_taken(state)
@@ -248,8 +247,7 @@ def judge(state: State, rules: tuple[Rule, ...], *, effort: Effort | None = None
 def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
     """Whether a canonical operator is the one that stands for all inner orders of its unordered axes.
 
-    Raises:
-        EffortError: for what exceeds ``effort``.
+    Raises EffortError for what exceeds ``effort``.
     """
     watched = effort or Effort()
     return all(

@@ -90,10 +90,8 @@ def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Pa
 def is_alive(graph: Graph, node: SearchNode, left: int, need: int = 0) -> bool:
     """Whether any path leads from ``node`` to the end of an operator in at most ``left`` steps.
 
-    Few steps are tried first, for where they are enough there is little to look at.
-
-    Raises:
-        EffortError: for what exceeds the graph's effort.
+    Few steps are tried first, for where they are enough there is little to look at. Raises EffortError for what exceeds
+    the graph's effort.
     """
     if node.shortest is not None and node.shortest <= left:
         return True

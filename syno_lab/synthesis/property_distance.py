@@ -296,9 +296,7 @@ def _wished(asked: _Asked, least: int) -> int | None:
 def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:
     """Refuse wishes that no operator of the space can meet; of a space whose input is out of reach, nothing is said.
 
-    Raises:
-        SpecError: one line that names the wish and the reason.
-        EffortError: as :func:`.property_distance`.
+    Raises SpecError, one line that names the wish and the reason; EffortError as :func:`.property_distance`.
     """
     for wish in spec.wants:
         obstacle = _obstacle(spec, wish)

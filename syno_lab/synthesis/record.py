@@ -127,11 +127,7 @@ def to_text(record: Record) -> str:
 
 
 def from_text(text: str | bytes) -> Record:
-    """Read a record's file.
-
-    Raises:
-        FormatError: one line: what was expected, what was found and where.
-    """
+    """Read a record's file. Raises FormatError, one line: what was expected, what was found and where."""
     record = read_versioned(text, Record, what="search record", name=FORMAT, version=VERSION, most=MAX_BYTES)
     if record.count != len(record.digests):
         raise FormatError(f"search record: expected {record.count} digests, as count says, found {len(record.digests)}")
@@ -149,11 +145,7 @@ def from_text(text: str | bytes) -> Record:
 
 
 def read(path: Path) -> Record:
-    """The record in a file.
-
-    Raises:
-        FormatError: when it cannot be read or is not a record.
-    """
+    """The record in a file. Raises FormatError when it cannot be read or is not a record."""
     try:
         return from_text(read_bytes(path, MAX_BYTES))
     except OSError as error:

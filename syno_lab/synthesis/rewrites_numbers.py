@@ -37,8 +37,7 @@ class Reads:
 def reads(side: Side, binding: Binding) -> Reads:
     """What one side reads at every point, reductions innermost.
 
-    Raises:
-        SynoError: when there are more than ``MAX_POINTS`` points.
+    Raises SynoError when there are more than ``MAX_POINTS`` points.
     """
     total = side.points(binding)
     if total > MAX_POINTS:
@@ -66,8 +65,7 @@ def reads(side: Side, binding: Binding) -> Reads:
 def difference(before: Side, after: Side, binding: Binding) -> float:
     """The share of the points at which two sides read different elements; see :meth:`Rewrite.differing`.
 
-    Raises:
-        SynoError: when there are more than ``MAX_POINTS`` points.
+    Raises SynoError when there are more than ``MAX_POINTS`` points.
     """
     one, other = reads(before, binding), reads(after, binding)
     if not (one.weights or other.weights):

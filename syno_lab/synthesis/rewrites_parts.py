@@ -95,11 +95,7 @@ class Part:
         return found
 
     def built(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
-        """Coordinates of the other state built here.
-
-        Raises:
-            KeyError: for an iterator for which nothing stands here.
-        """
+        """Coordinates of the other state built here. Raises KeyError for an iterator for which nothing stands here."""
         return tuple([self._built(c) for c in coordinates])
 
     def _built(self, coordinate: Coordinate) -> Coordinate:
@@ -328,10 +324,7 @@ class Rewrite:
 
         Out of bounds on both sides is no difference. Weights may have their elements renamed, one to one, and a weight
         that another determines is one with it. Sums are compared as what they add up, whatever the order, and one
-        factor for all is no difference.
-
-        Raises:
-            SynoError: when there are too many of them.
+        factor for all is no difference. Raises SynoError when there are too many of them.
         """
         return difference(self.before, self.after, binding)
 

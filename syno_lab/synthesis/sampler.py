@@ -76,8 +76,7 @@ class Sampler:
             ``space``.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 
-    Raises:
-        SpecError: in one line, for a malformed or contradictory specification.
+    Raises SpecError in one line, for a malformed or contradictory specification.
     """
 
     def __init__(
@@ -308,9 +307,8 @@ class Sampler:
             max_primitives: of the spec's budget unless told.
             should_stop: asked often.
 
-        Raises:
-            SpecError: when the input cannot be reached.
-            EffortError: when it was stopped, or would take more memory than it may.
+        Raises SpecError when the input cannot be reached; EffortError when it was stopped, or would take more memory
+        than it may.
         """
         most = self._most if max_primitives is None else max_primitives
         if most > self._most:
@@ -344,10 +342,8 @@ class Sampler:
     def replace(self, net: Module, kernel_packs: Iterable[KernelPack]) -> Module:
         """Return ``net`` with a new module in every Placeholder, of the first pack whose binding contains its mapping.
 
-        A slot that is full gets the new module.
-
-        Raises:
-            SpecError: where ``net`` has no Placeholder or no pack has the values of one; nothing is changed then.
+        A slot that is full gets the new module. Raises SpecError where ``net`` has no Placeholder or no pack has the
+        values of one; nothing is changed then.
         """
         return later("replace", net, kernel_packs)
 

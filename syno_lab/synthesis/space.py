@@ -29,9 +29,7 @@ _MOST_COEFFICIENTS = 150  # that may occur: their products are 45,000, of which 
 def coefficient_products(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...]:
     """1 and every product of at most two coefficients or their inverses that the limits allow.
 
-    Raises:
-        TooLargeError: for more than 150 coefficients that may occur.
-        EffortError: for what exceeds ``effort``.
+    Raises TooLargeError for more than 150 coefficients that may occur; EffortError for what exceeds ``effort``.
     """
     watched = effort or Effort()
     one = spec.symbols.one
@@ -57,8 +55,7 @@ def coefficient_products(spec: Spec, *, effort: Effort | None = None) -> tuple[S
 def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...]:
     """Sizes of REDUCEs: a primary over at most two coefficients, or at most two coefficients.
 
-    Raises:
-        EffortError: as :func:`coefficient_products`.
+    Raises EffortError as :func:`coefficient_products`.
     """
     watched = effort or Effort()
     products = coefficient_products(spec, effort=watched)
@@ -83,10 +80,8 @@ def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...
 def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tuple[Size, ...]:
     """The blocks that a coordinate of this size may be MERGEd into.
 
-    One side is made of at most two coefficients, or these times a primary that the size has.
-
-    Raises:
-        EffortError: as :func:`coefficient_products`.
+    One side is made of at most two coefficients, or these times a primary that the size has. Raises EffortError as
+    :func:`coefficient_products`.
     """
     watched = effort or Effort()
     products = coefficient_products(spec, effort=watched)

@@ -257,8 +257,7 @@ class Walker:
     def walk(self, wanted: int | None = None) -> list[Path]:
         """Paths of one walk, all different, at most ``wanted``; none where no operator exists.
 
-        Raises:
-            EffortError: for what exceeds the graph's effort, where nothing was found until then.
+        Raises EffortError for what exceeds the graph's effort, where nothing was found until then.
         """
         graph = self.graph
         if not self._is_begun:
@@ -386,8 +385,7 @@ class Walker:
 def counted(graph: Graph, most: int) -> int | None:
     """How many paths the whole graph has; None where it is too large for that.
 
-    Raises:
-        EffortError: for what exceeds the graph's effort.
+    Raises EffortError for what exceeds the graph's effort.
     """
     while len(graph) <= graph.MOST_NODES:
         try:

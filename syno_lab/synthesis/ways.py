@@ -73,9 +73,8 @@ def shortest_way(
         seconds: of computing, how long to look; None for as long as it takes.
         should_stop: asked often; once it says so there is no answer.
 
-    Raises:
-        StoppedError: when ``should_stop`` said so.
-        SynoError: for a state that is an operator already, and where no way is found.
+    Raises StoppedError when ``should_stop`` said so; SynoError for a state that is an operator already, and where no
+    way is found.
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
@@ -122,9 +121,7 @@ def random_way(
         seconds: of computing, how long to look; None for as long as it takes.
         should_stop: asked often; once it says so there is no answer.
 
-    Raises:
-        StoppedError: when ``should_stop`` said so.
-        SynoError: where no way is found.
+    Raises StoppedError when ``should_stop`` said so; SynoError where no way is found.
     """
     left = _left(state)
     effort = Effort(seconds, should_stop)

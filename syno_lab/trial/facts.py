@@ -43,9 +43,7 @@ class Facts:
 def facts_of(request: TrialRequest) -> Facts:
     """The kind of the request's data.
 
-    Raises:
-        DataError: the data is missing.
-        SpecError: for an invalid resolution or context.
+    Raises DataError where the data is missing; SpecError for an invalid resolution or context.
     """
     if request.resolution is not None and request.resolution < 1:
         raise SpecError(f"resolution: expected a whole number from 1 up, found {request.resolution}")

@@ -24,8 +24,7 @@ def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -
         ended: the number, the state and the reason of each training of an operator that has ended.
         least: so many.
 
-    Raises:
-        SearchError: with the reason of the last of them.
+    Raises SearchError with the reason of the last of them.
     """
     alike: defaultdict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
     for number, state, reason in ended:

@@ -114,10 +114,8 @@ def wait_for(
     """Wait until a board has registered: until ``is_there`` says so of its key's entry at the tracker.
 
     ``children`` are its processes by their roles, with logs in ``folder``; ``deadline`` is of ``time.monotonic``.
-    Messages call a process ``part``, with ``{}`` for its role; ``late`` is that at the deadline.
-
-    Raises:
-        TrackerError: at the deadline, or where a process has ended.
+    Messages call a process ``part``, with ``{}`` for its role; ``late`` is that at the deadline. Raises TrackerError at
+    the deadline, or where a process has ended.
     """
     while True:
         for role, child in children.items():

@@ -144,8 +144,6 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     return Finding(name, ran.error <= TOLERANCE, True, found, advice)
 
 
-# -- one kernel -------------------------------------------------------------------------------------------------------
-
 #: Seconds for the operator's own work, without MetaSchedule's schedules.
 _EFFORT = Effort(repeat=3, min_ms=1)
 #: Seconds for importing NumPy and compiling, in addition to the device's.
@@ -207,9 +205,6 @@ def _run(device: Device, operator: str, binding: dict[str, int], dtype: str, see
     expected = value.reference(*(one.astype("float64") for one in inputs), binding=bound)
     error = float(np.abs(ran.output - expected).max() / max(float(np.abs(expected).max()), 1e-30))
     return RemoteRun(error, machine(wanted.tvm), statistics.median(ran.seconds) * 1e3)
-
-
-# -- safety ------------------------------------------------------------------------------------------------------------
 
 
 def public_address(host: str, port: int, listeners: Callable[[], list[tuple[str, int]]] | None = None) -> str | None:

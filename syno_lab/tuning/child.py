@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# -- what is said ------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Request:
@@ -120,9 +118,6 @@ class Failed(NamedTuple):
 
 Message = Started | Turn | Inside | Tried | Found | Failed
 Say = Callable[[Message], None]
-
-
-# -- what is done ------------------------------------------------------------------------------------------------------
 
 
 def load_module(task: TuningTask) -> IRModule:

@@ -82,9 +82,6 @@ def explain_space(
     return once(task.label, space_job, task, method or Method(), check_target(target), seed, deadline_s=_DEADLINE_S)
 
 
-# -- in the child process ----------------------------------------------------------------------------------------------
-
-
 def schedule_job(task: TuningTask, trace: TraceData) -> Explanation:
     """:func:`explain_schedule`, in a worker."""
     module = load_module(task)

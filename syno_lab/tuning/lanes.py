@@ -170,9 +170,6 @@ def _apply(schedule: Schedule, block: SBlockRV, tile: _Tile, after: list[str]) -
         schedule.unroll(loop)
 
 
-# -- where it fits -----------------------------------------------------------------------------------------------------
-
-
 def _most_sums(found: Sum, vector_bits: int) -> int:
     most = _MOST_SUMS.get(vector_bits, _MOST_SUMS_ELSE)
     on_stack = (_STACK_BYTES - 1) // (vector_bits // 8) if vector_bits else most

@@ -111,8 +111,6 @@ def loop_name(variable: Var) -> str:
     return name if len(found) < 2 else f"{found[0]}…{found[-1]}"
 
 
-# -- traces ------------------------------------------------------------------------------------------------------------
-
 _POSTPROCESSING = "then TVM's postprocessing:"
 _PLACES = {-1: "where it is", -2: "inline"}
 

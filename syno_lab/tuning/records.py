@@ -372,10 +372,8 @@ def start_from(
     """The fastest trials in a folder of records of ``task``, searched by any method.
 
     They are of the program, sizes, dtype, target, TVM, threads and power mode of ``key``: of others the seconds say
-    nothing. A record names its method in its results; ``methods`` are those of records without one.
-
-    Raises:
-        TuningError: as :func:`record_files`, or there is none; the message says in what the nearest record differs.
+    nothing. A record names its method in its results; ``methods`` are those of records without one. Raises TuningError
+    as :func:`record_files`, or there is none; the message says in what the nearest record differs.
     """
     found: list[Trial] = []
     mine, differences = asdict(key), list[tuple[int, str]]()

@@ -60,11 +60,8 @@ def sample_kernels(
 ) -> None:
     """Draw kernels, no two isomorphic, print what each costs, and how fast they came.
 
-    Without a ``count`` the first ``listed`` are printed.
-
-    Raises:
-        SpecError: for an option that makes no sense, and a network without convolutions.
-        SynoError: when the time is over before the first one.
+    Without a ``count`` the first ``listed`` are printed. Raises SpecError for an option that makes no sense, and a
+    network without convolutions; SynoError when the time is over before the first one.
     """
     from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 

@@ -65,8 +65,7 @@ class Primitive:
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
         """Refuse what Table 1 does not allow for operands of these sizes.
 
-        Raises:
-            PrimitiveError: one line, expected and found.
+        Raises PrimitiveError, one line, expected and found.
         """
 
     def refuse(self, expected: str) -> NoReturn:

@@ -83,8 +83,7 @@ class OwnPrimitive(Primitive):
     def _table(self, number: int) -> list[int]:
         """What it reads for every position of a dimension of so many.
 
-        Raises:
-            PrimitiveError: the function fails, reads outside the domain, or computes another thing for arrays.
+        Raises PrimitiveError where the function fails, reads outside the domain, or computes another thing for arrays.
         """
         try:
             found = [self.function(_Watched(i), _Watched(number)) for i in range(number)]
@@ -139,8 +138,7 @@ def add_primitive(name: str, index: Index) -> OwnPrimitive:
         index: of a coordinate and its size, by ``+ - * // %`` alone: the element of the dimension that is read,
             ``0 <= index(i, n) < n``. The first line of its docstring says what that does to the tensor.
 
-    Raises:
-        PrimitiveError: the name is taken, or the function is none from ``[0, n)`` to ``[0, n)``; one line.
+    Raises PrimitiveError: the name is taken, or the function is none from ``[0, n)`` to ``[0, n)``; one line.
     """
     if not (isinstance(name, str) and name.isascii() and name.isalpha() and name.isupper() and len(name) in _LETTERS):
         raise PrimitiveError(f"expected a name of 2 to 12 capital letters for a primitive, found {quoted(name)}")

@@ -208,9 +208,6 @@ def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -
         shown.add(name_)
 
 
-# -- the pane of the picture -------------------------------------------------------------------------------------------
-
-
 def graph_pane(asked: Asked[Operator]) -> Picture:
     """The drawing and its links."""
     data = picture_pane(asked)
