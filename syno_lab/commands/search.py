@@ -398,7 +398,7 @@ def _say(plain: Mapping[str, JSON]) -> None:
             f"{compared.flops_ratio:.3f} of the FLOPs, {compared.params_ratio:.3f} of the parameters: "
             f"{compared.verdict}"
         )
-    for lowered in result.lowered:
+    for lowered in result.lowered or ():
         say(f"limit lowered to {lowered['replaced_ratio']:.3f} of the replaced FLOPs after trial {lowered['number']}")
     if result.tuning is not None:
         _say_tuned(result.tuning)

@@ -327,7 +327,7 @@ class Driver(Loop):
             phase=phase,
             under_way=tuple([one.number for one in self._pending]),
             end=self.end_reason,
-            lowered=tuple(self.lowered),
+            lowered=tuple(self.lowered) or None,
             tuning=None if self.tunings is None else self.tunings.said(),
         )
 

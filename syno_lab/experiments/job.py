@@ -226,6 +226,7 @@ def run_search(
         status,
         settings=begun.said_settings,
         end=end,
+        lowered=None if settings.lower_within is None else tuple(driver.lowered),
         baseline=baseline,
         best=status.best | {name: finalist(best, best.number) for name, best in found.items()},
         comparisons={

@@ -43,6 +43,7 @@ UNTRAINED = (*EXAMINED, "untrained", "settings", "baseline", "picture", "folder"
 RUNGS_STATUS = ("phase", "plan", "uses_probe", "funnel", "known", "search_s", "end", "verdict")
 TRAINED_STATUS = ("phase", "under_way", "end", "lowered", "tuning", *STANDING)
 UNTRAINED_STATUS = ("phase", *EXAMINED)
+_LATER = ("verdict", "lowered", "tuning")
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +288,8 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         comparisons: the finals by the same names, ``not_compared``: why there is none.
         known: the known operators with which it began: names by numbers, or points.
         recorded: all trials in short, in the order of asking.
-        lowered: the trials for which the limit was lowered (``number``), and the limit since then (``replaced_ratio``).
+        lowered: the trials for which the limit was lowered (``number``), and the limit since then (``replaced_ratio``);
+            None where it may not be, and in a status none yet.
         examined: operators with a score; ``elites``: those that are kept; ``picture``: the file of the front.
     """
 
@@ -323,7 +325,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     known: dict[str, str | None] | list[Point] = []
     recorded: tuple[Recorded, ...] = ()
     tuning: Tuned | None = None
-    lowered: tuple[dict[str, Amount], ...] = ()
+    lowered: tuple[dict[str, Amount], ...] | None = None
     examined: Count = 0
     examined_per_cpu_s: Amount = 0.0
     elites: Count = 0
@@ -334,7 +336,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     def said(self, names: Sequence[str]) -> dict[str, JSON]:
         """These fields as plain data, as a file has them; what is not known yet of its end and tunings is left out."""
         plain: dict[str, JSON] = msgspec.to_builtins(self, str_keys=True)
-        return {name: plain[name] for name in names if plain[name] or name not in ("verdict", "lowered", "tuning")}
+        return {name: plain[name] for name in names if name not in _LATER or plain[name] not in ("", None)}
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from syno_lab import operators
-from syno_lab.alpha.operator import conv_block
+from syno_lab.alpha.known import conv_block
 from syno_lab.canvas.fitted import Fitted
 from syno_lab.canvas.known import convolution
 from syno_lab.codegen.export_record import operators_in
