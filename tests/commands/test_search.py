@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from command_line import answered, refused
+from house import ROOT
 
 SMALL = (
     *("--backbone", "resnet20", "--data", "digits", "--width", "4", "--blocks", "1", "--epochs", "1"),
@@ -138,3 +140,15 @@ def test_a_search_without_training(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "none trained" in text
     line = refused(capsys, "search", *small, "--folder", str(tmp_path), "--untrained", "--tune-within", "1")
     assert "tuning: expected a search that trains, found an untrained one" in line
+
+
+def test_the_search_of_the_readme_finds_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there, on the data that everybody has, but for a number of operators in place of its minutes."""
+    found = re.search(
+        r"^syno-lab (search --untrained .*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert found is not None
+    words = re.sub(r"--minutes \d+", "--trials 8", found[1]).split()
+    result = json.loads(answered(capsys, *words, "--in-process", "--folder", str(tmp_path), "--json", "-"))
+    assert result["examined"] == 8
+    assert result["front"]
