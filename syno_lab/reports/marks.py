@@ -37,7 +37,7 @@ def mark_of(name: str) -> Mark:
 
 def mark_name(system: str) -> str:
     """The name of the mark of the system of this format: by its place among all, each in turn."""
-    return [*MARKS][[*SYSTEMS, *formats()].index(system) % len(MARKS)]
+    return [*MARKS][[*dict.fromkeys((*SYSTEMS, *formats()))].index(system) % len(MARKS)]
 
 
 def system_and_mark(operator: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from syno_lab.reports import LabReader, front_of, front_picture, front_sketch, t
 from syno_lab.reports.marks import BASELINE, MARKS, mark_name, mark_of, system_and_mark
 from syno_lab.reports.pictures import describe_front, shape_of
 from syno_lab.reports.shown import shown_front, shown_trials
-from syno_lab.systems import all_systems
+from syno_lab.systems import VARIABLE, all_systems
 
 TEXTS = [conv2d().to_json(), Fitted(known.squeeze_excite()).to_json(), nas_pte_1().to_json()]
 AXES = ("flops", "accuracy")
@@ -41,13 +41,15 @@ def corners(path: str) -> list[tuple[float, float]]:
     return found
 
 
-def test_every_system_has_a_mark_of_its_own() -> None:
+def test_every_system_has_a_mark_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = [mark_name(system.format) for system in all_systems()]
     assert set(marks) <= set(MARKS)
     assert len(set(marks)) == len(marks)
     assert mark_of("no such mark") == MARKS["circle"]
     assert system_and_mark("") == system_and_mark('{"format": "elsewhere"}') == system_and_mark("{") == ("", "")
     assert system_and_mark(TEXTS[1]) == ("Canvas", "diamond")
+    monkeypatch.setenv(VARIABLE, "elsewhere=no_such_module:NAME")
+    assert mark_name("elsewhere") == "cross"
 
 
 @pytest.mark.parametrize("name", ["diamond", "triangle", "square", "cross"])
