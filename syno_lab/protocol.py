@@ -109,7 +109,7 @@ class Placement(Protocol):
     def apply(self, net: nn.Module) -> nn.Module:
         """Return ``net`` with the operator in it, changed in place; its weights are drawn from torch's generator.
 
-        Raises SpecError: the operator fits nowhere; ``net`` is unchanged.
+        Raises SpecError where the operator fits nowhere; ``net`` is unchanged then.
         """
 
 
@@ -272,8 +272,8 @@ class TracedStep:
 class System(Protocol):
     """A system of operators: what all of them have. Methods but :meth:`read` take only operators of this system.
 
-    What only some systems can do are the protocols below: a system that can do it has their methods, and is asked by
-    its type. A class that inherits from this one gets the methods that have a body.
+    The protocols below are what only some systems can do: a system that can do one has its members, and callers ask by
+    ``isinstance``. A class that inherits from this one gets the methods that have a body.
     """
 
     @property
@@ -302,7 +302,7 @@ class System(Protocol):
         """Known operators by name."""
 
     def recognise(self, operator: Any) -> str | None:
-        """The name in :meth:`known` of an operator equal to this one up to the names of variables, else None."""
+        """The name in :attr:`known` of an operator equal to this one up to the names of variables, else None."""
         return next((name for name, make in self.known.items() if make() == operator), None)
 
     def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
@@ -367,7 +367,7 @@ class ComputesLayers(Protocol):
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
         """An operator that computes what a network's layer computes for one example, and the sizes of its variables.
 
-        Raises SpecError: there is none; one line that begins with the layer's name.
+        Raises SpecError where there is none, in one line that begins with the layer's name.
         """
 
 

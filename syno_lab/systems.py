@@ -58,7 +58,7 @@ class _Header(msgspec.Struct):
 
 
 def formats() -> dict[str, str]:
-    """Where the systems are that this process knows. Raises SpecError: :data:`VARIABLE` is not of its form."""
+    """Where the systems are that this process knows. Raises SpecError where :data:`VARIABLE` is malformed."""
     found = dict(SYSTEMS)
     for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
         name, equals, target = entry.partition("=")
@@ -77,7 +77,7 @@ def all_systems() -> Iterator[System]:
 
 
 def find_system(name: str) -> System:
-    """The system of a format. Raises FormatError: no system has it."""
+    """The system of a format. Raises FormatError where no system has it."""
     rows = formats()
     if name not in rows:
         raise FormatError(f"system: expected a format among {', '.join(rows)}, found {quoted(name)}")
@@ -118,7 +118,7 @@ def read_operator(text: str | bytes) -> Operator:
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
     """What a network's layer computes as an operator of the first system that has one, and its variables' sizes.
 
-    Raises SpecError: no system has one; the line of the first system that was asked.
+    Raises SpecError where no system has one, with the line of the first system that was asked.
     """
     refusals = []
     for system in all_systems():

@@ -151,7 +151,7 @@ class Draft:
         """The draft with one more node, after a substitution where one is given.
 
         Args:
-            step: one with its inputs and its substitution, a candidate for one, or a primitive, also as text:
+            step: a step or a candidate, which brings its inputs and its substitution, or a primitive, also as text:
                 ``"unfold H,W"``. A broadcast is easier by :func:`syno_lab.canvas.matching.broadcast`.
             inputs: the numbers of its tensors; None: the last tensor.
             substitution: made in the whole draft first.

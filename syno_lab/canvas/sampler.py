@@ -213,7 +213,7 @@ class Sampler:
     def sample(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Fitted:
         """One kernel, within so many seconds of computing; ``should_stop`` is asked often.
 
-        Raises OverTimeError where no attempt gave one in time, with why most failed; StoppedError on ``should_stop``.
+        Raises OverTimeError where no attempt gave one in time, with why most failed; StoppedError when told to stop.
         """
         effort = Effort(seconds, should_stop)
         while True:

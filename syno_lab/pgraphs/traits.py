@@ -67,7 +67,8 @@ class _Tally(Writer):
 def stored_elements(operator: Operator, binding: Binding) -> int:
     """Elements of all tensors that a forward pass of the operator's PyTorch module makes, for the binding's batch.
 
-    Raises SpecError where a size is no positive integer under the binding.
+    Padding and windows are among them; PyTorch's own convolution makes only its output. Raises SpecError where a size
+    is no positive integer under the binding.
     """
     tally = _Tally(operator, operator.complete_binding(binding))
     tally.stages()

@@ -275,7 +275,7 @@ class History:
         return self.go(start) if at_start else self.state
 
     def lay(self, steps: Iterable[Any], at_start: bool = False) -> State:
-        """Append steps, and go to their end; ``at_start`` stays, to play them.
+        """Append steps, and go to their end; ``at_start`` stays, to play them by :meth:`redo`.
 
         Raises PrimitiveError for an illegal one.
         """

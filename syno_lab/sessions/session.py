@@ -42,8 +42,8 @@ def session_of(start: Any) -> Session:
     Args:
         start: an operator, a spec, a state, or the text of a session or of an operator's file.
 
-    Raises SpecError where no system knows it, or operators of its system are not built by steps; FormatError where a
-    text that holds neither.
+    Raises SpecError where no system knows it, or operators of its system are not built by steps; FormatError for
+    a text that holds neither.
     """
     if not isinstance(start, str):
         return Session(start)
