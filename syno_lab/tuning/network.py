@@ -12,7 +12,7 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -49,14 +49,8 @@ SCHEDULES = "schedules"
 Progress = Callable[[TuningProgress], None]
 
 
-@dataclass(frozen=True)
-class NetworkMeasurement:
-    """A whole network as TVM compiled it.
-
-    ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
-    evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
-    ``functions`` is the number of different functions that it calls, ``tuned`` of them with a schedule from a tuning.
-    """
+class _Measured(msgspec.Struct, frozen=True):
+    """What a measurement of a whole network tells: see :class:`NetworkMeasurement`."""
 
     latency_ms: float
     best_ms: float
@@ -64,6 +58,16 @@ class NetworkMeasurement:
     error: float
     functions: int
     tuned: int
+
+
+class NetworkMeasurement(_Measured, frozen=True):
+    """A whole network as TVM compiled it.
+
+    ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
+    evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
+    ``functions`` is the number of different functions that it calls, ``tuned`` of them with a schedule from a tuning.
+    """
+
     target: str
 
 
@@ -279,7 +283,7 @@ def run_networks(
 
 def merged(rounds: Sequence[NetworkMeasurement]) -> NetworkMeasurement:
     """The measurements of one network as one: the median of the rounds' medians, and the least of all."""
-    return replace(
+    return msgspec.structs.replace(
         rounds[0],
         latency_ms=statistics.median(one.latency_ms for one in rounds),
         best_ms=min(one.best_ms for one in rounds),
@@ -287,15 +291,9 @@ def merged(rounds: Sequence[NetworkMeasurement]) -> NetworkMeasurement:
     )
 
 
-class NetworkFacts(msgspec.Struct, frozen=True):
+class NetworkFacts(_Measured, frozen=True):
     """What the store keeps of a tuned network: its latency, what was measured, where, and with how many trials."""
 
-    latency_ms: float
-    best_ms: float
-    repeats: int
-    error: float
-    functions: int
-    tuned: int
     failed: dict[str, str]
     trials: int
     known: int
@@ -321,7 +319,7 @@ def facts_of(tuning: NetworkTuning, of: str, target: str, seconds: float) -> Net
     """The facts of a network tuned for ``target`` in so many seconds; ``of``: what the latency is of."""
     functions, first = tuning.functions, next(iter(tuning.functions.results.values()))
     return NetworkFacts(
-        **asdict(tuning.measurement) | {"target": target},
+        **msgspec.structs.asdict(tuning.measurement) | {"target": target},
         failed=functions.failed,
         trials=functions.trials,
         known=functions.known,
