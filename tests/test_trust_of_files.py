@@ -178,8 +178,8 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "syno_lab/tuning/child.py": {
         "Tuning.search load_module": "as load_module",
-        "load_module getattr by name": "the builder of the request: the caller names it, a job one of allowed_builders",
-        "load_module import_module": "the builder of the request: the caller names it, a job one of allowed_builders",
+        "load_module getattr by name": "the builder of the request: the caller names it, a job one of a system's",
+        "load_module import_module": "the builder of the request: the caller names it, a job one of a system's",
     },
     "syno_lab/tuning/emulated.py": {
         "_start_server Popen": "the emulator, with a board whose files have their digests in our source"

@@ -119,7 +119,7 @@ def example_like(module: nn.Module, x: Array) -> torch.Tensor:
 
 
 def compare(found: Array, wanted: Array, eps: float, what: str, against: str) -> float:
-    """The largest absolute difference of what ``what``, a file, gives from what it should give, by ``against``.
+    """The largest absolute difference between ``found``, by the file ``what``, and ``wanted``, by ``against``.
 
     ``eps`` is the machine epsilon of the file's dtype; its square root times the largest wanted element is allowed.
     Raises ExportError when the shapes or the numbers differ.

@@ -138,7 +138,6 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-#
 # Division and remainder are the same in C and in Python here: they are only reached once the conditions before them
 # hold, and then nothing is negative.
 
@@ -156,7 +155,7 @@ _WORDS = frozenset(f"{_C99} {_BESIDES}".split())
 
 
 def write_c(program: Program, bound: dict[str, int] | None = None, dtype: str = "double") -> str:
-    """``program`` as C99 text, one function of the arrays and the variables of the sizes.
+    """``program`` as C99 text, one function of the arrays and the sizes' variables; it needs C's own library alone.
 
     With ``bound`` the variables are constants before the function instead. Arrays are contiguous and in row-major
     order, a scalar is an array of one element. With intermediates the function gives 0, or 1 when memory ran out.

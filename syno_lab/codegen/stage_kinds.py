@@ -181,7 +181,8 @@ class Contraction:
 def recognise(data: Iterable[Axis], weight: Collection[Coordinate], summable: Collection[Coordinate]) -> Contraction:
     """The roles of all coordinates in ``sum over summable of data * weight``, from the data's axes.
 
-    A summable coordinate of the data alone counts as batch, to be summed apart.
+    Each coordinate of ``weight`` is one axis of it. A summable coordinate of the data alone counts as batch, to be
+    summed apart.
     """
     batch: list[Axis] = []
     group: list[Coordinate] = []

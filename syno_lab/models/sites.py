@@ -1,4 +1,4 @@
-"""One convolution or linear layer as a network uses it, the shapes of an operator in its place, and which are replaced.
+"""Convolutions and linear layers as a network uses them, the shapes of operators in their place, and their selection.
 
 Shapes: N images or positions, C_in and C_out channels, H rows, W columns.
 """

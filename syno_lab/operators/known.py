@@ -291,7 +291,7 @@ def fold() -> Operator:
 
 
 def fold_overlapping() -> NoReturn:
-    """The overlapping fold is no pGraph. Raises PrimitiveError: always, with the reason."""
+    """The overlapping fold is no pGraph. Always raises PrimitiveError, with the reason."""
     raise PrimitiveError(
         "fold with a stride smaller than the kernel: X[..., p, y - p] uses the iterator p twice in one tensor, "
         "but a pGraph uses each coordinate once; only stride equal to kernel can be built"

@@ -295,7 +295,7 @@ _IDS = re.compile(r'\s(?:id|role|aria-label)="[^"]*"')
 
 
 def side_by_side(pictures: Sequence[tuple[str, str]]) -> str:
-    """SVG elements, each with its name, beside each other as one, each below its name."""
+    """SVG elements beside each other as one, each below its name; ``pictures`` has the name and the SVG of each."""
     parts, across, down = [], 0.0, 0.0
     for name, svg in pictures:
         width, height = map(float, _BOX.search(svg)[1].split()[2:])  # type: ignore[index]

@@ -145,7 +145,8 @@ def axis_records(fields: Sequence[AxisField]) -> list[AxisRead]:
 def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) -> str:
     """A map of the last two input axes (of one axis, a strip): how strongly each position is read, over all others.
 
-    ``counts`` has the input's shape, 0 where nothing is read; ``say`` puts the sum at a position into words.
+    ``counts`` has the input's shape, 0 where nothing is read; ``sizes`` are those of its axes in symbols; ``say`` puts
+    the sum at a position into words.
     """
     rest = tuple(range(max(counts.ndim - 2, 0)))
     plane = counts.sum(axis=rest) if counts.ndim else counts.reshape(1)

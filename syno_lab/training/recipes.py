@@ -1,4 +1,4 @@
-"""Recipes for updating weights: the optimizer, the learning rate's schedule, the precision and what is fastest.
+"""Recipes for updating weights: the optimizer, its learning rate's schedule, the precision, and which is fastest.
 
 The seeds of a training's random streams are here too.
 """

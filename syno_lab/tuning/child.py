@@ -197,7 +197,7 @@ class Tuning:
     def guarded(self, number: int, work: Callable[[], _T]) -> _T | None:
         """``work()`` for one operator; None where it fails: the reason is said, and the other operators go on.
 
-        Raises TrackerError: no other operator could be measured either.
+        Raises TrackerError where no other operator could be measured either.
         """
         self.say(Turn(number))
         try:

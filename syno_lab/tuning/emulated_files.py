@@ -115,7 +115,7 @@ def is_fetched(folder: str | os.PathLike[str] | None = None) -> bool:
 def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
     """Find the board that was fetched before, and check that it is complete and has the installed versions.
 
-    Raises TuningError: the board is missing, changed or of other versions; the line says what to do.
+    Raises TuningError where the board is missing, changed or of other versions; the line says what to do.
     """
     place = _place(boards_folder(folder))
     try:
@@ -140,8 +140,8 @@ def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
 def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = lambda line: None) -> BoardFiles:
     """Return the board in the cache; if there is none, fetch and unpack it: about 220 MB, half a gigabyte on disk.
 
-    ``report`` gets a line for each step. The next call uses the downloads of an interrupted one. Raises TuningError:
-    apt-get or dpkg-deb is missing, or a package cannot be fetched; the line has the reason.
+    ``report`` gets a line for each step. The next call uses the downloads of an interrupted one. Raises TuningError
+    where apt-get or dpkg-deb is missing, or a package cannot be fetched; the line has the reason.
     """
     base = boards_folder(folder)
     with contextlib.suppress(TuningError):
