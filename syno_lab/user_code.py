@@ -51,7 +51,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
-            raise ValueError(f"expected a name, found {quoted(self.name)}")
+            raise CodeError(f"expected the name of a function or a class, found {quoted(self.name)}")
 
     @classmethod
     def of(cls, name: str, source: str, origin: str) -> UserCode:
@@ -101,9 +101,9 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     def value(self) -> Any:
         """Run the text in this process, and return what has the name. Call it only for code that the user has named.
 
-        Modules beside the file that it came from can be imported, after all others. Raises CodeError: the code raises
-        an exception, or ends the process; one line with it and the line of the file. Or a module that it imports is
-        another than when the code was named.
+        Modules beside the file that it came from can be imported, after all others. Raises CodeError where the code
+        raises an exception or ends the process, one line with it and the line of the file; and where a module that it
+        imports is another than when the code was named.
         """
         known = modules_of(self.source, self.origin)
         now = {(name, found.digest) for name, found in known.items()}

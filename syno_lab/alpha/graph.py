@@ -200,11 +200,11 @@ class Graph:
 
     def params(self) -> int:
         """The number of weights."""
-        return sum(self.costs(number)[1] for number in range(len(self.nodes)))
+        return sum(node.operation.params(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
 
     def flops(self) -> int:
         """FLOPs for the inputs as they are, the whole batch; 2 for each multiply-add."""
-        return sum(self.costs(number)[0] for number in range(len(self.nodes)))
+        return sum(node.operation.flops(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
 
     def costs(self, node: int) -> tuple[int, int]:
         """FLOPs and the number of weights of a node."""

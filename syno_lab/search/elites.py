@@ -148,7 +148,7 @@ class EliteSearch(Search):
         super().__init__(root, rng)
         self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
-        self.ways = WAYS
+        self.ways = dict(WAYS)
         self.tries: Counter[str] = Counter()  # attempts by their way
         self.answers: Counter[str] = Counter()  # those that gave a new operator
         self._first: list[Step] | None = None  # the steps from the root, which may be thousands

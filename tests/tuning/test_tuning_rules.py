@@ -161,6 +161,11 @@ def capturing(value):
     return captured
 
 
+def renamed(function, name):
+    function.__name__ = name
+    return function
+
+
 class Something:
     def method(self, schedule):
         return schedule
@@ -176,6 +181,7 @@ def of_a_default(schedule, names=NAMES):
         (lambda schedule: schedule, "expected a function written with def, or 'file.py:function', found a function"),
         (len, "expected a function written with def"),
         (Something().method, "expected a function written with def"),
+        (renamed(multiplier(2), "my rule"), "expected the name of a function or a class, found 'my rule'"),
         (decorated(), "expected 'cached' to be a function written with def and without decorators"),
         (of_a_default, "expected the defaults of 'of_a_default' to be constants, found 'NAMES'"),
         (capturing(Something()), "cannot send 'value', a Something, which 'captured' uses: write it inside"),
