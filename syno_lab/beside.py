@@ -53,7 +53,7 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
         source: the text.
         file: that it is in; modules beside a ``.py`` file are found after all others.
 
-    Raises CodeError: more modules than are looked at.
+    Raises CodeError for more modules than are looked at.
     """
     importlib.invalidate_caches()
     folder = _folder(file)

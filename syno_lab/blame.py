@@ -90,7 +90,7 @@ def blamed(
         kind: of the error.
         said: what messages say of an exception.
 
-    Raises SynoError: of that kind, one line, for whatever the code raises; errors of our own family pass as they are.
+    Raises SynoError of that kind, one line, for whatever the code raises; errors of our own family pass as they are.
     """
     try:
         yield

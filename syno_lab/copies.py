@@ -20,8 +20,8 @@ def copied(
 ) -> nn.Module:
     """A copy of a network with weights of its own: see :func:`deep_copied`.
 
-    ``kept``: by ``id``, what the copy has in the place of parts. Raises SpecError: it holds what cannot be copied, such
-    as a lock or an open file; the line ends with ``way_out``.
+    ``kept``: by ``id``, what the copy has in the place of parts. Raises SpecError where the network holds
+    what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
     """
     found = f"expected a network that can be copied, found this {type(net).__name__}"
     with blamed(found, SpecError, lambda error: f"{said_by(error)}; {way_out}"):

@@ -162,8 +162,8 @@ def text_of(error: BaseException) -> str:
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a regular file of at most ``most`` bytes; its kind and size are looked at before it is read.
 
-    Raises OSError: whose ``strerror`` is one line of what was expected and found (a folder, a FIFO, a device, too large
-    a file, one that grows while it is read), and as `open` does.
+    Raises OSError with one line of what was expected and found as its ``strerror`` (a folder, a FIFO, a device, too
+    large a file, one that grows while it is read), and as `open` does.
     """
 
     def opened(name: str | os.PathLike[str], flags: int) -> int:

@@ -28,7 +28,7 @@ def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
         what: what messages call the code.
         kind: of the error.
 
-    Raises SynoError: of that kind, at the deadline.
+    Raises SynoError of that kind, at the deadline.
     """
     stream, process = sys.stderr, os.getpid()
     thread = threading.main_thread() if threading.current_thread() is threading.main_thread() else None

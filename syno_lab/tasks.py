@@ -237,7 +237,7 @@ class OpenLab:
     def operator(self, name: str) -> Operator:
         """The operator of a trial by its key, as ``search:NAME#12``, or of the only search by ``12`` or ``trial 12``.
 
-        Raises StoreError: there is no such trial, or it is the network without an operator.
+        Raises StoreError where there is no such trial, or it is the network without an operator.
         """
         from syno_lab.errors import StoreError
         from syno_lab.inputs import quoted
@@ -254,7 +254,7 @@ class OpenLab:
 def open_lab(folder: Folder | None = None) -> OpenLab:
     """The lab in a folder (None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``), to read its trials, front and operators.
 
-    Raises StoreError: there is no lab, or its store is damaged or of another version.
+    Raises StoreError where there is no lab, or its store is damaged or of another version.
     """
     from syno_lab.commands.detach import lab_folder
 

@@ -131,9 +131,9 @@ class Network:
         return {each: tuple([number for number, kind in enumerate(kinds) if kind == each]) for each in every}
 
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
-        """The network with other blocks, each and the head for the shape before it.
+        """The network with other blocks; each, and the head, for the shape that the part before it gives.
 
-        Raises SpecError where one does not apply.
+        Raises SpecError where one of these does not apply.
         """
         shape, found = self.stem.output_shapes[0], []
         for block in blocks:
@@ -181,7 +181,7 @@ def find_blocks(
         classes: the name of the class of each module, by its path; None: those of the network that it was traced from.
         names: the classes of blocks; None: those that occur at least twice and are no containers.
 
-    Raises SpecError: without classes for a graph of no network.
+    Raises SpecError for a graph that was traced from no network, where no classes are given.
     """
     if classes is None:
         if graph.origin is None:

@@ -74,7 +74,7 @@ def record_of(graph: Graph) -> GraphRecord:
 
 
 def graph_of(record: GraphRecord, what: str) -> Graph:
-    """The graph that stands in a file. Raises FormatError: one line that begins with ``what``."""
+    """The graph that stands in a file. Raises FormatError, one line that begins with ``what``."""
     nodes, where = [], what
     try:
         for number, node in enumerate(record.nodes):
@@ -106,7 +106,7 @@ def to_json(graph: Graph) -> str:
 
 
 def from_json(text: str | bytes) -> Graph:
-    """Read a graph file. Raises FormatError: one line: what was expected, what was found and where."""
+    """Read a graph file. Raises FormatError, one line: what was expected, what was found and where."""
     record = read_versioned(text, _File, what="graph file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     return graph_of(record.graph, "graph file")
 
@@ -118,7 +118,7 @@ def record_of_network(network: Network) -> NetworkRecord:
 
 
 def network_of(record: NetworkRecord, what: str) -> Network:
-    """The network that stands in a file. Raises FormatError: one line that begins with ``what``."""
+    """The network that stands in a file. Raises FormatError, one line that begins with ``what``."""
     stem, head = (graph_of(each, f"{what}: {name}") for each, name in ((record.stem, "stem"), (record.head, "head")))
     try:
         blocks = []
@@ -138,7 +138,7 @@ def network_to_json(network: Network) -> str:
 
 
 def network_from_json(text: str | bytes) -> Network:
-    """Read a network file. Raises FormatError: one line: what was expected, what was found and where."""
+    """Read a network file. Raises FormatError, one line: what was expected, what was found and where."""
     what = "network file"
     record = read_versioned(text, _NetworkFile, what=what, name=NETWORK_FORMAT, version=VERSION, most=MAX_BYTES)
     return network_of(record, what)

@@ -323,9 +323,9 @@ class Edited:
         return found
 
     def apply(self, net: nn.Module) -> nn.Module:
-        """The edited network: what stays has the weights of ``net``, the seed's network.
+        """The edited network as a module: nodes that stay have the weights of ``net``, new ones are drawn.
 
-        Raises SpecError for another one.
+        Raises SpecError where ``net`` is another network than the seed's.
         """
         (shape, *_) = self.variant.seed.stem.inputs
         traced, _ = uncompared(net, example_of(shape))

@@ -96,7 +96,7 @@ def synthesise_again(graph: Graph, rng: random.Random, rules: Mutations, others:
     Args:
         graph: the original.
         rng: chance.
-        rules: of them ``relax``, ``drop``, ``operators`` and, of a synthesis, ``method``.
+        rules: only ``relax``, ``method``, ``drop`` and ``operators`` count here.
         others: the same graph in other instances, with other shapes of inputs. The answer applies to them and keeps the
             shapes of their outputs too, where it keeps those of the original; depth and mixing count in the original
             alone.

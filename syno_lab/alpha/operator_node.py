@@ -27,7 +27,7 @@ _LAST = (0, 2, 3, 1)  # the operator's axes in the order of a tensor's
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Operator:
-    """The operator of a file. Raises FormatError: one line; so for a whole network, which is no operation."""
+    """The operator of a file. Raises FormatError, one line, also for a whole network, which is no operation."""
     from syno_lab.systems import read_operator
 
     found = read_operator(text)
@@ -67,11 +67,11 @@ def said(text: str) -> str:
 
 def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
     """The operator of an operation, and its sizes for the tensor. Raises SpecError where it does not fit."""
+    from syno_lab.systems import binding_for
+
     if len(at.shape) != 4:
         raise SpecError("expected 4 axes: batch, rows, columns and channels")
     (batch, rows, columns, channels), features = at.shape, at["features"]
-    from syno_lab.systems import binding_for
-
     operator = read(at["file"])
     named = {"N": batch, "C_in": channels, "C_out": features, "H": rows, "W": columns, "s": 1}
     named |= {"window_h": 3, "window_w": 3}

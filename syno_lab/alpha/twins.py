@@ -28,7 +28,7 @@ def wrapped(module: nn.Module) -> nn.Module | None:
 def unwrapped(net: nn.Module) -> nn.Module:
     """The network inside of wrappers.
 
-    Raises SpecError: one that Python cannot look into, weights without shapes, and hooks that no graph can have.
+    Raises SpecError for one that Python cannot look into, weights without shapes, and hooks that no graph can have.
     """
     while (inner := wrapped(net)) is not None:
         net = inner

@@ -138,7 +138,7 @@ def add_primitive(name: str, index: Index) -> OwnPrimitive:
         index: of a coordinate and its size, by ``+ - * // %`` alone: the element of the dimension that is read,
             ``0 <= index(i, n) < n``. The first line of its docstring says what that does to the tensor.
 
-    Raises PrimitiveError: the name is taken, or the function is none from ``[0, n)`` to ``[0, n)``; one line.
+    Raises PrimitiveError, one line, where the name is none or taken, or the function is none of this kind.
     """
     if not (isinstance(name, str) and name.isascii() and name.isalpha() and name.isupper() and len(name) in _LETTERS):
         raise PrimitiveError(f"expected a name of 2 to 12 capital letters for a primitive, found {quoted(name)}")
