@@ -38,14 +38,15 @@ SLOWER = 1.4
 _DRAWS = ("drawn", "wished", "affordable", "probed")
 
 
-def as_begun(rungs: Iterable[Rung], plan: Plan | None) -> tuple[Rung, ...]:
+def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
     """Those of a backbone's rungs that the plan of a search has, with the measures that the search began with.
 
-    A search that is continued goes on with these, whatever is declared now. Without a plan yet: the rungs as they are.
+    A search that is continued goes on with these, whatever is declared now. Without a plan yet, or with one of a
+    damaged file, which lacks the network itself: the rungs as they are.
     """
-    if plan is None:
+    parts = {} if plan is None else {part.name: part for part in plan.parts}
+    if not any(rung.is_full and rung.name in parts for rung in rungs):
         return tuple(rungs)
-    parts = {part.name: part for part in plan.parts}
     return tuple(
         rung if rung.is_full else replace(rung, measure=parts[rung.name].measure or rung.measure)
         for rung in rungs

@@ -202,5 +202,6 @@ def run_untrained(
         baseline=Baseline(space.baseline.flops, space.baseline.params, accuracies=NOT_SAID),
         picture=str(folder / FRONT_FILE),
     )
+    plain = begun.end(result, UNTRAINED)
     board.show(msgspec.structs.replace(result, phase="done"), UNTRAINED_STATUS, now=True)
-    return begun.end(result, UNTRAINED)
+    return plain

@@ -335,7 +335,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
     def said(self, names: Sequence[str]) -> dict[str, JSON]:
         """These fields as plain data, as a file has them; what is not known yet of its end and tunings is left out."""
-        plain: dict[str, JSON] = msgspec.to_builtins(self, str_keys=True)
+        plain: dict[str, JSON] = msgspec.json.decode(msgspec.json.encode(self))
         return {name: plain[name] for name in names if name not in _LATER or plain[name] not in ("", None)}
 
     @property
@@ -363,7 +363,8 @@ def told(kind: type[Kind], said: Mapping[str, JSON] | None) -> Kind:
 
     Of a list or a mapping the items of their kind are taken. Raises TypeError where a field without default is missing.
     """
-    given = {field.name: _as(field.type, (said or {}).get(field.name)) for field in msgspec.structs.fields(kind)}
+    found, fields = said or {}, msgspec.structs.fields(kind)
+    given = {field.name: _as(field.type, found.get(field.name, msgspec.UNSET)) for field in fields}
     return kind(**{name: value for name, value in given.items() if value is not msgspec.UNSET})
 
 

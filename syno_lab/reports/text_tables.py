@@ -53,8 +53,8 @@ def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[l
 
 def html_table(heads: Iterable[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     """A table of cells that are HTML already; the first cell of a row names it."""
-    said = f"<caption>{escape(caption)}</caption>" if caption else ""
-    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
+    said = f"<caption>{escape(printable(caption))}</caption>" if caption else ""
+    head = "".join(f'<th scope="col">{escape(printable(one))}</th>' for one in heads)
     lines = (f'<th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in cells)}' for first, *cells in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -62,7 +62,7 @@ def html_table(heads: Iterable[str], rows: Iterable[Sequence[str]], caption: str
 
 def html_page(title: str, body: Iterable[str], style: str = "") -> str:
     """A page that loads nothing and runs nothing, with parts of HTML below its title; ``style`` is more CSS."""
-    return _PAGE.format(title=escape(title), body="\n".join(body), style=style)
+    return _PAGE.format(title=escape(printable(title)), body="\n".join(body), style=style)
 
 
 _PAGE = """<!DOCTYPE html>

@@ -31,7 +31,7 @@ from syno_lab.experiments.validate_proxy import RESULT_FILE, Validation
 from syno_lab.experiments.watching import STATUS_FILE
 from syno_lab.models.rungs import Rung
 from syno_lab.reports.progress import finals_table
-from syno_lab.reports.searched import Searched
+from syno_lab.reports.searched import Searched, searched
 from syno_lab.store import Store
 from syno_lab.store.rungs import BASELINE, CONFIRM, FINAL, TIMING
 from syno_lab.trial import TrialOutcome, TrialRequest
@@ -245,6 +245,10 @@ def test_rungs_that_nothing_proves_are_not_used(tmp_path: Path) -> None:
     earlier = Searched(plan=plan.Plan(1.0, 1, parts), uses_probe=False)
     rungs, uses_probe = _evidence(chosen(), place, earlier, lambda fraction, line: None)
     assert ([rung.name for rung in rungs], uses_probe) == ([FIRST, NETWORK], False)
+    # A damaged file may have lost the network itself, without which nothing can be searched.
+    damaged = searched({"plan": {"parts": [{"name": FIRST}, {"trainings": 2}]}}).plan
+    assert damaged is not None
+    assert plan.as_begun(rungs, damaged) == plan.as_begun(rungs, None) == rungs
 
 
 def test_a_probe_that_ranks_no_better_than_flops_chooses_nothing(tmp_path: Path) -> None:

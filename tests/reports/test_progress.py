@@ -133,7 +133,7 @@ def test_what_is_wrong_in_one_place_is_lost_there_alone() -> None:
     assert found.finals[3].texts == ("-1.0 points", "-2.0 to +1.0")
     assert (found.comparisons["known"].operator, found.comparisons["known"].by) == (0.49, None)
     assert found.baseline == Baseline(accuracy=0.5, params=8)
-    assert found.plan == Plan(3, 1, (PlanPart("draws", seconds=4), PlanPart("final", measure=None)))
+    assert found.plan == Plan(3, 1, (PlanPart("draws", seconds=4), PlanPart("final")))
     assert found.funnel == Funnel({"drawn": 9}, {"small": Counts(2, 2, 0, 5.0), "final": Counts(0, 2, 0, 5.0)})
     assert found.known_names == {0: "conv2d"}
 
