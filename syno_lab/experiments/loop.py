@@ -32,7 +32,7 @@ PATIENCE_S = 120.0
 class Begun:
     """A search that is begun, or gone on with.
 
-    Its operators, its records in the store, its files, and the status that an earlier process of it wrote.
+    It has its operators, its records in the store, its files, and the status that an earlier process of it wrote.
     """
 
     settings: SearchSettings

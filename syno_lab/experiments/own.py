@@ -236,7 +236,7 @@ def _flops(sites: Sequence[Site]) -> float:
 def check_fit(request: TrialRequest) -> None:
     """Refuse a network that does not take the data, or does not tell their classes apart: one batch goes through it.
 
-    Raises SpecError, TrainingError, DataError, one line.
+    Raises SpecError, TrainingError or DataError, in one line.
     """
     with two_examples(request) as two:
         two.check()

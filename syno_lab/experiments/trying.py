@@ -92,7 +92,7 @@ class TwoExamples:
     def check(self) -> None:
         """Refuse a network that does not take them, or does not tell their classes apart, without an operator.
 
-        Raises SpecError, TrainingError, DataError, one line.
+        Raises SpecError, TrainingError or DataError, in one line.
         """
         with torch.no_grad(), blamed("the network", SpecError):
             net, examples, _ = self._beside(self.request)
