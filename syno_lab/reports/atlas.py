@@ -335,6 +335,7 @@ def atlas_page(title: str, shown: ShownAtlas) -> str:
 
 
 _STYLE = """th, td { overflow-wrap: anywhere; }
+td:last-child { text-align: right; }
 svg text { fill: currentColor; }
 a:focus-visible { outline: 3px solid #1f5fbf; }
 """
