@@ -1,9 +1,9 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009) in the four forms in which they are published.
 
 Source of the forms: https://www.cs.toronto.edu/~kriz/cifar.html. Shapes: N images, C = 3 channels, H = W = 32. A file
-may hold any whole number of records, so a part of the published files can be used as well.
+may hold any whole number of records, so a part of the published files can be read too.
 
-The "python" forms are pickles. The reader never runs code that the file names: see :func:`_unpickle`.
+The "python" forms are pickles. The reader runs no code that the file names: see :func:`_unpickle`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from syno_lab.errors import DataError
 from syno_lab.inputs import QUOTED, printable, read_bytes
 
 PIXELS = 3 * 32 * 32
-"""Bytes of one image: the red, the green and the blue plane, row by row."""
+"""Number of bytes of one image: its red, green and blue planes, row by row."""
 
 MOST_BYTES = 1 << 28
-"""The most bytes of one file; the largest published file has 155 million."""
+"""The largest size of a file in bytes; the largest published file has 155 million."""
 
 _CIFAR_10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR_100 = """
@@ -43,7 +43,7 @@ _CLASSES = {"cifar-10": tuple(_CIFAR_10.split()), "cifar-100": tuple(_CIFAR_100.
 
 
 class _Labels(NamedTuple):
-    """One kind of label in a record: its key in the python form and the number of its values."""
+    """A kind of label in a record: its key in the python form, and the number of its values."""
 
     key: str
     kinds: int
@@ -57,9 +57,10 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class CifarFormat:
-    """One published form of one of the two data sets.
+    """A published form of one of the two data sets.
 
-    The file of class names (``names_file``, under ``names_key`` in the python form) may be missing: they are fixed.
+    The file of class names may be missing, because the class names are fixed. Its name is ``names_file``; in the python
+    form, ``names_key`` is the key of the names.
     """
 
     name: str
@@ -72,7 +73,7 @@ class CifarFormat:
 
     @property
     def binary(self) -> bool:
-        """Whether its files are records of bytes, and not pickles."""
+        """Whether the files hold records of bytes, not pickles."""
         return not self.names_key
 
     @property
@@ -82,7 +83,7 @@ class CifarFormat:
 
     @property
     def labels(self) -> tuple[_Labels, ...]:
-        """In the order of the label bytes of a binary record; the last kind is the one to learn."""
+        """The kinds of labels in the order of a binary record's label bytes; networks learn the last kind."""
         return _LABELS[self.name]
 
     @property
@@ -101,7 +102,7 @@ CIFAR_FORMATS = (
     CifarFormat("cifar-100", "cifar-100-python", "eb9058c3a382ffc7106e4002c42a8d85",
                 ("train",), "test", "meta", "fine_label_names"),
 )  # fmt: skip
-"""The published forms, in the order in which they are preferred where a folder holds several."""
+"""The published forms; where a folder holds several, the first of them here is read."""
 
 
 class CifarArrays(NamedTuple):
@@ -117,8 +118,8 @@ class CifarArrays(NamedTuple):
 def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
     """Find the data in ``path``: the folder of one form, under any name, or a parent of such folders.
 
-    In a parent of several forms, the first in :data:`CIFAR_FORMATS` is used: CIFAR-10 before CIFAR-100, binary before
-    python. Raises DataError where there is no such folder or no such data in it.
+    Where a parent holds several forms, the first in :data:`CIFAR_FORMATS` is used: CIFAR-10 before CIFAR-100, binary
+    before python. Raises DataError if the folder does not exist or holds no data of CIFAR.
     """
     if not path.exists():
         raise DataError(f"expected a data folder at {path}, found nothing there; check the path, or ask for a download")
@@ -134,18 +135,18 @@ def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
         if (path / form.folder).is_dir():
             return path / form.folder, form
     names = sorted(printable(entry.name, 40) for entry in path.iterdir())
-    found = "an empty folder" if not names else ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    message = "an empty folder" if not names else ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     expected = ", ".join(form.folder for form in CIFAR_FORMATS)
     raise DataError(
         f"expected one of {expected}, or class folders of images, or train and val with class folders in each, in "
-        f"{path}, found {found}; name a folder that holds one of them"
+        f"{path}, found {message}; name a folder that holds one of them"
     )
 
 
 def read_cifar(folder: Path, form: CifarFormat, *, has_test: bool = True) -> CifarArrays:
-    """Read all files of ``form`` in ``folder``; DataError names the first file that is missing or corrupt.
+    """Read all files of ``form`` in ``folder``; the DataError names the first file that is missing or corrupt.
 
-    Without ``has_test`` the test images stay unread, and their arrays are empty.
+    Without ``has_test`` the test images are not read, and their arrays are empty.
     """
     read = _read_binary if form.binary else _read_python
     parts = [read(folder / name, form) for name in form.train_files]
@@ -176,16 +177,16 @@ def _read_binary(path: Path, form: CifarFormat) -> tuple[NDArray[np.uint8], NDAr
     raw = np.frombuffer(_read_bytes(path, form), dtype=np.uint8)
     width = len(form.labels)
     record = width + PIXELS
-    whole, rest = divmod(raw.size, record)
-    if rest or not whole:
+    count, remainder = divmod(raw.size, record)
+    if remainder or not count:
         raise DataError(
             f"{path}: expected a whole number of records of {record:,} bytes (at least one), found {raw.size:,} bytes, "
-            f"which is {whole} records and {rest} bytes; the file is damaged or cut off: get it again"
+            f"which is {count} records and {remainder} bytes; the file is damaged or cut off: get it again"
         )
-    table = raw.reshape(whole, record)
+    table = raw.reshape(count, record)
     for column, kind in enumerate(form.labels):
         _check_labels(path, table[:, column].astype(np.int64), kind)
-    images = table[:, width:].reshape(whole, 3, 32, 32)
+    images = table[:, width:].reshape(count, 3, 32, 32)
     return np.ascontiguousarray(images), table[:, width - 1].astype(np.int64)
 
 
@@ -193,8 +194,8 @@ def _read_python(path: Path, form: CifarFormat) -> tuple[NDArray[np.uint8], NDAr
     content = _unpickle(path, _read_bytes(path, form))
     data = _entry(path, content, "data")
     if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != PIXELS or not len(data):
-        found = f"an array {list(data.shape)}" if isinstance(data, np.ndarray) else f"a {type(data).__name__}"
-        raise DataError(f"{path}: expected 'data' as a uint8 array [N, {PIXELS}] with N > 0, found {found}")
+        actual = f"an array {list(data.shape)}" if isinstance(data, np.ndarray) else f"a {type(data).__name__}"
+        raise DataError(f"{path}: expected 'data' as a uint8 array [N, {PIXELS}] with N > 0, found {actual}")
     labels = np.empty(0, dtype=np.int64)
     for kind in form.labels:
         values = _entry(path, content, kind.key)
@@ -237,12 +238,12 @@ def _read_classes(path: Path, form: CifarFormat) -> tuple[str, ...]:
 
 def _entry(path: Path, content: object, key: str) -> Any:
     if not isinstance(content, dict) or key not in content:
-        found = (
+        actual = (
             "the keys " + _short(sorted(key for key in content if isinstance(key, str)))
             if isinstance(content, dict)
             else _short(content)
         )
-        raise DataError(f"{path}: expected a dictionary with the key '{key}', found {found}")
+        raise DataError(f"{path}: expected a dictionary with the key '{key}', found {actual}")
     return content[key]
 
 
@@ -260,7 +261,7 @@ _OPCODES = """
     BINGET LONG_BINGET
 """
 
-# The exceptions that a damaged pickle can cause in the unpickler or the records below.
+# The exceptions that a damaged pickle can cause in the unpickler or in the stand-in classes below.
 _PICKLE_ERRORS = (
     pickle.UnpicklingError,
     ArithmeticError,
@@ -278,7 +279,7 @@ _PICKLE_ERRORS = (
 def _unpickle(path: Path, raw: bytes) -> Any:
     """Read a pickle made of dictionaries, lists, strings, numbers and uint8 arrays; refuse everything else.
 
-    Raises DataError for every other file, in one line; no code of the file has run.
+    Raises DataError for every other file, with a message of one line. No code of the file runs.
     """
     try:
         _check_opcodes(raw)
@@ -294,31 +295,31 @@ def _unpickle(path: Path, raw: bytes) -> Any:
 def _check_opcodes(raw: bytes) -> None:
     """Check a pickle's opcodes without running it.
 
-    Raises UnpicklingError where it has an opcode that image data does not need, or it would take too much memory.
+    Raises UnpicklingError if an opcode is not needed for image data, or if the pickle would need too much memory.
     """
     allowed = set(_OPCODES.split())
     tuples = 0
     for number, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
-        # One byte can make an object of sixty bytes, and nested tuples can be so deep that hash() crashes.
+        # One opcode of one byte can make an object of sixty bytes. Deeply nested tuples crash hash().
         tuples += "TUPLE" in opcode.name
         if number > _MOST_OPCODES or tuples > _MOST_TUPLES:
             raise pickle.UnpicklingError(f"more than {_MOST_OPCODES} parts or {_MOST_TUPLES} tuples")
-        # The unpickler allocates as many entries as the largest number in a PUT says, which can be gigabytes.
+        # The unpickler allocates as many entries as the argument of a PUT, which can be gigabytes.
         large = "PUT" in opcode.name and isinstance(argument, int) and argument > len(raw)
         if opcode.name not in allowed or large:
             raise pickle.UnpicklingError(f"{opcode.name} {printable(str(argument or ''), QUOTED)} at byte {position}")
 
 
 def _load(raw: bytes) -> Any:
-    """Run a pickle whose opcodes were checked; only four names are allowed in it.
+    """Run a pickle whose opcodes were checked; only the names in ``admitted`` may occur in it.
 
     No function of NumPy is called while the file is read: a crafted dtype can make ``ndarray.__setstate__`` take plain
-    bytes for object pointers. The names in an array's pickle map to records, from which arrays are made afterwards. The
-    records' classes are new for each file, because a pickle may set attributes on every object that it gets.
+    bytes for object pointers. Stand-in classes replace the names in an array's pickle; arrays are made afterwards. The
+    classes are made anew for each file, because a pickle may set attributes on every object that it loads.
     """
 
     class Kind:
-        """Stands for ``numpy.dtype``, called with ("u1", False, True) and then given its state, which adds nothing."""
+        """Replace ``numpy.dtype``: called with ("u1", False, True); the state that follows adds nothing."""
 
         def __init__(self, code: object, *_flags: object) -> None:
             self.code = code
@@ -327,7 +328,7 @@ def _load(raw: bytes) -> Any:
             pass
 
     class Array:
-        """Stands for ``numpy.ndarray``; its state is (1, shape, dtype, column-major, bytes)."""
+        """Replace ``numpy.ndarray``; the state is (1, shape, dtype, column-major, bytes)."""
 
         def __setstate__(self, state: tuple[Any, ...]) -> None:
             self.shape, self.kind, self.column_major, self.raw = state[-4:]

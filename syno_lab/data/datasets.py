@@ -1,8 +1,8 @@
 """Find, download and read data sets of images.
 
-Shapes: N images, C channels, H rows, W columns. A data set is CIFAR-10 or CIFAR-100 (:mod:`.cifar`) or images in class
-folders (:mod:`.image_folder`) from a folder that the user names, or the digits that come with scikit-learn, which need
-neither a folder nor a network.
+Shapes: N images, C channels, H rows, W columns. A data set is CIFAR-10 or CIFAR-100 (:mod:`.cifar`), or images in class
+folders (:mod:`.image_folder`), from a folder that the user names. The third choice is scikit-learn's digits, which need
+neither a folder nor a network connection.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ DIGITS = "digits"
 """The path that selects scikit-learn's digits, whatever the environment variable says."""
 
 _HOLDOUT_SEED = 20_160
-"""The seed of the split into images to train on and held-out images: one split for all trainings."""
+"""The seed of the split into images to train on and held-out images; all trainings have the same split."""
 
 _COUNTED_AT_ONCE = 4096
-"""The number of images counted at a time: counting takes eight times their memory."""
+"""The number of images whose pixels are counted at a time; counting needs eight times their memory."""
 
 DownloadProgress = Callable[[int, int], None]
-"""Called with the bytes received so far and the bytes expected (0 where the server does not say)."""
+"""A callback; its arguments are the bytes received so far and the bytes expected (0 if unknown)."""
 
 Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Mean and standard deviation [C] of each channel, pixels scaled to 0 … 1."""
@@ -58,7 +58,7 @@ class Dataset:
 
     ``train_images`` and ``test_images``: uint8 [N, C, H, W], 0 is dark. ``train_labels`` and ``test_labels``: int64
     [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100``, ``digits`` or an image folder's;
-    ``source``: where it was read, as text for people. Raises DataError if the arrays do not fit together.
+    ``source``: where the data was read, a text for people. Raises DataError if the arrays do not fit together.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Dataset:
         return digest.hexdigest()
 
     def part(self, train_images: int | None = None, test_images: int | None = None) -> Dataset:
-        """A data set of the first ``train_images`` and ``test_images`` (None: all); DataError for a number below 1."""
+        """Return the first ``train_images`` and ``test_images`` (None: all). Raises DataError for a number below 1."""
         check_numbers(train_images=train_images, test_images=test_images)
         if train_images is None and test_images is None:
             return self
@@ -124,19 +124,19 @@ class Dataset:
         )
 
     def holding_out(self, share: float) -> Dataset:
-        """A data set whose test part is a share of this one's training images, held out from training.
+        """Return a data set whose test part is a share of this data set's training images, held out from training.
 
-        The split depends on nothing but the number of training images: it is the same for every seed, on every machine
+        The split depends only on the number of training images: it is the same for every seed, on every machine
         (NumPy's ``RandomState`` never changes its stream, NEP 19). The test images of this data set are in neither
-        part. Raises DataError for a share that is not between 0 and 1, and a single image.
+        part. Raises DataError for a share that is not between 0 and 1, and for a single training image.
         """
-        held = held_out(len(self.train_labels), share, self.name)
+        is_held_out = held_out(len(self.train_labels), share, self.name)
         return replace(
             self,
-            train_images=self.train_images[~held],
-            train_labels=self.train_labels[~held],
-            test_images=self.train_images[held],
-            test_labels=self.train_labels[held],
+            train_images=self.train_images[~is_held_out],
+            train_labels=self.train_labels[~is_held_out],
+            test_images=self.train_images[is_held_out],
+            test_labels=self.train_labels[is_held_out],
         )
 
     @cached_property
@@ -147,10 +147,10 @@ class Dataset:
 
 
 def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
-    """The mean and the deviation of each channel over batches of images [N, C, H, W], pixels scaled to 0 … 1.
+    """Return the mean and the deviation of each channel over batches of images [N, C, H, W], pixels scaled to 0 … 1.
 
-    They are computed from counts of pixel values, not by floating-point sums, and so do not depend on the order of
-    the images. A channel with a single value gets the deviation 1, so that division by it is safe.
+    The two are computed from counts of pixel values, not by floating-point sums, so the order of the images does not
+    matter. A channel with a single value has the deviation 1, so that division by the deviation is safe.
     """
     levels = np.arange(256) / 255
     by_batch = (
@@ -164,15 +164,15 @@ def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
 
 
 def held_out(count: int, share: float, name: str = "data") -> NDArray[np.bool_]:
-    """Which of ``count`` training images are held out where a ``share`` of them is; at least one is, and one is not."""
+    """Return a mask of ``count`` training images that holds out a ``share`` of them, at least one and not all."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         raise DataError(f"holdout: expected a share of the training images between 0 and 1, found {quoted(share)}")
     if count < 2:
         raise DataError(f"{name}: expected two or more training images to hold some of them out, found {count}")
     order = np.random.RandomState(_HOLDOUT_SEED).permutation(count)
-    held = np.zeros(count, dtype=np.bool_)
-    held[order[: min(max(1, round(share * count)), count - 1)]] = True
-    return held
+    is_held_out = np.zeros(count, dtype=np.bool_)
+    is_held_out[order[: min(max(1, round(share * count)), count - 1)]] = True
+    return is_held_out
 
 
 def load_dataset(
@@ -190,21 +190,21 @@ def load_dataset(
     """Read a data set: from ``path``, else from the folder in ``SYNO_LAB_DATA``, else scikit-learn's digits.
 
     ``path`` is a folder in one of the four published forms of CIFAR (``cifar-10-batches-bin``, ``cifar-10-batches-py``,
-    ``cifar-100-binary``, ``cifar-100-python``), or a parent of such folders (the first in that order is used), or a
+    ``cifar-100-binary``, ``cifar-100-python``), or a parent of such folders (the first in that order is read), or a
     folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A file of CIFAR may hold any whole
     number of records.
 
-    ``size``: height and width that images in class folders are scaled to, by default 224; other images are not scaled.
-    ``train_images`` and ``test_images``: use only the first so many of each part; of class folders only these are read.
-    ``holdout``: this share of these training images is the test part, and the data's own test images are not used
-    (:meth:`Dataset.holding_out`); ``test_images`` then counts held-out images.
+    ``size``: height and width to which images in class folders are scaled, by default 224; CIFAR's are not scaled.
+    ``train_images`` and ``test_images``: the number of images of each part that are used, the first of the part.
+    ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data's
+    own test images are then not used, and ``test_images`` counts held-out images.
 
-    With ``download``, a missing folder is downloaded first: the form that the last part of the path names, else
-    ``cifar-10-batches-bin`` into that path; without a path and without the variable, into the user's cache folder.
+    With ``download``, a missing folder is downloaded first. The last part of the path may name the form; otherwise
+    ``cifar-10-batches-bin`` is downloaded into the path. Without a path or variable, the user's cache folder is used.
     ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
 
-    Raises DataError for a missing folder or file, an empty folder, a file with half a record or a label out of range,
-    a pickle with more than plain data, and a download that fails.
+    Raises DataError for a missing folder or file, an empty folder, a file with an incomplete record, a label out of
+    range, a pickle with more than plain data, and a download that fails.
     """
     chosen = path if path is not None else os.environ.get(DATA_VARIABLE) or None
     if chosen is None and download:
@@ -215,10 +215,10 @@ def load_dataset(
         return _part(_load_digits(), train_images, test_images, holdout)
     folder = data_path(chosen)
     if not download and is_class_folders(folder):
-        found = find_image_folder(folder)
+        layout = find_image_folder(folder)
         tests = test_images if holdout is None else 1
-        read = read_image_folder(found, size=size or SIZE, train_images=train_images, test_images=tests)
-        return _part(Dataset(folder.name, str(folder), *read, found.classes), None, test_images, holdout)
+        read = read_image_folder(layout, size=size or SIZE, train_images=train_images, test_images=tests)
+        return _part(Dataset(folder.name, str(folder), *read, layout.classes), None, test_images, holdout)
     try:
         if download and not holds_cifar(folder):
             form = next((form for form in CIFAR_FORMATS if form.folder == folder.name), None)
@@ -236,19 +236,19 @@ def load_dataset(
             raise DataError(f"{error} (the path comes from the environment variable {DATA_VARIABLE})") from None
         raise
     arrays = read_cifar(folder, form, has_test=holdout is None)
-    if holdout is not None:  # a data set has a test part; this one is replaced below
+    if holdout is not None:  # a data set must have a test part; `_part` replaces this placeholder
         arrays = arrays._replace(test_images=arrays.train_images[:1], test_labels=arrays.train_labels[:1])
     return _part(Dataset(form.name, str(folder), *arrays), train_images, test_images, holdout)
 
 
-def _part(whole: Dataset, train_images: int | None, test_images: int | None, holdout: float | None) -> Dataset:
+def _part(dataset: Dataset, train_images: int | None, test_images: int | None, holdout: float | None) -> Dataset:
     if holdout is None:
-        return whole.part(train_images, test_images)
-    return whole.part(train_images).holding_out(holdout).part(None, test_images)
+        return dataset.part(train_images, test_images)
+    return dataset.part(train_images).holding_out(holdout).part(None, test_images)
 
 
 def data_path(chosen: str | Path) -> Path:
-    """The path of a data set. Raises DataError for a path that cannot exist: too long a name, links in a circle."""
+    """Return the path of a data set. Raises DataError for a path that cannot exist: too long, or a circle of links."""
     try:
         folder = Path(chosen).expanduser()
         folder.stat()
@@ -261,7 +261,7 @@ def data_path(chosen: str | Path) -> Path:
 
 
 def holds_cifar(path: Path) -> bool:
-    """Whether ``path`` is a folder of CIFAR, or a parent of one."""
+    """Return whether ``path`` is a folder of CIFAR, or a parent of one."""
     if not path.is_dir() or not any(path.iterdir()):
         return False
     try:
@@ -272,7 +272,7 @@ def holds_cifar(path: Path) -> bool:
 
 
 def is_class_folders(path: Path) -> bool:
-    """Whether ``path`` is read as images in class folders: it holds images, and no CIFAR."""
+    """Return whether ``path`` is read as images in class folders: it holds images, and not CIFAR."""
     return not holds_cifar(path) and path.is_dir() and holds_images(path)
 
 
@@ -304,33 +304,33 @@ def download_cifar(
     """Download one published form of CIFAR, named by its folder (``"cifar-10-batches-bin"``), and unpack it.
 
     Returns ``folder/form``. The archive must have the published MD5, or ``known_hash`` (``"md5:…"`` or ``"sha256:…"``)
-    for a mirror with another archive. The work is done in a hidden folder next to the goal, which is renamed at the
-    end: an interrupted download leaves no incomplete data, and existing data is kept. ``timeout_s`` bounds each wait
-    for the server.
+    where a mirror has another archive. The archive is unpacked in a hidden folder beside the final folder. The hidden
+    folder is renamed at the end, so that an interrupted download leaves no incomplete data. Existing data is kept.
+    ``timeout_s`` is the longest wait for the server in seconds.
 
-    Raises DataError for an unknown form, a server that does not answer, a wrong checksum or an archive with anything
-    but plain files in its own folder.
+    Raises DataError for an unknown form, a server that does not answer, a wrong checksum, or an archive that holds
+    more than plain files in its own folder.
     """
-    wanted = next((candidate for candidate in CIFAR_FORMATS if candidate.folder == form), None)
-    if wanted is None:
-        known = ", ".join(candidate.folder for candidate in CIFAR_FORMATS)
-        raise DataError(f"expected the form to download as one of {known}, found {quoted(form)}")
+    published = next((candidate for candidate in CIFAR_FORMATS if candidate.folder == form), None)
+    if published is None:
+        names = ", ".join(candidate.folder for candidate in CIFAR_FORMATS)
+        raise DataError(f"expected the form to download as one of {names}, found {quoted(form)}")
     parent = Path(folder).expanduser()
-    goal = parent / wanted.folder
+    goal = parent / published.folder
     try:
         with folder_of(goal), scratch(".syno-lab-", parent) as work:
-            archive = _fetch(wanted, work, progress, base_url, known_hash or f"md5:{wanted.md5}", timeout_s)
-            _unpack(archive, wanted.folder, work)
+            archive = _fetch(published, work, progress, base_url, known_hash or f"md5:{published.md5}", timeout_s)
+            _unpack(archive, published.folder, work)
             if goal.is_dir() and not any(goal.iterdir()):
                 goal.rmdir()
-            (work / wanted.folder).rename(goal)
+            (work / published.folder).rename(goal)
     except OSError as error:
         raise DataError(f"expected to write {goal}, found: {error.strerror or error}; choose another folder") from None
     return goal
 
 
 class _Meter:
-    """Forwards the calls that pooch makes to a progress bar to a callback."""
+    """Receives pooch's calls of a progress bar, and calls a callback."""
 
     def __init__(self, report: DownloadProgress | None) -> None:
         self.total = 0
@@ -344,7 +344,7 @@ class _Meter:
             self._report(min(self._done, self.total) if self.total else self._done, self.total)
 
     def reset(self) -> None:
-        self._done = 0  # pooch calls it after the last byte, to redraw its bar
+        self._done = 0  # pooch calls this after the last byte, to redraw its bar
 
     def close(self) -> None:
         pass
@@ -383,7 +383,7 @@ def _fetch(
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    # pooch announces each download and unknown hashes on standard error; the caller has a progress callback instead.
+    # pooch logs each download and unknown hashes to standard error; the caller has a progress callback instead.
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -395,7 +395,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 def _unpack(archive: Path, root: str, folder: Path) -> None:
     """Write the plain files of ``archive`` that lie directly in ``root`` to ``folder/root``; refuse everything else.
 
-    tarfile's own "data" filter exists only since Python 3.11.4, and the published archives are one flat folder.
+    tarfile's own "data" filter exists only since Python 3.11.4. The published archives are one flat folder.
     """
     (folder / root).mkdir()
     try:

@@ -1,7 +1,7 @@
 """Read a folder of images in class folders, such as the unpacked ImageNet.
 
-Either parts to train and to test on with the same class folders in each, or only the class folders; then every fifth
-image is a test image (:mod:`.layout`). Shapes: N images, C = 3 channels, H = W the size they are scaled to.
+The folder has a training part and a test part with the same class folders, or only class folders; then every fifth
+image is a test image (:mod:`.layout`). Shapes: N images, C = 3 channels, H = W the size to which images are scaled.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SIZE = 224
-"""The default height and width that images are scaled to: those usual for ImageNet (He et al. 2016)."""
+"""The default height and width to which images are scaled, as usual for ImageNet (He et al. 2016)."""
 
 MOST_BYTES = 1 << 28
-"""The most bytes of one image file."""
+"""The largest size of an image file in bytes."""
 
-# Pillow reads other formats too, and runs a program for one of them (EPS). A file's first bytes decide its format.
+# Pillow also reads other formats, and runs a program for EPS. A file's first bytes decide its format.
 _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
 _LARGE = 1 << 24  # pixels: such images are decoded one at a time
 _TEST_EVERY = 5
-_LOOKED_AT = 256  # files, for transparency
+_LOOKED_AT = 256  # files that are checked for transparency
 _BITS, _PHOTOMETRIC = 258, 262  # numbers of tags
 _large = Lock()
 LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
-_DECODERS = 8  # threads: reading waits for the disk, and decoding releases Python's lock
+_DECODERS = 8  # threads; reading waits for the disk, and decoding releases Python's lock
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """The image files, each with the index of its class: the first of each class before the second of any.
+    """The image files, each with the index of its class; the first image of each class precedes all second images.
 
-    ``parts``: the names of the two parts' folders, none where every fifth image is for tests; ``unread``: of others.
+    ``parts``: the names of the parts' folders, empty where every fifth image is for tests; ``unread``: other folders.
     """
 
     path: Path
@@ -60,29 +60,29 @@ class ImageFolder:
     unread: tuple[str, ...] = ()
 
     def plan(self) -> str:
-        """What is read as what, in one line; transparency is looked for in the first 256 files."""
+        """Describe in one line how the folder is read; the first 256 files are checked for transparency."""
         of = [f" from {printable(name, QUOTED)}" for name in self.parts] or ["", ", every fifth image"]
-        said = f"{self.path}: {len(self.classes)} classes, {len(self.train):,} images to train on{of[0]}, "
-        said += f"{len(self.test):,} to test on{of[1]}"
+        text = f"{self.path}: {len(self.classes)} classes, {len(self.train):,} images to train on{of[0]}, "
+        text += f"{len(self.test):,} to test on{of[1]}"
         if self.unread:
-            said += f"; not read: {printable(', '.join(self.unread), QUOTED)}"
+            text += f"; not read: {printable(', '.join(self.unread), QUOTED)}"
         clear = next((file for file, _ in self.train[:_LOOKED_AT] if has_transparency(file)), None)
-        return said if clear is None else f"{said}; transparent pixels become white, as in {clear.name}"
+        return text if clear is None else f"{text}; transparent pixels become white, as in {clear.name}"
 
 
 def find_image_folder(path: Path) -> ImageFolder:
-    """List the images of ``path``. Raises DataError as :func:`.find_layout`, and for a part without images."""
-    found = find_layout(path)
-    train = [_files(of) for of in found.train.values()]
-    if found.test is None:
+    """List the images of ``path``. Raises DataError as :func:`.find_layout` does, and for a part without images."""
+    layout = find_layout(path)
+    train = [_files(of) for of in layout.train.values()]
+    if layout.test is None:
         test = [of[_TEST_EVERY - 1 :: _TEST_EVERY] for of in train]
-        train = [[file for place, file in enumerate(of, 1) if place % _TEST_EVERY] for of in train]
+        train = [[file for number, file in enumerate(of, 1) if number % _TEST_EVERY] for of in train]
     else:
-        test = [_files(found.test[name]) for name in found.train]
+        test = [_files(layout.test[name]) for name in layout.train]
     for part, files in (("train", train), ("test", test)):
         if not any(files):
             raise DataError(f"{path}: expected images to {part} on, found none; each class needs a few")
-    return ImageFolder(path, tuple(found.train), _in_turn(train), _in_turn(test), found.parts, found.unread)
+    return ImageFolder(path, tuple(layout.train), _in_turn(train), _in_turn(test), layout.parts, layout.unread)
 
 
 def _files(of: Path | Sequence[Path]) -> list[Path]:
@@ -92,24 +92,24 @@ def _files(of: Path | Sequence[Path]) -> list[Path]:
 def read_image_folder(
     folder: ImageFolder, *, size: int = SIZE, train_images: int | None = None, test_images: int | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    """Read the images [N, 3, size, size] and labels [N] of both parts, or of each only the first so many.
+    """Read the images [N, 3, size, size] and labels [N] of both parts; the numbers limit each part to its first images.
 
-    The shorter side is scaled to ``size``, and the longer one cropped to its middle. All images are held in memory.
+    The shorter side is scaled to ``size``, and the longer side is cropped to its middle. All images stay in memory.
     Raises DataError for an image that cannot be read, images larger than the free memory, or a size or number below 1.
     """
     check_numbers(size=size, train_images=train_images, test_images=test_images)
     train, test = folder.train[:train_images], folder.test[:test_images]
-    needed, there = (len(train) + len(test)) * 3 * size * size, psutil.virtual_memory().available
-    if needed > there:
+    needed, available = (len(train) + len(test)) * 3 * size * size, psutil.virtual_memory().available
+    if needed > available:
         raise DataError(
             f"{folder.path}: expected memory for {len(train) + len(test):,} images of {size}x{size}, "
-            f"{needed / 2**30:.1f} GiB, found {there / 2**30:.1f}; take fewer images or a lower resolution"
+            f"{needed / 2**30:.1f} GiB, found {available / 2**30:.1f}; take fewer images or a lower resolution"
         )
     return *_read(train, size), *_read(test, size)
 
 
 def check_numbers(**numbers: int | None) -> None:
-    """Raise DataError, which names it, for a number below 1; None stands for all."""
+    """Raise DataError for a number below 1, with its name; None means no limit."""
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise DataError(f"expected {name} as a whole number from 1 up, found {number}")
@@ -117,15 +117,15 @@ def check_numbers(**numbers: int | None) -> None:
 
 def _in_turn(files: Sequence[Sequence[Path]]) -> tuple[tuple[Path, int], ...]:
     """Take one file of each class in turn, so that the first files cover all classes."""
-    labelled = [[(file, label) for file in of] for label, of in enumerate(files)]
+    labelled = [[(file, label) for file in part] for label, part in enumerate(files)]
     return tuple(pair for pair in chain.from_iterable(zip_longest(*labelled)) if pair is not None)
 
 
 def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     pixels = np.empty((len(files), 3, size, size), dtype=np.uint8)
 
-    def read(place: int) -> None:
-        pixels[place] = decode(files[place][0], lambda image: fit(image, size))
+    def read(index: int) -> None:
+        pixels[index] = decode(files[index][0], lambda image: fit(image, size))
 
     with ThreadPoolExecutor(_DECODERS) as pool:
         for _ in pool.map(read, range(len(files))):
@@ -134,10 +134,10 @@ def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint
 
 
 def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
-    """The image of a file in RGB, upright, on white where it is transparent, after ``change``, as uint8 [3, H, W].
+    """Decode a file to RGB, apply ``change`` to the upright image, and return it as uint8 [3, H, W].
 
-    Of several images in a file it is the first. Levels of 16 bits are divided by 257. Raises DataError for a file that
-    is no image, or damaged, or with levels of 32 bits or floats outside 0 to 1.
+    Transparent pixels become white. The first of several images is read. Levels of 16 bits are divided by 257. Raises
+    DataError for a file that is no image, is damaged, or has levels of 32 bits or floats outside 0 to 1.
     """
     try:
         with _opened(path) as image, _large if image.width * image.height > _LARGE else nullcontext():
@@ -145,18 +145,18 @@ def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except Exception as error:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
-        said = str(getattr(error, "strerror", None) or error)
-        reason = (said.partition(" <")[0].splitlines() or [type(error).__name__])[0][:120]
+        message = str(getattr(error, "strerror", None) or error)
+        reason = (message.partition(" <")[0].splitlines() or [type(error).__name__])[0][:120]
         raise DataError(f"{path}: expected an image, found: {reason}; remove it or get it again") from None
     return np.asarray(changed).transpose(2, 0, 1)
 
 
 def has_transparency(path: Path) -> bool:
-    """Whether a file's pixels can be transparent, by its first bytes; False too for what is no image."""
+    """Return whether a file's pixels can be transparent, by its first bytes; False for a file that is no image."""
     try:
         with _opened(path) as image:
             return image.has_transparency_data
-    except Exception:  # noqa: BLE001 - as in `decode`, which says it
+    except Exception:  # noqa: BLE001 - Pillow's decoders can raise any exception on a damaged file
         return False
 
 
@@ -167,12 +167,12 @@ def _opened(path: Path) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image in RGB as a camera's note (EXIF) says that it is to be seen, on white where it is transparent."""
+    """Return the image in RGB, turned as its EXIF orientation demands; transparent pixels become white."""
     from PIL import Image, ImageOps
 
     tags, form = getattr(image, "tag_v2", {}), image.format
-    image.load()  # turns a TIFF itself
-    with suppress(Exception):  # a damaged note leaves the image as it is
+    image.load()  # loading a TIFF already turns it
+    with suppress(Exception):  # damaged EXIF data leaves the image unchanged
         ImageOps.exif_transpose(image, in_place=True)
     if image.mode[0] in "IF":
         return Image.fromarray(_of_8_bits(image, form, tags)).convert("RGB")
@@ -183,7 +183,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, int | tuple[int, ...]]) -> NDArray[np.uint8]:
-    """The levels [H, W] of a grey image of more than 8 bits; ``tags`` are a TIFF's."""
+    """Return the levels [H, W] of a grey image of more than 8 bits; ``tags`` are the tags of a TIFF."""
     levels = np.asarray(image).astype(np.float64)
     low, high = levels.min(), levels.max()
     if image.mode.startswith("I;16") or (image.mode == "I" and form in ("PNG", "PPM")):  # both have 16 bits at most
@@ -200,27 +200,27 @@ def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, int | tu
 
 
 def fit(image: Image.Image, size: int) -> Image.Image:
-    """The image with its shorter side scaled to ``size``, and the longer one cropped to its middle."""
+    """Scale an image's shorter side to ``size``, and crop the longer side to its middle."""
     from PIL import Image, ImageOps
 
     return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
 
 
 def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Image.Image:
-    """A rectangle of the image scaled to ``size``, and mirrored or not: the usual augmentation for ImageNet.
+    """Scale a random rectangle of the image to ``size`` and perhaps mirror it: the usual augmentation for ImageNet.
 
-    Its area is 0.08 to 1 of the image's and its sides are as 3 to 4 up to 4 to 3 (Szegedy et al. 2015, section 6), less
-    where the image is too narrow for it. ``choices``: five numbers from 0 to 1, for area, sides, left, top and mirror.
+    The rectangle has 0.08 to 1 of the image's area, and sides of 3 to 4 up to 4 to 3 (Szegedy et al. 2015, section 6).
+    A narrow image has a smaller rectangle. ``choices``: five numbers from 0 to 1, for area, sides, left, top, mirror.
     """
     from PIL import Image, ImageOps
 
     box, mirror = crop_box(image.width, image.height, choices)
-    found = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
-    return ImageOps.mirror(found) if mirror else found
+    crop = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return ImageOps.mirror(crop) if mirror else crop
 
 
 def crop_box(width: float, height: float, choices: Sequence[float]) -> tuple[tuple[float, float, float, float], bool]:
-    """The rectangle (left, top, right, bottom) of :func:`resized_crop`, and whether it is mirrored."""
+    """Return the rectangle (left, top, right, bottom) of :func:`resized_crop`, and whether it is mirrored."""
     area = (LEAST_AREA + (1 - LEAST_AREA) * choices[0]) * width * height
     sides = math.exp((2 * choices[1] - 1) * math.log(MOST_SIDES))
     wide, high = min(math.sqrt(area * sides), width), min(math.sqrt(area / sides), height)

@@ -1,7 +1,7 @@
-"""Which folders of images are the parts and which the classes, in the forms in which data sets lie about.
+"""Find which folders of images are the parts and which are the classes, in the usual forms of data sets.
 
-A part has a usual name (``train``, ``Training``, ``training_set``, ``seg_train``; ``val``, ``valid``, ``Testing``, …),
-and each folder may lie in a further one, as of an unpacked archive. A form that could mean two things is refused.
+A part has a usual name (``train``, ``Training``, ``training_set``, ``seg_train``; ``val``, ``valid``, ``Testing``, …).
+A further folder may enclose each folder, as in an unpacked archive. A form with two possible meanings is refused.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import NamedTuple
 from syno_lab.errors import DataError
 from syno_lab.inputs import printable, read_text
 
-#: The ends of images' names, in small letters.
+#: The suffixes of images' names, in lower case.
 SUFFIXES = (".jpeg", ".jpg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff",
             ".ppm", ".pgm", ".pbm", ".pnm", ".pfm")  # fmt: skip
-#: Folders that systems and programs put beside the user's, in small letters; hidden ones are no classes either.
+#: Folders that systems and programs add beside the user's folders, in lower case; hidden folders are no classes either.
 NO_CLASSES = frozenset(("__macosx", "__pycache__", "@eadir", "#recycle", "@recycle", "$recycle.bin", "lost+found"))
 FORM = "class folders, or train and val with class folders in each,"
 
@@ -27,17 +27,17 @@ _PARTS = {"train": "train", "training": "train", "val": "val", "valid": "val", "
           "test": "test", "testing": "test", "eval": "test", "evaluation": "test"}  # fmt: skip
 _ADDED = re.compile(r"(?<=.)(set|data|dataset|images|split)?\d*$")  # test_set, test1, val2017
 _REMEDY = "put each class's images into a folder of its name"
-_MOST_LOOKED = 200_000  # entries that are looked at for the first image of a folder
-_MOST_BYTES = 1 << 26  # of a file of annotations
+_MOST_LOOKED = 200_000  # entries of a folder that are checked at most, to find its first image
+_MOST_BYTES = 1 << 26  # the largest size of a file of annotations
 
-#: For each class its folder, or its images where a file of annotations names them.
+#: The folder of each class, or the images of each class where a file of annotations names them.
 Classes = Mapping[str, Path | Sequence[Path]]
 
 
 class Layout(NamedTuple):
-    """The classes of both parts by the same names in order; ``test`` is None where no folder says which it is.
+    """The classes of the two parts, with the same names in the same order; ``test`` is None without a test folder.
 
-    ``parts``: the names of their folders; ``unread``: those of other folders beside parts and classes.
+    ``parts``: the names of the parts' folders; ``unread``: the names of folders that are neither parts nor classes.
     """
 
     train: Classes
@@ -47,10 +47,10 @@ class Layout(NamedTuple):
 
 
 def find_layout(path: Path) -> Layout:
-    """Find the parts and the classes in ``path``; folders are read only as far as that needs.
+    """Find the parts and the classes in ``path``; no more entries than necessary are read.
 
-    Raises DataError for another form, a form that could mean two things, fewer than two classes, classes that only one
-    part has, and a folder that cannot be read.
+    Raises DataError for an unknown form, a form with two possible meanings, fewer than two classes, classes that only
+    one part has, and a folder that cannot be read.
     """
     try:
         root, inside = _inner(path)
@@ -58,25 +58,25 @@ def find_layout(path: Path) -> Layout:
         if not parts:
             return Layout(_classes(root, inside), unread=_beside(inside))
         train, test = _of_part(parts[0], 2), _of_part(parts[1], 1)
-        unread = _beside(parts) + _beside([one for one in train.values() if isinstance(one, Path)])
-        return Layout(train, _same(train, test, parts), tuple(one.name for one in parts), unread)
+        unread = _beside(parts) + _beside([entry for entry in train.values() if isinstance(entry, Path)])
+        return Layout(train, _same(train, test, parts), tuple(part.name for part in parts), unread)
     except OSError as error:
         raise DataError(f"{error.filename or path}: expected images, found: {error.strerror or error}") from None
 
 
 def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> Iterator[Path]:
-    """The image files in ``folder`` and, if ``is_deep``, in its folders, among the first ``most`` entries (None: all).
+    """Yield the image files in ``folder``, and with ``is_deep`` in its subfolders; ``most`` limits the entries read.
 
-    Links that lead back to a folder above are not followed.
+    Links that lead to a parent folder are not followed.
     """
-    seen = {one.resolve() for one in (*folder.absolute().parents, *folder.resolve().parents)}
+    visited = {parent.resolve() for parent in (*folder.absolute().parents, *folder.resolve().parents)}
     todo, looked = [folder], 0
     while todo:
-        here = todo.pop()
-        if (place := here.resolve()) in seen:
+        current = todo.pop()
+        if (resolved := current.resolve()) in visited:
             continue
-        seen.add(place)
-        with os.scandir(here) as entries:
+        visited.add(resolved)
+        with os.scandir(current) as entries:
             for entry in entries:
                 looked += 1
                 if most is not None and looked > most:
@@ -88,7 +88,7 @@ def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> I
 
 
 def holds_images(folder: Path) -> bool:
-    """Whether an image is found in ``folder`` or in its folders."""
+    """Return whether ``folder`` or one of its subfolders holds an image."""
     return _is_flat(folder) or next(images(folder, is_deep=True, most=_MOST_LOOKED), None) is not None
 
 
@@ -105,14 +105,14 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _holding(root: Path) -> Iterator[Path]:
-    """The folders in ``root`` that hold images, in order."""
-    return (one for one in _folders(root) if holds_images(one))
+    """Yield the folders in ``root`` that hold images, in the order of their names."""
+    return (folder for folder in _folders(root) if holds_images(folder))
 
 
 def _beside(used: Sequence[Path]) -> tuple[str, ...]:
-    """The names of the folders beside these, but for empty ones."""
-    others = (one for one in _folders(used[0].parent) if one not in used) if used else ()
-    return tuple(one.name for one in others if any(one.iterdir()))
+    """Return the names of folders beside the ``used`` folders, except empty folders."""
+    unused = (folder for folder in _folders(used[0].parent) if folder not in used) if used else ()
+    return tuple(folder.name for folder in unused if any(folder.iterdir()))
 
 
 def _is_flat(folder: Path) -> bool:
@@ -120,7 +120,7 @@ def _is_flat(folder: Path) -> bool:
 
 
 def _inner(root: Path, *, is_part: bool = False) -> tuple[Path, list[Path]]:
-    """``root`` or, where all is in folders of a single one that is no part, that one; and its folders with images."""
+    """Return the innermost folder that encloses all images and is no part, and its folders with images."""
     inside = list(_holding(root))
     while len(inside) == 1 and not _is_flat(inside[0]) and (is_part or not _kind(inside[0], is_whole=True)):
         root, inside = inside[0], list(_holding(inside[0]))
@@ -128,27 +128,27 @@ def _inner(root: Path, *, is_part: bool = False) -> tuple[Path, list[Path]]:
 
 
 def _kind(folder: Path, *, is_whole: bool) -> str | None:
-    """The part that a folder's name says as a whole, or else by one of its words."""
+    """Return the part that a folder's name means, read as one word or as several words."""
     words = re.split(r"[\W_]+", folder.name.lower())
-    found = {_PARTS.get(_ADDED.sub("", word)) for word in (["".join(words)] if is_whole else words)} - {None}
-    return found.pop() if len(found) == 1 else None
+    parts = {_PARTS.get(_ADDED.sub("", word)) for word in (["".join(words)] if is_whole else words)} - {None}
+    return parts.pop() if len(parts) == 1 else None
 
 
 def _parts(root: Path, inside: Sequence[Path]) -> list[Path]:
-    """The folders of the training part and of the test part among ``inside``; none where these are class folders."""
+    """Return the folders of the training and test parts in ``inside``; an empty list for class folders."""
     for is_whole in (True, False):
-        kinds = {one: kind for one in inside if (kind := _kind(one, is_whole=is_whole))}
-        deep = [one for one in kinds if next(_holding(one), None) is not None]
-        flat = _said(one for one in kinds if one not in deep)
-        train, val, test = ([one for one in deep if kinds[one] == kind] for kind in ("train", "val", "test"))
+        kinds = {folder: kind for folder in inside if (kind := _kind(folder, is_whole=is_whole))}
+        deep = [folder for folder in kinds if next(_holding(folder), None) is not None]
+        flat = _few(folder for folder in kinds if folder not in deep)
+        train, val, test = ([folder for folder in deep if kinds[folder] == kind] for kind in ("train", "val", "test"))
         if train and (val or test or is_whole):
-            for of in (train, val or test):
-                if len(of) > 1:
-                    raise DataError(f"expected {FORM} in {root}, found {_said(of)} for one part; move the others away")
+            for part in (train, val or test):
+                if len(part) > 1:
+                    raise DataError(f"expected {FORM} in {root}, found {_few(part)} for one part; move the others away")
             if not val and not test:
-                found = f"images directly in {flat}" if flat else "neither with images"
+                actual = f"images directly in {flat}" if flat else "neither with images"
                 raise DataError(
-                    f"expected val or test with class folders beside {train[0].name} in {root}, found {found}; "
+                    f"expected val or test with class folders beside {train[0].name} in {root}, found {actual}; "
                     f"{_REMEDY}, or name {train[0]}: then every fifth image of it is a test image"
                 )
             return [*train, *(val or test)]
@@ -159,51 +159,51 @@ def _parts(root: Path, inside: Sequence[Path]) -> list[Path]:
 
 def _of_part(folder: Path, least: int) -> Classes:
     root, inside = _inner(folder, is_part=True)
-    files = [one for one in root.iterdir() if one.name.endswith("annotations.txt")]
+    files = [file for file in root.iterdir() if file.name.endswith("annotations.txt")]
     if len(files) != 1 or len(inside) != 1:
         return _classes(root, inside, least)
-    # Tiny ImageNet's form: a line begins with the name of a file and its class.
+    # In the form of Tiny ImageNet, a line begins with the name of a file and its class.
     lines = (line.split() for line in read_text(files[0], _MOST_BYTES, "replace").splitlines())
     names = {words[0]: words[1] for words in lines if len(words) > 1}
-    found: dict[str, list[Path]] = {}
-    for one in sorted(images(inside[0])):
-        if one.name not in names:
-            raise DataError(f"expected the class of each image of {inside[0]} in {files[0]}, found none for {one.name}")
-        found.setdefault(names[one.name], []).append(one)
-    return found
+    by_class: dict[str, list[Path]] = {}
+    for img in sorted(images(inside[0])):
+        if img.name not in names:
+            raise DataError(f"expected the class of each image of {inside[0]} in {files[0]}, found none for {img.name}")
+        by_class.setdefault(names[img.name], []).append(img)
+    return by_class
 
 
 def _classes(root: Path, inside: Sequence[Path], least: int = 2) -> Classes:
-    for one in inside:
-        if not _is_flat(one) and len(deeper := list(_holding(one))) > 1:
+    for path in inside:
+        if not _is_flat(path) and len(deeper := list(_holding(path))) > 1:
             raise DataError(
-                f"expected {FORM} in {root}, found images in folders of {one.name} ({_said(deeper)}), which could be "
+                f"expected {FORM} in {root}, found images in folders of {path.name} ({_few(deeper)}), which could be "
                 f"classes too; name the folder whose folders are the classes, or {_REMEDY}"
             )
     if len(inside) < least:
-        found = [f"{_said(inside)} alone"] if inside else []
-        found += [f"{number} images directly in it"] if (number := sum(1 for _ in images(root))) else []
-        said = " and ".join((*found, *(one.name for one in sorted(root.glob("*.csv"))[:1]))) or "none"
-        raise DataError(f"expected {FORM} of two classes or more in {root}, found {said}; {_REMEDY}")
-    return {one.name: one for one in inside}
+        problems = [f"{_few(inside)} alone"] if inside else []
+        problems += [f"{number} images directly in it"] if (number := sum(1 for _ in images(root))) else []
+        actual = " and ".join((*problems, *(file.name for file in sorted(root.glob("*.csv"))[:1]))) or "none"
+        raise DataError(f"expected {FORM} of two classes or more in {root}, found {actual}; {_REMEDY}")
+    return {folder.name: folder for folder in inside}
 
 
 def _same(train: Classes, test: Classes, parts: Sequence[Path]) -> Classes:
-    """The test part in the training part's order and by its names, from which its own may differ in capitals."""
+    """Return the test part with the training part's order and names; the two may differ in capitals."""
     is_same = train.keys() == test.keys()
 
     def key(name: str) -> str:
         return name if is_same else unicodedata.normalize("NFC", name).casefold().strip()
 
-    ours, theirs = ({key(name): name for name in of} for of in (train, test))
+    ours, theirs = ({key(name): name for name in classes} for classes in (train, test))
     if ours.keys() == theirs.keys() and len(ours) == len(train) and len(theirs) == len(test):
         return {name: test[theirs[folded]] for folded, name in ours.items()}
     only = ((train.keys() - test.keys(), parts[0].name), (test.keys() - train.keys(), parts[1].name))
-    said = " and ".join(f"{_said(of)} in {where} only" for of, where in only if of)
-    raise DataError(f"expected the class folders of {parts[0]} in {parts[1]} too, found {said}; add or remove images")
+    actual = " and ".join(f"{_few(names)} in {part} only" for names, part in only if names)
+    raise DataError(f"expected the class folders of {parts[0]} in {parts[1]} too, found {actual}; add or remove images")
 
 
-def _said(of: Iterable[Path | str]) -> str:
-    """A few names for a message, and how many more there are."""
-    found = sorted(printable(Path(one).name, 40) for one in of)
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+def _few(of: Iterable[Path | str]) -> str:
+    """Return a few names for a message, and the number of further names."""
+    names = sorted(printable(Path(path).name, 40) for path in of)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,7 +1,7 @@
-"""Data of the user's own: a pair of torch datasets, as they are, offered to this process alone.
+"""Data of the user's own: a pair of torch datasets that only this process can read.
 
-Shapes: B examples in a batch; an example is a tensor of any shape [*] with a class, a whole number from 0 up. Nothing
-is normalised or augmented: the datasets do that themselves.
+Shapes: B examples in a batch; an example is a tensor of any shape [*] with a class, a whole number from 0 up. The lab
+does not normalise or augment the examples: the datasets do that.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from syno_lab.data.datasets import held_out
 from syno_lab.errors import DataError
 from syno_lab.inputs import kind_of, quoted
 
-#: Test examples whose classes tell two data sets of equal shapes apart.
+#: The number of test examples whose classes are in the fingerprint.
 _TOLD_APART = 64
 _READ_AT_ONCE = 256
-#: Examples of a part at most: their order is drawn in memory.
+#: The largest number of examples of a part, because their order is drawn in memory.
 MOST = 100_000_000
-#: Seconds for the labels of a part: the classes of what is not read by then are not known.
+#: Seconds for reading the labels of a part; labels that are not read by then stay unknown.
 LOOK_S = 10.0
 _MOST_LISTED = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Examples of one of the datasets that were given, ``"training"`` or ``"test"``, by their numbers there."""
+    """Examples of one dataset, by their indices in the dataset; ``name`` is ``"training"`` or ``"test"``."""
 
     data: Dataset[Any]
     name: str
@@ -44,7 +44,7 @@ class Part:
 
     @classmethod
     def of(cls, data: Any, name: str, whose: str) -> Part:
-        """All examples of a dataset, which must have a length. Raises DataError."""
+        """Return all examples of a dataset. Raises DataError if the dataset has no length."""
         if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
             raise DataError(
                 f"{whose}: expected the {name} part as a torch dataset with a length, found {kind_of(data)}"
@@ -62,35 +62,35 @@ class Part:
         return len(self.indices)
 
     def some(self, chosen: Sequence[int]) -> Part:
-        """Some of these examples."""
+        """Return the examples at the ``chosen`` indices."""
         if isinstance(chosen, range):
             return replace(self, indices=self.indices[chosen.start : chosen.stop : chosen.step])
         return replace(self, indices=[self.indices[index] for index in chosen])
 
     def taken(self, chosen: Sequence[int], whose: str) -> list[Any]:
-        """What the dataset gives for these examples of it. Raises DataError with the number of one that it cannot."""
+        """Read examples from the dataset. Raises DataError with the number of the example that cannot be read."""
         numbers = [self.indices[index] for index in chosen]
         several: Callable[[list[int]], list[Any]] = getattr(self.data, "__getitems__", lambda numbers: [])
         try:
-            found = list(several(numbers))
-            if len(found) == len(numbers):
-                return found
+            examples = list(several(numbers))
+            if len(examples) == len(numbers):
+                return examples
         except BaseException as error:
             if not is_theirs(error):
                 raise
-        found = []  # one by one, so that it comes out which one is at fault
+        examples = []  # one by one, so that the error names the example
         for number in numbers:
             try:
-                found.append(self.data[number])
+                examples.append(self.data[number])
             except BaseException as error:
                 if not is_theirs(error):
                     raise
-                more = f"; its length says {len(self.data):,}" if isinstance(error, IndexError | StopIteration) else ""  # type: ignore[arg-type]
-                raise DataError(f"{whose}: {self.said(number)}: {said_by(error)}{more}") from error
-        return found
+                hint = f"; its length says {len(self.data):,}" if isinstance(error, IndexError | StopIteration) else ""  # type: ignore[arg-type]
+                raise DataError(f"{whose}: {self.said(number)}: {said_by(error)}{hint}") from error
+        return examples
 
     def said(self, number: int) -> str:
-        """An example as messages name it."""
+        """Return the name of an example in messages."""
         return f"example {number} of the {self.name} part"
 
 
@@ -99,16 +99,16 @@ class OwnData:
     """Two torch datasets of pairs (tensor [*], class).
 
     Attributes:
-        name: for people.
-        train, test: the examples; all have one shape.
-        classes: how many there are.
-        shape, dtype: of an example.
-        lowest: the lowest class that an example has, as far as they were read; ``labels`` has those of both parts.
-        remark: what is odd about the classes, in one line; empty where nothing is.
-        fingerprint: tells data sets apart by their lengths, shapes and some classes of the test part; examples are not
-            read for it, as transformations may be random.
+        name: the data's name, a text for people.
+        train, test: the examples, all of one shape.
+        classes: the number of classes.
+        shape, dtype: the shape and the type of an example.
+        lowest: the lowest class among the labels that were read; ``labels`` describes the labels of both parts.
+        remark: a line about unusual labels; empty if there are none.
+        fingerprint: a text that differs for data sets of other lengths, shapes or classes of some test examples. No
+            pixels are in it, because transformations may be random.
 
-    Raises DataError by :meth:`of` and by reading, for examples of another form.
+    :meth:`of` and reading raise DataError for examples of another form.
     """
 
     name: str
@@ -124,10 +124,9 @@ class OwnData:
 
     @classmethod
     def of(cls, found: object, name: str, clock: Callable[[], float] = time.monotonic) -> OwnData:
-        """Look at a pair (train, test): its first examples, and the classes of both parts, for :data:`LOOK_S` each.
+        """Check the first examples of a pair (train, test), and read labels of both parts for :data:`LOOK_S` each.
 
-        There are as many classes as the training part names in ``classes``, else as its highest label and that of the
-        test part say.
+        The training part's ``classes`` has the number of classes; otherwise the highest label of both parts decides.
         """
         if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
             count = f"{len(found)}" if isinstance(found, list | tuple) else kind_of(found)
@@ -135,65 +134,65 @@ class OwnData:
             way = "; leave the validation part out, or join it to the training part" if count == "3" else way
             raise DataError(f"{name}: expected two torch datasets (train, test), found {count}{way}")
         train, test = (Part.of(data, part, name) for part, data in zip(("training", "test"), found, strict=True))
-        example, other = _first(train, name), _first(test, name)
-        if other.shape != example.shape or other.dtype != example.dtype:
+        example, test_example = _first(train, name), _first(test, name)
+        if test_example.shape != example.shape or test_example.dtype != example.dtype:
             raise DataError(
                 f"{name}: expected test examples as the training ones, {example.dtype} {list(example.shape)}, "
-                f"found {other.dtype} {list(other.shape)}"
+                f"found {test_example.dtype} {list(test_example.shape)}"
             )
         half = cls(name, train, test, 0, tuple(example.shape), example.dtype, "")
         some = half.read(test, range(0, len(test), max(1, len(test) // _TOLD_APART)))[1].tolist()
-        told = repr((len(train), len(test), list(example.shape), str(example.dtype), some))
-        named = _classes(train.data)
-        seen = {part: half._seen(part, clock) for part in (train, test) if named is None or part is test}
-        found_in = [(labels, f"in the {part.name} part") for part, (labels, _) in seen.items()]
+        identity = repr((len(train), len(test), list(example.shape), str(example.dtype), some))
+        declared = _classes(train.data)
+        labels_read = {part: half._seen(part, clock) for part in (train, test) if declared is None or part is test}
+        found_in = [(labels, f"in the {part.name} part") for part, (labels, _) in labels_read.items()]
         all_labels = set.union(*(labels for labels, _ in found_in))
         alone: list[str] = []
-        if named is None and all(is_all for _, is_all in seen.values()):
-            both = set.intersection(*(labels for labels, _ in found_in))
-            alone = [f"{_listed(labels - both)} {where}" for labels, where in found_in if labels - both]
+        if declared is None and all(is_all for _, is_all in labels_read.values()):
+            common = set.intersection(*(labels for labels, _ in found_in))
+            alone = [f"{_listed(labels - common)} {where}" for labels, where in found_in if labels - common]
         return replace(
             half,
-            classes=max(all_labels) + 1 if named is None else named,
+            classes=max(all_labels) + 1 if declared is None else declared,
             lowest=min(all_labels),
             labels=" and ".join(f"{min(labels)} to {max(labels)} {where}" for labels, where in found_in),
             remark=f"{name}: labels that one part alone has: {', '.join(alone)}" if alone else "",
-            fingerprint=hashlib.blake2b(told.encode(), digest_size=16).hexdigest(),
+            fingerprint=hashlib.blake2b(identity.encode(), digest_size=16).hexdigest(),
         )
 
     @cached_property
     def test_labels(self) -> NDArray[np.int64]:
-        """The class of each test example; reads the part once."""
+        """The class of each test example; the test part is read once."""
         numbers = range(len(self.test))
         some = (numbers[first : first + _READ_AT_ONCE] for first in numbers[::_READ_AT_ONCE])
-        return torch.cat([self.read(self.test, one)[1] for one in some]).numpy()
+        return torch.cat([self.read(self.test, indices)[1] for indices in some]).numpy()
 
     def _seen(self, part: Part, clock: Callable[[], float]) -> tuple[set[int], bool]:
-        """The labels of a part, read for so long from all over it, and whether these are all."""
+        """Read labels all over a part until the time is up; return them, and whether all were read."""
         end, steps = clock() + LOOK_S, -(-len(part) // _READ_AT_ONCE)
-        found: set[int] = set()
+        labels: set[int] = set()
         for step in range(steps):
-            found |= set(self.read(part, range(step, len(part), steps))[1].tolist())
+            labels |= set(self.read(part, range(step, len(part), steps))[1].tolist())
             if clock() > end and step + 1 < steps:
-                return found, False
-        return found, True
+                return labels, False
+        return labels, True
 
     def read(self, part: Part, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The examples [B, *] and classes [B] of one part at the indices. Raises DataError for others than these."""
+        """Read the examples [B, *] and classes [B] of a part at the indices. Raises DataError for another form."""
         pairs = part.taken(indices, self.name)
         for index, pair in zip(indices, pairs, strict=True):
-            if said := self._odd(pair):
-                raise DataError(f"{self.name}: {part.said(part.indices[index])}: {said}")
+            if message := self._odd(pair):
+                raise DataError(f"{self.name}: {part.said(part.indices[index])}: {message}")
         try:
             examples, labels = default_collate([(pair[0], int(pair[1])) for pair in pairs])
         except (TypeError, ValueError, RuntimeError) as error:
             where = f"in {len(pairs)} examples of the {part.name} part"
-            said = f"expected pairs of a tensor and a class, found: {said_by(error)}, {where}"
-            raise DataError(f"{self.name}: {said}") from error
+            message = f"expected pairs of a tensor and a class, found: {said_by(error)}, {where}"
+            raise DataError(f"{self.name}: {message}") from error
         return examples, labels
 
     def _odd(self, pair: Any) -> str:
-        """What is wrong with an example, in words; empty where nothing is."""
+        """Return a message about what is wrong with an example; empty if nothing is."""
         if not _is_pair(pair):
             return f"expected a pair of a tensor and a class, found {_kinds(pair)}"
         example, label = pair[0], pair[1]
@@ -216,14 +215,14 @@ class OwnData:
         return ""
 
     def part(self, train: int | None = None, test: int | None = None) -> OwnData:
-        """The first ``train`` and ``test`` examples (None: all)."""
+        """Return the first ``train`` and ``test`` examples (None: all)."""
         return self._of(range(len(self.train))[:train], None if test is None else range(len(self.test))[:test])
 
     def holding_out(self, share: float) -> OwnData:
-        """Data whose test part is a share of the training examples, as :meth:`.Dataset.holding_out` splits them."""
-        held = held_out(len(self.train), share, self.name)
-        (kept,), (out,) = np.nonzero(~held), np.nonzero(held)
-        return replace(self._of(kept.tolist(), None), test=self.train.some(out.tolist()))
+        """Return data whose test part is a share of the training examples; see :meth:`.Dataset.holding_out`."""
+        is_held_out = held_out(len(self.train), share, self.name)
+        (train,), (test,) = np.nonzero(~is_held_out), np.nonzero(is_held_out)
+        return replace(self._of(train.tolist(), None), test=self.train.some(test.tolist()))
 
     def _of(self, train: Sequence[int], test: Sequence[int] | None) -> OwnData:
         counts = f"{len(train)}/{len(self.test if test is None else test)}"
@@ -239,12 +238,12 @@ _OFFERED: dict[str, Callable[[], OwnData]] = {}
 
 
 def offer(name: str, load: Callable[[], OwnData]) -> None:
-    """Make data of the user's own readable in this process, by the name ``own:NAME``; loaded when first asked for."""
+    """Register data of the user's own in this process as ``own:NAME``; the first use loads the data."""
     _OFFERED[name] = cache(load)
 
 
 def own_data(name: str) -> OwnData:
-    """The data of this name. Raises DataError where this process was not given them, and what loading them raises."""
+    """Return the data of a name. Raises DataError for an unregistered name, and any error of loading."""
     if name not in _OFFERED:
         raise DataError(
             f"expected data that this process was given, found {quoted(name)}; name them again, by --dataset or as the "
@@ -254,29 +253,29 @@ def own_data(name: str) -> OwnData:
 
 
 def _first(part: Part, whose: str) -> Tensor:
-    (found,) = part.taken([0], whose)
-    if not _is_pair(found):
-        raise DataError(f"{whose}: expected examples as pairs of a tensor and a class, found {_kinds(found)}")
-    example: Tensor = found[0]
+    (pair,) = part.taken([0], whose)
+    if not _is_pair(pair):
+        raise DataError(f"{whose}: expected examples as pairs of a tensor and a class, found {_kinds(pair)}")
+    example: Tensor = pair[0]
     return example
 
 
-def _is_pair(found: object) -> bool:
-    return isinstance(found, Sequence) and len(found) >= 2 and isinstance(found[0], Tensor)
+def _is_pair(pair: object) -> bool:
+    return isinstance(pair, Sequence) and len(pair) >= 2 and isinstance(pair[0], Tensor)
 
 
 def _classes(data: Any) -> int | None:
-    """How many classes a dataset names, or the one that it is a subset of."""
+    """Return the number of classes that a dataset names; a subset has those of its dataset."""
     while isinstance(data, Subset) and not hasattr(data, "classes"):
         data = data.dataset
-    named = getattr(data, "classes", None)
-    return len(named) if isinstance(named, Sequence) else None
+    classes = getattr(data, "classes", None)
+    return len(classes) if isinstance(classes, Sequence) else None
 
 
 def _listed(labels: set[int]) -> str:
-    found = sorted(labels)
-    return ", ".join(map(str, found[:_MOST_LISTED])) + (", …" if len(found) > _MOST_LISTED else "")
+    ordered = sorted(labels)
+    return ", ".join(map(str, ordered[:_MOST_LISTED])) + (", …" if len(ordered) > _MOST_LISTED else "")
 
 
-def _kinds(found: object) -> str:
-    return ", ".join(map(kind_of, found)) if isinstance(found, tuple | list) else kind_of(found)
+def _kinds(pair: object) -> str:
+    return ", ".join(map(kind_of, pair)) if isinstance(pair, tuple | list) else kind_of(pair)

@@ -1,7 +1,7 @@
-"""Images in class folders that are decoded while a network trains, for folders that do not fit into memory.
+"""Images in class folders that are decoded while a network trains, for folders that are too large for the memory.
 
-Worker processes of torch's ``DataLoader`` decode the next few batches, no more, so that memory does not grow with the
-number of images. Shapes: N images, B in a batch, C = 3 channels, S the height and width that images are scaled to.
+Worker processes of torch's ``DataLoader`` decode only the next few batches, so the memory in use does not depend on the
+number of images. Shapes: N images, B in a batch, C = 3 channels, S the height and width to which images are scaled.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 MOST_HELD = 1 << 29
-"""Folders whose images would take more bytes than this in memory are streamed."""
+"""The largest number of bytes of a folder's decoded images in memory; a larger folder is streamed."""
 
 MOST_COUNTED = 2048
-"""Mean and deviation of the channels are those of the first so many training images, which cover all classes."""
+"""The number of first training images, of all classes, whose channels' mean and deviation are used."""
 
 PREFETCH = 2
-"""The batches that each worker process has ready or in work."""
+"""The number of batches that each worker process decodes in advance."""
 
 CHOICES = 5
-"""Numbers from 0 to 1 that the augmentation of one image is made from."""
+"""The number of random numbers from 0 to 1 for the augmentation of one image."""
 
 _Files = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class ImageStream:
-    """Image files with the index of their classes, in a training part and a test part; nothing is decoded yet.
+    """Image files with the index of their classes, in a training part and a test part; no image is decoded yet.
 
-    ``train`` and ``test`` have names relative to ``source``, ``size`` is S.
+    ``train`` and ``test`` hold names relative to ``source``; ``size`` is S.
     """
 
     name: str
@@ -71,9 +71,9 @@ class ImageStream:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of names, sizes in bytes and classes of the files, 128 bits in hexadecimal; contents are not read.
+        """A hash of the files' names, sizes in bytes and classes, 128 bits in hexadecimal; no contents are read.
 
-        Raises DataError for a file that is gone.
+        Raises DataError for a missing file.
         """
         digest = hashlib.blake2b(str(self.size).encode(), digest_size=16)
         for part in (self.train, self.test):
@@ -86,14 +86,14 @@ class ImageStream:
         return digest.hexdigest()
 
     def part(self, train_images: int | None = None, test_images: int | None = None) -> ImageStream:
-        """A stream of the first ``train_images`` and ``test_images`` (None: all); DataError for a number below 1."""
+        """Return the first ``train_images`` and ``test_images`` (None: all). Raises DataError for a number below 1."""
         check_numbers(train_images=train_images, test_images=test_images)
         return replace(self, train=self.train[:train_images], test=self.test[:test_images])
 
     def holding_out(self, share: float) -> ImageStream:
-        """See :meth:`.Dataset.holding_out`: the same images are held out."""
-        held = held_out(len(self.train), share, self.name)
-        return replace(self, train=tuple(compress(self.train, ~held)), test=tuple(compress(self.train, held)))
+        """Hold out the same images as :meth:`.Dataset.holding_out`."""
+        is_out = held_out(len(self.train), share, self.name)
+        return replace(self, train=tuple(compress(self.train, ~is_out)), test=tuple(compress(self.train, is_out)))
 
     @cached_property
     def channel_statistics(self) -> Statistics:
@@ -103,7 +103,7 @@ class ImageStream:
 
 
 def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:
-    """The images of a folder as a stream."""
+    """Return the images of a folder as a stream."""
     train, test = (
         tuple((str(file.relative_to(folder.path)), label) for file, label in part)
         for part in (folder.train, folder.test)
@@ -113,7 +113,7 @@ def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:
 
 @dataclass(frozen=True)
 class Batch:
-    """Files to decode as one batch: ``names`` [B], and the numbers of the augmentation [B, CHOICES], None for none."""
+    """Files of a batch: their ``names`` [B], and the numbers for augmentation [B, CHOICES], or None."""
 
     names: tuple[str, ...]
     choices: NDArray[np.float64] | None = None
@@ -122,7 +122,7 @@ class Batch:
 class Decoder:
     """Decodes the batches of a stream in ``workers`` processes, in order.
 
-    The processes begin with the first batch, and end with :meth:`close` and with the process that made it.
+    The processes start with the first batch. They end with :meth:`close` or with the process that made the decoder.
     """
 
     def __init__(self, stream: ImageStream, workers: int) -> None:
@@ -132,7 +132,7 @@ class Decoder:
         self._loader: DataLoader[Any] | None = None
 
     def close(self) -> None:
-        """End the processes, once the last iterator of :meth:`images` is gone too."""
+        """End the processes as soon as the last iterator of :meth:`images` is deleted."""
         self._loader = None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -142,9 +142,9 @@ class Decoder:
         return len(self._batches)
 
     def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
-        """The images uint8 [B, C, S, S] of each batch; the iterator before this one is left where it is.
+        """Yield the images uint8 [B, C, S, S] of each batch; an earlier iterator yields no more images.
 
-        Raises DataError where an image cannot be decoded.
+        Raises DataError if an image cannot be decoded.
         """
         from torch.utils.data import DataLoader
 
@@ -152,42 +152,42 @@ class Decoder:
         if self._loader is None:
             self._loader = DataLoader(
                 self._files,  # type: ignore[arg-type] # a map of batches to arrays
-                batch_size=None,  # a batch is decoded as a whole
+                batch_size=None,  # each entry already is a batch
                 sampler=self,
-                collate_fn=_as_it_is,  # arrays: tensors would need shared memory, of which a container has little
+                collate_fn=_as_it_is,  # keeps arrays: tensors need shared memory, of which a container has little
                 num_workers=self._workers,
                 prefetch_factor=PREFETCH,
                 persistent_workers=True,
             )
-        for found in self._loader:
-            if isinstance(found, str):
-                raise DataError(found)
-            yield found
+        for images in self._loader:
+            if isinstance(images, str):
+                raise DataError(images)
+            yield images
 
 
 class _Batches:
-    """What a worker process does with a batch: an error comes back as its line, without the process's traceback."""
+    """Decodes a batch in a worker process; returns an error as one line, without a traceback."""
 
     def __init__(self, root: Path, size: int) -> None:
         self._root, self._size = root, size
 
     def __getitem__(self, batch: Batch) -> NDArray[np.uint8] | str:
         images = np.empty((len(batch.names), 3, self._size, self._size), np.uint8)
-        for place, name in enumerate(batch.names):
+        for index, name in enumerate(batch.names):
             change = partial(fit, size=self._size)
             if batch.choices is not None:
-                change = partial(resized_crop, size=self._size, choices=batch.choices[place].tolist())
+                change = partial(resized_crop, size=self._size, choices=batch.choices[index].tolist())
             try:
-                images[place] = decode(self._root / name, change)
+                images[index] = decode(self._root / name, change)
             except DataError as error:
                 return str(error)
         return images
 
 
-def _as_it_is(found: Any) -> Any:
-    return found
+def _as_it_is(images: Any) -> Any:
+    return images
 
 
 def workers_for(threads: int) -> int:
-    """Decoding processes beside a training in so many threads."""
+    """Return the number of decoding processes beside a training with ``threads`` threads."""
     return max(1, min(8, math.ceil(threads / 2)))

@@ -1,7 +1,7 @@
 """Read a text file as data for a language model, with a training part and a test part.
 
-Shapes: T tokens. Nothing is downloaded; tokens are the text's bytes, its characters, or pieces of words that are learnt
-from its training part (:mod:`syno_lab.models.tokens`).
+Shapes: T tokens. Nothing is downloaded. Tokens are the text's bytes, its characters, or pieces of words, which are
+learnt from the training part (:mod:`syno_lab.models.tokens`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from syno_lab.inputs import is_file, quoted, read_bytes
 from syno_lab.models.tokens import VOCABULARY, TokenKind, Tokens, tokens_for
 
 TEST_SHARE = 0.1
-"""The share of the text, at its end, that is the test part."""
+"""The share of the text that is the test part, at the end of the text."""
 
 MOST_BYTES = 1 << 30
-"""The most bytes of a text; less where the free memory is less than sixteen times as large."""
+"""The largest size of a text in bytes; a text may also fill at most a sixteenth of the free memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextData:
-    """A text as tokens int64 [T], ``train`` first and ``test`` after it; the arrays are read-only.
+    """A text as tokens int64 [T]: the training part ``train``, then the test part ``test``; the arrays are read-only.
 
-    ``name``: the file's name; ``source``: its path. Raises DataError if a part is too short to predict a token, or has
-    numbers that are not tokens.
+    ``name``: the file's name; ``source``: its path. Raises DataError if a part is too short to predict a token, or if
+    a number in it is not a token.
     """
 
     name: str
@@ -58,7 +58,7 @@ class TextData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the tokens and of their meaning, 128 bits in hexadecimal."""
+        """A hash of the tokens and of the vocabulary, 128 bits in hexadecimal."""
         meaning = self.tokens.learnt or self.tokens.alphabet or ""
         digest = hashlib.blake2b(meaning.encode("utf-8", "surrogatepass"), digest_size=16)
         for values in (self.train, self.test):
@@ -67,14 +67,14 @@ class TextData:
         return digest.hexdigest()
 
     def bytes_per_token(self, most: int | None = None) -> float:
-        """The mean bytes in UTF-8 of the tokens of the test part that are predicted: at most so many, not the first.
+        """Return the mean bytes in UTF-8 of the test part's predicted tokens: at most ``most``, without the first.
 
-        A loss of x nats for each token is x divided by it for each byte, which compares vocabularies.
+        A loss in nats for each token, divided by this mean, is a loss for each byte. It compares vocabularies.
         """
         return float(self.tokens.lengths[self.test[1 : None if most is None else most + 1]].mean())
 
     def holding_out(self, share: float) -> TextData:
-        """A text whose test part is the last ``share`` of this one's training part; the test part is left out.
+        """Return a text whose test part is the last ``share`` of the training part; the old test part is unused.
 
         Raises DataError for a share that is not between 0 and 1.
         """
@@ -85,7 +85,7 @@ class TextData:
 
 
 def is_text_file(path: str | Path) -> bool:
-    """Whether ``path`` is a file; a data set of images is always a folder."""
+    """Return whether ``path`` is a file; a data set of images is always a folder."""
     try:
         return is_file(Path(path).expanduser())
     except RuntimeError:  # no home folder of that name
@@ -95,46 +95,46 @@ def is_text_file(path: str | Path) -> bool:
 def load_text(
     path: str | Path, kind: TokenKind = "bytes", *, test_share: float = TEST_SHARE, vocabulary: int = VOCABULARY
 ) -> TextData:
-    """Read a text in UTF-8 as tokens; the last ``test_share`` of it is the test part.
+    """Read a text in UTF-8 as tokens; the last ``test_share`` of the text is the test part.
 
-    ``bpe`` learns a ``vocabulary`` of so many tokens from the training part alone; its test part is a share of the
-    characters, not of the tokens.
+    ``bpe`` learns a ``vocabulary`` of that many tokens from the training part alone. For ``bpe`` the test part is a
+    share of the characters, not of the tokens.
 
     Raises:
         DataError: for a file that is missing, cannot be read, is not text, is too short, or has no words for ``bpe``.
         SpecError: for another ``kind``, or a vocabulary out of range.
     """
-    place = Path(path).expanduser()
+    file = Path(path).expanduser()
     if not 0 < test_share < 1:
         raise DataError(f"expected test_share as a number between 0 and 1, found {quoted(test_share)}")
     try:
-        # A token takes eight bytes, and characters and tokens are in memory together.
+        # A token takes eight bytes, and the characters stay in memory beside the tokens.
         most = min(MOST_BYTES, psutil.virtual_memory().available // 16)
-        text = read_bytes(place, most).decode()
+        text = read_bytes(file, most).decode()
     except OSError as error:
-        raise DataError(f"expected a text file at {place}, found: {error.strerror or error}") from None
+        raise DataError(f"expected a text file at {file}, found: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise DataError(
-            f"expected a text in UTF-8 at {place}, found the byte {error.object[error.start]:#04x} at {error.start}; "
+            f"expected a text in UTF-8 at {file}, found the byte {error.object[error.start]:#04x} at {error.start}; "
             "convert it first"
         ) from None
     if not text:
-        raise DataError(f"expected a text at {place}, found an empty file")
+        raise DataError(f"expected a text at {file}, found an empty file")
     if kind == "bpe":
         first = _first_of_test(text, test_share)
         try:
             tokens = tokens_for(text[:first], kind, vocabulary)
         except DataError as error:
-            raise DataError(f"{place}: {error}") from None
+            raise DataError(f"{file}: {error}") from None
         train, test = tokens.encode(text[:first]), tokens.encode(text[first:])
     else:
         tokens = tokens_for(text, kind)
         numbers = tokens.encode(text)
         first = _first_of_test(numbers, test_share)
         train, test = numbers[:first].copy(), numbers[first:].copy()
-    return TextData(place.name, str(place), train, test, tokens)
+    return TextData(file.name, str(file), train, test, tokens)
 
 
 def _first_of_test(values: Sized, share: float) -> int:
-    """Where the last ``share`` of the values begins, at least two of them."""
+    """Return the index at which the last ``share`` of the values begins, at least two values."""
     return max(0, len(values) - max(2, round(len(values) * share)))
