@@ -1,4 +1,4 @@
-"""Checkpoints: a training's state in a file, written whole after each epoch, read without running code from it.
+"""Checkpoints: a training's state in a file that is replaced after each epoch; reading runs no code from the file.
 
 The first line is a name and the SHA-256 of the rest; the rest is the output of ``torch.save``.
 """
@@ -24,11 +24,11 @@ _FORMAT = "syno-lab-checkpoint"
 _VERSION = 3
 _HEADER = b"syno-lab-checkpoint sha256 "
 _HEADER_BYTES = len(_HEADER) + 2 * hashlib.sha256().digest_size + 1
-# An optimizer holds one or two more tensors for each parameter, and single numbers.
+# An optimizer has one or two further tensors for each parameter, and some numbers.
 _MOST_TIMES, _MOST_MORE = 8, 1 << 26
 
 
-#: What decides the result of a training, by name; a checkpoint of other settings is refused.
+#: The settings that decide a training's result, by name; a checkpoint of other settings is refused.
 Settings = Mapping[str, str | int | float | None]
 
 
@@ -38,7 +38,7 @@ class DamagedCheckpointError(TrainingError):
 
 @dataclass(frozen=True)
 class Trained:
-    """The parts of a training that have a state: module, optimizer and scaler."""
+    """The objects of a training that have a state: module, optimizer and scaler."""
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
@@ -57,7 +57,7 @@ class Standing:
 
 
 def save_checkpoint(path: Path, settings: Settings, trained: Trained, standing: Standing) -> None:
-    """Write a checkpoint; TrainingError if the file cannot be written."""
+    """Write a checkpoint. Raises TrainingError if the file cannot be written."""
     buffer = io.BytesIO()
     state = {
         "format": _FORMAT,
@@ -76,48 +76,48 @@ def save_checkpoint(path: Path, settings: Settings, trained: Trained, standing: 
 def load_checkpoint(path: Path, settings: Settings, trained: Trained, device: torch.device) -> Standing:
     """Load a checkpoint's state into ``trained`` and return its progress.
 
-    Raises DamagedCheckpointError for a file that is damaged, and TrainingError for one that cannot be read and for a
+    Raises DamagedCheckpointError for a damaged file. Raises TrainingError for a file that cannot be read, and for a
     checkpoint of another training or another version.
     """
-    other = f"delete {path} or name another checkpoint"
-    content = _content(path, trained.module, other)
+    hint = f"delete {path} or name another checkpoint"
+    content = _content(path, trained.module, hint)
     try:
         # weights_only: only tensors and plain values are read, so the file cannot run code.
         state = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
-    except Exception as error:  # noqa: BLE001 - torch's reader can raise any exception on other bytes
-        raise DamagedCheckpointError(f"expected a checkpoint in {path}, found: {_line(error)}; {other}") from None
-    found = state.get("format") if isinstance(state, dict) else None
-    if found != _FORMAT or state.get("version") != _VERSION:
-        raise TrainingError(f"expected a checkpoint of version {_VERSION} in {path}, found something else; {other}")
+    except Exception as error:  # noqa: BLE001 - torch's reader can raise any exception on bytes that are no checkpoint
+        raise DamagedCheckpointError(f"expected a checkpoint in {path}, found: {_line(error)}; {hint}") from None
+    format_found = state.get("format") if isinstance(state, dict) else None
+    if format_found != _FORMAT or state.get("version") != _VERSION:
+        raise TrainingError(f"expected a checkpoint of version {_VERSION} in {path}, found something else; {hint}")
     try:
         for name in settings.keys() | state["settings"].keys():
-            wanted, there = settings.get(name), state["settings"].get(name)
-            if there != wanted:
+            expected, actual = settings.get(name), state["settings"].get(name)
+            if actual != expected:
                 raise TrainingError(
-                    f"expected a checkpoint of a training with {name} {quoted(wanted)} in {path}, "
-                    f"found {quoted(there)}; {other}"
+                    f"expected a checkpoint of a training with {name} {quoted(expected)} in {path}, "
+                    f"found {quoted(actual)}; {hint}"
                 )
         standing = msgspec.convert(state["standing"], Standing)
         trained.module.load_state_dict(state["module"])
         trained.optimizer.load_state_dict(state["optimizer"])
         trained.scaler.load_state_dict(state["scaler"])
     except (LookupError, AttributeError, TypeError, ValueError, RuntimeError, msgspec.ValidationError) as error:
-        raise TrainingError(f"expected a checkpoint of this module in {path}, found: {_line(error)}; {other}") from None
+        raise TrainingError(f"expected a checkpoint of this module in {path}, found: {_line(error)}; {hint}") from None
     return standing
 
 
-def _content(path: Path, module: nn.Module, other: str) -> bytes:
-    """The bytes that torch wrote, which the digest confirms."""
+def _content(path: Path, module: nn.Module, hint: str) -> bytes:
+    """Read the bytes that torch wrote, and check their digest."""
     tensors = module.state_dict().values()
-    held = sum(one.numel() * one.element_size() for one in tensors if isinstance(one, torch.Tensor))
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
     try:
-        content = read_bytes(path, _MOST_TIMES * held + _MOST_MORE)
+        content = read_bytes(path, _MOST_TIMES * size + _MOST_MORE)
     except OSError as error:
-        raise TrainingError(f"expected a checkpoint in {path}, found: {error.strerror or error}; {other}") from None
-    header, rest = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
-    if header == _HEADER + hashlib.sha256(rest).hexdigest().encode() + b"\n":
-        return rest
-    raise DamagedCheckpointError(f"expected a checkpoint in {path}, found another file or a damaged one; {other}")
+        raise TrainingError(f"expected a checkpoint in {path}, found: {error.strerror or error}; {hint}") from None
+    header, state = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
+    if header == _HEADER + hashlib.sha256(state).hexdigest().encode() + b"\n":
+        return state
+    raise DamagedCheckpointError(f"expected a checkpoint in {path}, found another file or a damaged one; {hint}")
 
 
 def _line(error: Exception) -> str:

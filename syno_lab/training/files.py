@@ -1,4 +1,4 @@
-"""Write files whole or not at all."""
+"""Write files so that an interruption leaves no incomplete file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syno_lab.scratch import put
 def write_whole(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path``; the old file stays until all of ``content`` is on the disk.
 
-    Raises TrainingError where the file cannot be written, DiskFullError where the disk is full.
+    Raises TrainingError if the file cannot be written, DiskFullError if the disk is full.
     """
     try:
         put(path, content)

@@ -1,4 +1,4 @@
-"""Limits that end a training before its last epoch: the time limit, a pace that is too slow, or the caller."""
+"""Limits that end a training before its last epoch: the time limit, too slow a pace, or the caller."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from syno_lab.training.records import Stopped
 Phase = Literal["train", "test"]
 
 WARM_UP_BATCHES = 1
-"""First batches of a process that are left out of its pace: libraries load kernels, and memory is first touched."""
+"""The number of first batches that a pace excludes: libraries load kernels, and memory is first touched."""
 
 LEAST_BATCHES = 3
-"""The number of training batches after them from which on the pace is used."""
+"""The number of training batches after the warm-up from which on the pace is used."""
 
 RECENT_BATCHES = 20
-"""The pace of a phase is the median over so many last batches, so that one delayed batch does not change it."""
+"""The pace of a phase is the median over this number of last batches, so that a delayed batch does not change it."""
 
 SLACK = 1.25
-"""The factor by which the projected time may exceed the time left: other work on the machine may end."""
+"""The factor by which the projected time may exceed the time left, because other load on the machine may end."""
 
 
 STANDSTILL, STANDSTILL_S = 20, 5.0
-"""A batch that takes more than so many times the pace, and so many seconds, was stopped from outside."""
+"""A batch over this multiple of the pace, and over this number of seconds, was stopped from outside."""
 
 
 class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out of the loops
-    """End the training here: how it stopped, with the reason of a divergence."""
+    """The exception that ends a training, with the way it stopped and the reason of a divergence."""
 
     def __init__(self, stopped: Stopped, reason: str = "") -> None:
         super().__init__(stopped)
@@ -42,10 +42,10 @@ class Limits:
     """Checks the time limit and the caller's ``should_stop``; either ends a training by raising :class:`Stop`.
 
     Wall and CPU seconds count from the beginning of the training, including those before a resumption. Time in which
-    the process is stopped or its machine asleep does not count, and neither do changes of the clock: a training never
-    ends for time that it did not have. With ``gives_up`` a training also ends when the pace of its batches shows that
-    the time limit is too short (:meth:`project`). With ``probe_steps`` the limit counts :attr:`work_s` instead, and the
-    pace is measured over so many batches at least.
+    the process is stopped or the machine sleeps does not count, and changes of the clock do not count. With
+    ``gives_up`` a training also ends when the pace of its batches shows that the time limit is too short
+    (:meth:`project`). With ``probe_steps`` the limit counts :attr:`work_s` instead of wall seconds, and the pace is
+    measured over at least that number of batches.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Limits:
         self._warm_up = WARM_UP_BATCHES
         self._least = LEAST_BATCHES if probe_steps is None else max(1, probe_steps - WARM_UP_BATCHES)
         # Work: seconds for which this thread was on a processor, so that other load on the machine does not count. With
-        # several threads this one does its part of all; a GPU's work is not this thread's.
+        # several threads, this thread does its share of the work. This clock does not measure a GPU's work.
         self._work_clock = time.thread_time if is_cpu else time.monotonic
         self._lap_clock = time.monotonic if probe_steps is None else self._work_clock
         self._work_start = self._work_clock()
@@ -93,7 +93,7 @@ class Limits:
 
     @property
     def work_s(self) -> float:
-        """Seconds for which the training's thread was on a processor (on a GPU: wall seconds) since it began."""
+        """Seconds of the training for which its thread was on a processor; on a GPU, wall seconds."""
         return self._work_clock() - self._work_start
 
     @property
@@ -101,12 +101,12 @@ class Limits:
         return self.wall_s if self._lap_clock is time.monotonic else self.work_s
 
     def ask(self) -> None:
-        """End the training if the caller asks for it."""
+        """End the training if the caller requests it."""
         if self._should_stop is not None and self._should_stop():
             raise Stop("interrupted")
 
     def look(self) -> None:
-        """End the training if the caller asks for it or the time is over."""
+        """End the training if the caller requests it, or if the time limit is reached."""
         self.ask()
         if self._limit is not None and self._spent_s >= self._limit:
             raise Stop("time")
@@ -116,7 +116,7 @@ class Limits:
         self._lap_start = self._lap_clock()
 
     def lap(self, phase: Phase) -> None:
-        """Note the time of the batch that has just ended."""
+        """Store the time of the batch that has just ended."""
         now = self._lap_clock()
         spent, laps = now - self._lap_start, self._laps[phase]
         if len(laps) >= LEAST_BATCHES and spent > max(STANDSTILL_S, STANDSTILL * (pace := median(laps))):
@@ -131,18 +131,18 @@ class Limits:
             laps.append(spent)
         self._lap_start = now
 
-    def project(self, done: int, train: int, test: int) -> None:
+    def project(self, batches: int, train: int, test: int) -> None:
         """End the training if the remaining batches, at the measured pace, do not fit into the time left.
 
-        Tests count once the first one has run: before, their time is unknown, and the projection is a lower bound.
+        Tests count from the first test on: before, their time is unknown, and the projection is a lower bound.
         """
         paces = self._laps["train"]
         if not self._gives_up or self._limit is None or len(paces) < self._least:
             return
-        rest = train * median(paces)
+        remaining = train * median(paces)
         if self._laps["test"]:
-            rest += test * median(self._laps["test"])
+            remaining += test * median(self._laps["test"])
         spent = self._spent_s
-        if rest > SLACK * max(0.0, self._limit - spent):
-            whole = f"projected {spent + rest:.3g} s of {self._limit:.3g} s allowed"
-            raise Stop("slow", f"{whole}, after {done} of {done + train} batches")
+        if remaining > SLACK * max(0.0, self._limit - spent):
+            seconds = f"projected {spent + remaining:.3g} s of {self._limit:.3g} s allowed"
+            raise Stop("slow", f"{seconds}, after {batches} of {batches + train} batches")

@@ -29,39 +29,39 @@ from syno_lab.training.recipes import Arithmetic, Recipe, mix
 from syno_lab.training.records import EpochRecord, Resumption, Stopped, TrainingProgress
 
 Judge = Callable[[Sequence[EpochRecord]], str | None]
-"""A function called after every epoch but the last: returns the reason to end the training, or None."""
+"""A callback that is called after every epoch except the last. It returns the reason to end the training, or None."""
 
 ZERO_GRADIENTS = 3
-"""A training ends after so many batches in a row (or a whole epoch) with zero gradients at a loss above zero."""
+"""A training ends after this number of successive batches (or a whole epoch) with zero gradients at a loss above 0."""
 
 CLOSING, CLOSING_SHARE = 20, 0.25
-"""A training's closing loss is the mean over so many last batches, or this share of an epoch's if that is fewer."""
+"""The number of last batches, and the largest share of an epoch, whose mean loss is a training's closing loss."""
 
 SKIPPED_STEPS = 20
-"""A training ends after so many batches in a row whose gradients overflow float16 at every scale of the loss."""
+"""A training ends after this number of successive batches whose gradients overflow float16 at every loss scale."""
 
 
 class Task(Protocol):
-    """A training task: batches to train and to test on, numbered from 0."""
+    """A training task: batches for training and for tests, numbered from 0."""
 
     device: torch.device
 
     @property
     def train_batches(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches of an epoch."""
 
     @property
     def test_batches(self) -> int:
-        """Batches of a test."""
+        """The number of batches of a test."""
 
     def start_epoch(self, draw: torch.Generator) -> None:
         """Draw the random choices that all batches of the epoch share."""
 
     def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Inputs [B, …] and the right answers [B] or [B, T]."""
+        """Return inputs [B, …] and the right answers [B] or [B, T]."""
 
     def test_batch(self, number: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Inputs and right answers of a test batch, of the same shapes."""
+        """Return inputs [B, …] and right answers [B] or [B, T] of a test batch."""
 
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs if they are logits [B, V] or [B, T, V]; raise TrainingError if not."""
@@ -69,7 +69,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Watch:
-    """The caller's functions: some are told of progress, others may end the training."""
+    """The caller's callbacks: some receive the progress, and some may end the training."""
 
     limits: Limits
     progress: Callable[[TrainingProgress], None] | None = None
@@ -101,7 +101,7 @@ class _Mean:
 
 
 def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The cross entropy in nats of logits [B, V] or [B, T, V] in float32 or wider for answers [B] or [B, T]."""
+    """Return the cross entropy in nats of logits [B, V] or [B, T, V] for answers [B] or [B, T], at least in float32."""
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     flat = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), answers.reshape(-1), reduction=reduction)
@@ -109,22 +109,22 @@ def cross_entropy(logits: Tensor, answers: Tensor, *, reduction: str = "mean") -
 
 
 def outputs_of(module: nn.Module, inputs: Tensor) -> object:
-    """What a module gives; whatever it raises but for a lack of memory is a TrainingError of one line."""
+    """Return a module's outputs. Every exception except a lack of memory becomes a TrainingError of one line."""
     with blamed("the network", TrainingError, partial(blame, module)):
         return module(inputs)
 
 
 def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
-    """What a module gave for ``inputs``, if it is logits of this shape; TrainingError if not."""
+    """Return a module's outputs for ``inputs``. Raises TrainingError if they are no logits of this shape."""
     if not isinstance(outputs, Tensor) or list(outputs.shape) != shape:
-        found = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise TrainingError(f"expected logits {shape} for {inputs} from the module, found {found}")
+        actual = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise TrainingError(f"expected logits {shape} for {inputs} from the module, found {actual}")
     return outputs
 
 
 @dataclass(frozen=True)
 class Course:
-    """How long a training is, and what is drawn in it; with ``total_steps`` it is one epoch of so many batches."""
+    """The length of a training, and its draws; with ``total_steps`` it is one epoch of that number of batches."""
 
     epochs: int
     total_steps: int | None
@@ -168,8 +168,8 @@ class Loop:
         self._trained = Trained(module, self.optimizer, arithmetic.scaler)
         self._without_gradient = 0
         self._skipped = 0
-        # A training of a number of steps is one epoch of so many batches, in which the task begins anew when it is
-        # through: it is measured once, at its end.
+        # A training with a number of steps is one epoch of that number of batches. The task restarts when all of its
+        # batches are used. The training is tested once, at its end.
         self._epochs = course.epochs if course.total_steps is None else 1
         self._batches = task.train_batches if course.total_steps is None else course.total_steps
         self._closing: list[float] = []
@@ -241,10 +241,10 @@ class Loop:
             rate = self.course.learning_rate * self.recipe.rate(first + number, total)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            place = number % self.task.train_batches
-            if not place:
+            index = number % self.task.train_batches
+            if not index:
                 self.task.start_epoch(draw)
-            inputs, answers = self.task.train_batch(place, self.dtype, draw)
+            inputs, answers = self.task.train_batch(index, self.dtype, draw)
             logits, loss = self._forward(inputs, answers)
             value = self._finite(loss, where)
             self.last_loss = value
@@ -270,7 +270,7 @@ class Loop:
         with blamed("the network, backward", TrainingError):
             scaler.scale(loss).backward()
         scaler.unscale_(self.optimizer)
-        gradients = [one.grad for one in self.parameters if one.grad is not None]
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         size = norm.item() if gradients else 0.0
         self._without_gradient = self._without_gradient + 1 if size == 0 and value > 0 else 0
@@ -282,7 +282,7 @@ class Loop:
             )
         if not math.isfinite(size):
             self._skipped += 1
-            # A scaler skips such a batch and reduces its scale; without one the weights would become NaN.
+            # A scaler skips the batch and reduces its scale; without a scaler the weights would become NaN.
             if not scaler.is_enabled() or self._skipped >= SKIPPED_STEPS:
                 raise Stop("diverged", f"expected finite gradients in {where}, found {size}; {self._advice}")
         else:

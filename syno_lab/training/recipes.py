@@ -1,6 +1,6 @@
-"""Recipes for updating weights: the optimizer, its learning rate's schedule, the precision, and which is fastest.
+"""Recipes for updating weights: the optimizer, the schedule of its learning rate, and the precision.
 
-The seeds of a training's random streams are here too.
+The module also makes the seeds of a training's random streams, and measures which precision is fastest.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ WARM_UP = 0.2
 """The share of the steps during which the learning rate rises."""
 
 WARM_UP_STEPS = 100
-"""The number of steps during which it rises where the number of all steps is unknown."""
+"""The number of steps during which the learning rate rises, if the number of all steps is unknown."""
 
 _CPUINFO = Path("/proc/cpuinfo")
-#: Instructions for bfloat16, as Linux names them: of x86's vector and matrix units, and of Arm's.
+#: Linux's names of instructions for bfloat16: of x86's vector unit, x86's matrix unit, and Arm.
 _FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 
-#: bfloat16 must be so many times as fast as float32 to be worth its rounding.
+#: The least speedup over float32 for which bfloat16 is worth its rounding.
 LEAST_GAIN = 1.3
 _REPEATS = 4
 
@@ -46,8 +46,8 @@ _REPEATS = 4
 class Recipe:
     """An optimizer with its learning rate schedule.
 
-    ``rate(step, steps)`` is the learning rate at ``step`` of ``steps``, as a share of the highest; ``largest_norm``
-    bounds the norm of all gradients together, None: no bound.
+    ``rate(step, steps)`` is the learning rate at ``step`` of ``steps``, as a share of the highest learning rate.
+    ``largest_norm`` is the upper bound of the norm of all gradients together, None: no bound.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Recipe:
 
 
 def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Recipe:
-    """SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, but for the steps there).
+    """Return SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, has steps instead).
 
-    A training that only the clock ends has the schedule of a text's. With ``adamw`` it is the recipe of texts, for
-    networks such as transformers. Raises TrainingError for another name.
+    A training that only a time limit ends has the schedule of :func:`text_recipe`. ``adamw`` selects the recipe of
+    texts, for networks such as transformers. Raises TrainingError for another name.
     """
     if optimizer not in ("sgd", "adamw"):
         raise TrainingError(f"optimizer: expected 'sgd' or 'adamw', found {quoted(optimizer)}")
@@ -72,7 +72,7 @@ def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Reci
 
 
 def text_recipe(*, ends_by_clock: bool) -> Recipe:
-    """AdamW with clipped gradients, as GPTs are trained; one cosine cycle, or a schedule for a time limit."""
+    """Return AdamW with clipped gradients, as for GPTs, with one cosine cycle or a schedule for a time limit."""
     if ends_by_clock:
         return Recipe("adamw, inverse root", _adamw, inverse_root, 1.0)
     return Recipe("adamw", _adamw, cycle, 1.0)
@@ -85,30 +85,30 @@ def _sgd(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Op
 def _adamw(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
     # Biases and the scales of normalisations do not decay.
     groups = [
-        {"params": [one for one in parameters if one.ndim >= 2], "weight_decay": _TEXT_WEIGHT_DECAY},
-        {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
+        {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": _TEXT_WEIGHT_DECAY},
+        {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate, betas=_BETAS)
 
 
 class Arithmetic:
-    """Autocast for the forward pass and, for float16, a scaler of the loss, so that gradients do not underflow."""
+    """Autocast for the forward pass. For float16, a scaler of the loss keeps gradients from underflowing."""
 
     def __init__(self, precision: Precision, device: torch.device) -> None:
         if precision not in get_args(Precision):
-            known = ", ".join(map(repr, get_args(Precision)))
-            raise TrainingError(f"precision: expected one of {known}, found {quoted(precision)}")
+            names = ", ".join(map(repr, get_args(Precision)))
+            raise TrainingError(f"precision: expected one of {names}, found {quoted(precision)}")
         self._device = device.type
         self._dtype = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}[precision]
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
 
     def forward(self) -> torch.autocast:
-        """The context in which a module runs."""
+        """Return the context manager in which a module runs."""
         return torch.autocast(self._device, self._dtype, enabled=self._dtype is not None)
 
 
 def cycle(step: int, steps: int) -> float:
-    """Return the share of the highest learning rate at ``step``: half a cosine up to it, then one down to zero."""
+    """Return the share of the highest learning rate at ``step``: half a cosine up, then half a cosine down to zero."""
     position = (step + 1) / (steps + 1)
     if position < WARM_UP:
         return 0.04 + 0.96 * (1 - math.cos(math.pi * position / WARM_UP)) / 2
@@ -116,10 +116,10 @@ def cycle(step: int, steps: int) -> float:
 
 
 def inverse_root(step: int, _steps: int) -> float:
-    """Return the share of the highest learning rate at ``step`` of a training that a time limit ends, not a count.
+    """Return the share of the highest learning rate at ``step`` of a training that a time limit ends.
 
-    It rises linearly for :data:`WARM_UP_STEPS`, then falls with the square root of the step (Vaswani et al. 2017,
-    section 5.3; also in Primer, which Syno's section 9.3 follows), so that the training can be stopped fairly at any
+    The share rises linearly for :data:`WARM_UP_STEPS`, then falls with the square root of the step (Vaswani et al.
+    2017, section 5.3; also in Primer, which Syno's section 9.3 follows). The training can thus be stopped fairly at any
     step.
     """
     return min((step + 1) / WARM_UP_STEPS, math.sqrt(WARM_UP_STEPS / (step + 1)))
@@ -135,11 +135,11 @@ def mix(seed: int, stream: int) -> int:
 
 @cache
 def fastest_precision(device: str = "cpu") -> Precision:
-    """``bfloat16`` where this processor trains a convolution at least 1.3 times as fast in it, else ``float32``.
+    """Return ``bfloat16`` if this device trains a convolution at least 1.3 times as fast in it, else ``float32``.
 
-    A GPU that has bfloat16 is taken to be faster in it. A processor with matrix units for bfloat16 (AMX) is; one with
-    vector instructions alone may lose: a Xeon with AVX512-BF16 took 1.05 to 1.4 times float32's time for ResNet-20 and
-    ResNet-8. Takes about a tenth of a second where the processor has such instructions, and nothing where it has none.
+    A GPU with bfloat16 counts as faster in bfloat16. A processor with matrix units for bfloat16 (AMX) is faster. A
+    processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times float32's
+    time for ResNet-20 and ResNet-8. A processor with the instructions is measured, in about 0.1 s.
     """
     if device != "cpu":
         has_it = device.startswith("cuda") and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
@@ -153,21 +153,21 @@ def _has_instructions() -> bool:
     try:
         words = set(_CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].split())
     except OSError:
-        return True  # the system does not tell, so measure
+        return True  # the system does not list the instructions, so measure
     return not words.isdisjoint(_FLAGS)
 
 
 def _seconds(dtype: torch.dtype) -> float:
-    """The least seconds of a forward and a backward pass, of a few, for 16 images of 32 channels and 16 x 16 pixels."""
+    """Return the least seconds of a few forward and backward passes with 16 images of 32 channels, 16 x 16 pixels."""
     draw = torch.Generator().manual_seed(0)
     images = torch.randn(16, 32, 16, 16, generator=draw).contiguous(memory_format=torch.channels_last)
     weight = torch.randn(32, 32, 3, 3, generator=draw).contiguous(memory_format=torch.channels_last)
     weight.requires_grad_(True)
-    found = []
+    seconds = []
     for _ in range(_REPEATS):
         start = time.thread_time()
         with torch.autocast("cpu", dtype, enabled=dtype is not torch.float32):
             result = functional.conv2d(functional.conv2d(images, weight, padding=1), weight, padding=1)
         result.float().sum().backward()
-        found.append(time.thread_time() - start)
-    return min(found)
+        seconds.append(time.thread_time() - start)
+    return min(seconds)

@@ -11,10 +11,10 @@ Stopped = Literal["finished", "early", "pruned", "time", "slow", "diverged", "in
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
+    """An epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
 
-    The training loss is the mean over the epoch's batches, while the weights changed; the closing loss that over its
-    last ones (:data:`.loop.CLOSING`). For a text, losses and accuracy are for the next token.
+    The training loss is the mean over the epoch's batches, measured while the weights change. The closing loss is the
+    mean over the epoch's last batches (:data:`.loop.CLOSING`). A text's losses and accuracy are for the next token.
     """
 
     epoch: int
@@ -26,7 +26,7 @@ class EpochRecord:
 
     @property
     def perplexity(self) -> float:
-        """The exponential of the test loss: the number of equally likely tokens that would be as hard to predict."""
+        """The exponential of the test loss: a number of equally likely tokens that is as hard to predict."""
         return math.exp(min(self.test_loss, 700.0))  # a larger exponent overflows a float
 
 
@@ -34,8 +34,8 @@ class EpochRecord:
 class TrainingProgress:
     """The progress of a training, reported after every batch.
 
-    ``epoch`` counts from 1. ``phase`` is ``train`` or ``test``, ``batch`` of ``batches`` counts within it; ``loss`` and
-    ``accuracy`` are means over the phase so far.
+    ``epoch`` counts from 1. ``phase`` is ``train`` or ``test``; ``batch`` of ``batches`` counts within the phase.
+    ``loss`` and ``accuracy`` are means over the finished batches of the phase.
     """
 
     epoch: int
@@ -49,7 +49,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The progress in a checkpoint from which a training continues: epochs done, and their wall and CPU seconds.
+    """The progress in a checkpoint from which a training resumes: finished epochs, and their wall and CPU seconds.
 
     ``work_s``: seconds for which the training's thread was on a processor (:attr:`.limits.Limits.work_s`).
     """
@@ -64,14 +64,14 @@ class Resumption:
 class TrainingResult:
     """The result of a training.
 
-    ``accuracy`` is the **best** test accuracy of any epoch in ``curve`` (0 to 1; choosing the best epoch by the test
-    images flatters it a little, :attr:`final_accuracy` does not), None where no epoch was completed. ``stopped``:
+    ``accuracy`` is the **best** test accuracy of the epochs in ``curve``, 0 to 1, None if no epoch was completed. The
+    choice of the best epoch by test images flatters it a little; :attr:`final_accuracy` is not flattered. ``stopped``:
 
     - ``finished``: all epochs were done;
     - ``early``: the test accuracy did not rise for ``patience`` epochs;
-    - ``pruned``: the judge ended it, see ``reason``;
+    - ``pruned``: the judge ended the training, see ``reason``;
     - ``time``: the time limit was reached; the curve includes the incomplete last epoch;
-    - ``slow``: its measured pace showed that it would not end within the time limit; the curve ends with the epoch
+    - ``slow``: the measured pace showed that the training would exceed the time limit; the curve ends with the epoch
       before;
     - ``diverged``: a loss or a gradient was not a finite number, or all gradients stayed zero; the curve ends with the
       epoch before;

@@ -1,7 +1,7 @@
 """Training tasks: the batches of a data set on a device, for images, examples of the user's own, and texts.
 
 Shapes: B examples in a batch, C channels, H rows, W columns, T tokens of a window, V classes or tokens that a module
-tells apart; an example of the user's own is a tensor of any shape [*].
+distinguishes; an example of the user's own is a tensor of any shape [*].
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from syno_lab.training.loop import logits_of
 
 Augment = Literal["none", "crop", "resized-crop"]
 """The changes of training images: none; ``crop`` shifts by up to 1/8 and mirrors half (He et al. 2016, for CIFAR);
-``resized-crop`` scales a part of each and mirrors half (Szegedy et al. 2015, for ImageNet)."""
+``resized-crop`` scales a part of each image and mirrors half (Szegedy et al. 2015, for ImageNet)."""
 
 _Data = TypeVar("_Data", Dataset, ImageStream)
 
 
 def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None) -> Augment:
-    """What is done to training images: as chosen, by default what is usual for the data; TrainingError for others.
+    """Return the chosen augmentation, or the default of the data. Raises TrainingError for another name.
 
-    By default ``crop`` for CIFAR, ``resized-crop`` for a stream of images, and none for other data.
+    The default is ``crop`` for CIFAR, ``resized-crop`` for a stream of images, and ``none`` for other data.
     """
     if isinstance(chosen, bool):
         return "crop" if chosen else "none"
@@ -48,7 +48,7 @@ def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None) 
 
 
 def batch_bounds(count: int, size: int, *, merge_single: bool = True) -> list[tuple[int, int]]:
-    """Cut ``count`` images into batches; a last batch of a single image joins the one before.
+    """Cut ``count`` images into batches; a last batch of a single image joins the batch before.
 
     Batch normalisation cannot train on a single image whose features have a single pixel.
     """
@@ -59,7 +59,7 @@ def batch_bounds(count: int, size: int, *, merge_single: bool = True) -> list[tu
 
 
 class InBatches:
-    """Examples that a task reads in batches, those of the training part in a new order in each epoch."""
+    """Examples that a task reads in batches; the training part has a new order in each epoch."""
 
     def __init__(
         self, train_count: int, test_count: int, batch_size: int, device: torch.device, *, channels_last: bool = False
@@ -73,12 +73,12 @@ class InBatches:
 
     @property
     def train_batches(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches of an epoch."""
         return len(self._train_bounds)
 
     @property
     def test_batches(self) -> int:
-        """Batches of a test."""
+        """The number of batches of a test."""
         return len(self._test_bounds)
 
     def start_epoch(self, draw: torch.Generator) -> None:
@@ -86,25 +86,25 @@ class InBatches:
         self._order = torch.randperm(self._train_count, generator=draw)
 
     def close(self) -> None:
-        """End what the task has begun."""
+        """End the processes that the task has started."""
 
 
 def resized_crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:
-    """Scale a part of each image [B, C, H, W] to its size, and mirror half; see :func:`.image_folder.resized_crop`."""
+    """Scale a part of each image [B, C, H, W] to full size, and mirror half; see :func:`.image_folder.resized_crop`."""
     count, _, height, width = images.shape
     across = torch.empty(count, 2, 3)
-    for place, choices in enumerate(torch.rand((count, CHOICES), generator=draw).tolist()):
+    for number, choices in enumerate(torch.rand((count, CHOICES), generator=draw).tolist()):
         (left, top, right, bottom), mirror = crop_box(width, height, choices)
         # Coordinates of affine_grid: the image's edges are at -1 and 1.
         wide, high = (right - left) / width, (bottom - top) / height
         middle = (left + right) / width - 1, (top + bottom) / height - 1
-        across[place] = torch.tensor([[-wide if mirror else wide, 0.0, middle[0]], [0.0, high, middle[1]]])
+        across[number] = torch.tensor([[-wide if mirror else wide, 0.0, middle[0]], [0.0, high, middle[1]]])
     grid = functional.affine_grid(across.to(images), list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def _held(images: NDArray[np.uint8], device: torch.device) -> Tensor | NDArray[np.uint8]:
-    """The images on the GPU if it has room for them, else unchanged."""
+    """Return the images on the GPU if its free memory is enough, else the images unchanged."""
     if device.type == "cuda" and images.nbytes < torch.cuda.mem_get_info(device)[0] // 2:
         # A copy, because torch does not support read-only arrays.
         return torch.from_numpy(images.copy()).to(device)
@@ -134,9 +134,9 @@ def crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:
 
 
 class _Images(InBatches, Generic[_Data]):
-    """The common part of both tasks: normalised batches [B, C, H, W] of a layout, and labels [B].
+    """The common part of the tasks of images: normalised batches [B, C, H, W] in a memory layout, and labels [B].
 
-    A task says how its data are opened, and the pixels of the images of a batch as they are stored, on the device.
+    A subclass opens its data, and returns the stored pixels of the images of a batch on the device.
     """
 
     _changes: ClassVar[Mapping[Augment, Callable[[Tensor, torch.Generator], Tensor]]] = {
@@ -203,13 +203,13 @@ class ImageTask(_Images[Dataset]):
 
 
 class StreamTask(_Images[ImageStream]):
-    """A stream of images on a device: batches as those of :class:`ImageTask`, decoded in processes of their own.
+    """A stream of images on a device, with batches as in :class:`ImageTask`; worker processes decode the images.
 
-    The seed decides which part of each image is seen, whatever the number of processes. Batches are asked for in order,
-    from 0 on. Raises DataError for an image that cannot be decoded.
+    The seed decides the visible part of each image, for any number of processes. Batches must be read in order, from 0
+    on. Raises DataError for an image that cannot be decoded.
     """
 
-    _changes: ClassVar = {"crop": crop_and_flip}  # the processes cut parts out of the images as they are stored
+    _changes: ClassVar = {"crop": crop_and_flip}  # the worker processes do the resized crops
 
     def _open(self, dataset: ImageStream) -> None:
         self._stream = dataset
@@ -217,20 +217,20 @@ class StreamTask(_Images[ImageStream]):
         self._images: Iterator[NDArray[np.uint8]] = iter(())
 
     def close(self) -> None:
-        """End the processes."""
+        """End the worker processes."""
         self._images = iter(())
         self._decoder.close()
 
     def start_epoch(self, draw: torch.Generator) -> None:
-        """Draw the order of the images and what is seen of each, and begin to decode."""
+        """Draw the order of the images and the visible part of each image, and start to decode."""
         super().start_epoch(draw)
-        seen = None
+        choices = None
         if self._augment == "resized-crop":
-            seen = torch.rand((len(self._order), CHOICES), generator=draw).numpy()
+            choices = torch.rand((len(self._order), CHOICES), generator=draw).numpy()
         self._images = self._decoder.images([
             Batch(
-                tuple(self._stream.train[place][0] for place in self._order[first:last].tolist()),
-                None if seen is None else seen[first:last],
+                tuple(self._stream.train[index][0] for index in self._order[first:last].tolist()),
+                None if choices is None else choices[first:last],
             )
             for first, last in self._train_bounds
         ])  # fmt: skip
@@ -241,12 +241,12 @@ class StreamTask(_Images[ImageStream]):
     def _test_pixels(self, number: int) -> Tensor:
         if not number:
             names = [name for name, _ in self._stream.test]
-            self._images = self._decoder.images([Batch(tuple(names[slice(*one)])) for one in self._test_bounds])
+            self._images = self._decoder.images([Batch(tuple(names[slice(*bounds)])) for bounds in self._test_bounds])
         return torch.from_numpy(next(self._images)).to(self.device)
 
 
 class ExampleTask(InBatches):
-    """Data of the user's own, read batch by batch [B, *] with classes [B]; random transformations are drawn anew."""
+    """Data of the user's own in batches [B, *] with classes [B]; each read draws random transformations anew."""
 
     def __init__(self, data: OwnData, device: torch.device, batch_size: int, *, channels_last: bool = False) -> None:
         is_last = channels_last and len(data.shape) == 3
@@ -265,13 +265,13 @@ class ExampleTask(InBatches):
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
         """Return the module's outputs, or their field ``logits``, if they are logits [B, V] of all classes or more.
 
-        Models of ``transformers`` return such fields. Raises TrainingError if they are not.
+        Models of ``transformers`` have this field. Raises TrainingError for other outputs.
         """
         logits = getattr(outputs, "logits", outputs)
         classes = self._data.classes
         is_right = isinstance(logits, Tensor) and logits.ndim == 2 and len(logits) == len(inputs)
         if not isinstance(logits, Tensor) or not is_right or logits.shape[1] < classes:
-            found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            actual = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             lowest = self._data.lowest
             if is_right and isinstance(logits, Tensor) and lowest > 0 and classes - lowest <= logits.shape[1]:
                 raise TrainingError(
@@ -280,7 +280,7 @@ class ExampleTask(InBatches):
                 )
             raise TrainingError(
                 f"expected logits {[len(inputs), classes]} for examples {list(inputs.shape)} from the module, "
-                f"found {found}; labels are {self._data.labels}"
+                f"found {actual}; labels are {self._data.labels}"
             )
         return logits
 
@@ -290,9 +290,9 @@ class ExampleTask(InBatches):
 
 
 class TextTask(InBatches):
-    """A text on a device: inputs int64 [B, T] with the tokens after each of them [B, T].
+    """A text on a device: inputs int64 [B, T], and for each token of the inputs the next token [B, T].
 
-    An epoch is ``steps`` batches of windows drawn at random; a test uses the windows of the test part that do not
+    An epoch is ``steps`` batches of windows drawn at random. A test uses the windows of the test part that do not
     overlap, from its beginning, at most ``test_windows``. Raises TrainingError for a text whose training or test part
     is shorter than a window.
     """
@@ -324,14 +324,14 @@ class TextTask(InBatches):
 
     @property
     def train_batches(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches of an epoch."""
         return self._steps
 
     def start_epoch(self, draw: torch.Generator) -> None:
         """Do nothing: each batch draws its own windows."""
 
     def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return windows drawn at random, and for each of their tokens the next one."""
+        """Return windows drawn at random, and for each of their tokens the next token."""
         starts = torch.randint(len(self._train) - self._context, (self._batch_size,), generator=draw)
         return self._windows(self._train, starts)
 
@@ -346,8 +346,8 @@ class TextTask(InBatches):
 
     def _windows(self, tokens: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         where = (starts[:, None] + torch.arange(self._context + 1)).to(self.device)
-        found = tokens[where]
-        return found[:, :-1], found[:, 1:]
+        windows = tokens[where]
+        return windows[:, :-1], windows[:, 1:]
 
 
 def task_of(
@@ -358,7 +358,7 @@ def task_of(
     *,
     channels_last: bool = False,
 ) -> ExampleTask | ImageTask | StreamTask:
-    """The training task of a data set, to be closed; data of the user's own are not augmented."""
+    """Return the training task of a data set, which the caller closes; data of the user's own are not augmented."""
     if isinstance(dataset, OwnData):
         return ExampleTask(dataset, device, batch_size, channels_last=channels_last)
     if isinstance(dataset, ImageStream):

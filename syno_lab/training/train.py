@@ -1,10 +1,10 @@
 """Train an image classifier or a language model, reproducibly, with progress, early stopping and resuming.
 
-What a trained network answers for each example of the test part is here too. Shapes: B examples in a batch, C channels,
-H rows, W columns, T tokens, V tokens of a vocabulary, N test images, M windows of a test text. For images the method
-is He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded crops and flips
-for CIFAR), but with one cosine cycle of the learning rate, which suits short trainings better than steps. For texts it
-is AdamW with clipped gradients.
+The module also returns a trained network's predictions and losses for the test part. Shapes: B examples in a batch, C
+channels, H rows, W columns, T tokens, V tokens of a vocabulary, N test images, M windows of a test text. The method for
+images is He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded crops and
+flips for CIFAR). One cosine cycle of the learning rate replaces the paper's steps, because it suits short trainings
+better. The method for texts is AdamW with clipped gradients.
 """
 
 from __future__ import annotations
@@ -61,36 +61,36 @@ def train(
 ) -> TrainingResult:
     """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
 
-    Images are normalised by the training images' mean and deviation in each channel; ``augment`` says how training
-    images are changed (:data:`.tasks.Augment`, True: ``crop``; by default what is usual for the data). Data of the
-    user's own (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape.
-    ``learning_rate`` is the highest of the cycle, ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` bounds all
-    seconds spent, including those before a resumption; it and ``should_stop`` are checked after every batch; with
-    ``gives_up`` the training ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is
-    the number of epochs to wait for a better test accuracy; ``judge`` is asked after every epoch but the last whether
-    to go on (:mod:`..trial.stopping` has such rules).
+    Images are normalised by the training images' mean and deviation in each channel; ``augment`` selects the changes of
+    training images (:data:`.tasks.Augment`, True: ``crop``; the default depends on the data). Data of the user's own
+    (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape. ``learning_rate`` is the
+    highest of the cycle; ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` limits all seconds, including those
+    before a resumption; the limit and ``should_stop`` are checked after every batch. With ``gives_up`` the training
+    ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is the number of epochs to
+    wait for a better test accuracy. ``judge`` is called after every epoch except the last, and may end the training
+    (:mod:`..trial.stopping` has rules for it).
 
     ``ends_by_clock`` is for a training that ``time_limit_s`` ends, as for :func:`train_text`.
 
-    ``steps`` makes it a training of so many batches in all, whatever ``epochs`` says: its curve has one record, it is
-    measured at the end alone, and it has no checkpoint. ``channels_last`` keeps images and the weights of ``nn.Conv2d``
-    with the channels last in memory. ``probe_steps``: the batches that ``gives_up`` measures at least (by default
-    four); with it the time limit counts the seconds for which this thread is on a processor, whatever else the machine
-    does.
+    ``steps`` is the number of batches of the whole training, and ``epochs`` is then ignored: the curve has one record,
+    the training is tested only at its end, and it has no checkpoint. ``channels_last`` stores images and the weights of
+    ``nn.Conv2d`` with the channels last in memory. ``probe_steps`` is the least number of batches that ``gives_up``
+    measures (default: four). With ``probe_steps`` the time limit counts the seconds for which this thread is on a
+    processor, so that other load on the machine does not count.
 
     ``seed`` decides the order of the images, the augmentation and the module's random numbers (dropout), but not the
     module's initial weights. On a CPU with a given number of threads, equal weights and seed give equal results to the
     bit. torch's global generator keeps its state. ``precision`` ``bfloat16`` or ``float16`` applies to the operations
-    that autocast lowers (matrix products, convolutions); weights keep their type, and with float16 the loss is scaled.
-    Both are for GPUs: on a CPU bfloat16 gains little or nothing, and convolutions in float16 take many times longer.
+    that autocast lowers (matrix products, convolutions); weights keep their type. With float16 the loss is scaled.
+    Both precisions are for GPUs: on a CPU bfloat16 gains little, and convolutions in float16 take many times longer.
 
     With ``checkpoint``, the state is written to that file after each epoch. A training that finds the file calls
-    ``on_resume`` and continues from it, with the checkpoint's weights in the module; its result equals that of an
-    uninterrupted training.
+    ``on_resume`` and continues from the checkpoint, with the checkpoint's weights in the module. The result equals the
+    result of an uninterrupted training.
 
     The module ends with its last weights (not those of the best epoch), on ``device``. A loss or gradient that is not
-    finite, and gradients that stay zero, end the training, see :class:`TrainingResult`, or raise TrainingError with
-    ``raise_on_divergence``. Raises TrainingError also for numbers out of range, logits of a wrong shape, an unknown
+    finite, and gradients that stay zero, end the training (see :class:`TrainingResult`), or raise TrainingError with
+    ``raise_on_divergence``. TrainingError is also raised for numbers out of range, logits of a wrong shape, an unknown
     device, a module without parameters, and a checkpoint that is damaged or belongs to another training.
     """
     _check(
@@ -99,12 +99,12 @@ def train(
         {"learning_rate": learning_rate, "time_limit_s": time_limit_s},
     )
     kind: Augment = "none" if isinstance(dataset, OwnData) else augmentation(dataset, augment)
-    place = find_device(device)
+    chosen = find_device(device)
     if channels_last:
         to_channels_last(module)
     recipe = image_recipe(optimizer, ends_by_clock=ends_by_clock)
-    limits = Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps, is_cpu=place.type == "cpu")
-    with closing(task_of(dataset, place, batch_size, kind, channels_last=channels_last)) as task:
+    limits = Limits(time_limit_s, should_stop, gives_up=gives_up, probe_steps=probe_steps, is_cpu=chosen.type == "cpu")
+    with closing(task_of(dataset, chosen, batch_size, kind, channels_last=channels_last)) as task:
         return _train(
             module,
             task,
@@ -145,13 +145,13 @@ def train_text(
     """Train a language model (tokens [B, T] of int64 to logits [B, T, V]) in place, and test it after every epoch.
 
     An epoch is ``steps`` batches of ``batch_size`` windows of ``context`` tokens, drawn at random from the training
-    part; a test uses the windows of the test part that do not overlap (at most ``test_windows``). The test loss is the
-    mean over its tokens in nats, and :attr:`.EpochRecord.perplexity` its exponential. ``ends_by_clock`` is for a
-    training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each operator): its
-    learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes one
-    cosine cycle.
+    part. A test uses the windows of the test part that do not overlap (at most ``test_windows``). The test loss is the
+    mean over the tokens of the test in nats; :attr:`.EpochRecord.perplexity` is its exponential. ``ends_by_clock`` is
+    for a training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each operator):
+    the learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes
+    one cosine cycle.
 
-    ``total_steps`` is ``steps`` of :func:`train`. All other arguments and errors are those of that function.
+    ``total_steps`` is ``steps`` of :func:`train`. :func:`train` also describes all other arguments and errors.
     """
     _check(
         seed,
@@ -175,7 +175,7 @@ def train_text(
 
 
 def to_channels_last(module: nn.Module) -> None:
-    """Lay the weights of its ``nn.Conv2d`` out with the channels last; the weights of operators keep their layout."""
+    """Store the weights of each ``nn.Conv2d`` with the channels last; operators' weights keep their layout."""
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
             part.weight.data = part.weight.data.contiguous(memory_format=torch.channels_last)
@@ -193,10 +193,10 @@ def _train(
     *,
     raises: bool = False,
 ) -> TrainingResult:
-    """Train on the task's device; ``settings`` are what decides the result beside the course, recipe and precision."""
-    whole = {**settings, **asdict(course), "recipe": recipe.name, "precision": precision}
+    """Train on the task's device; ``settings`` decide the result, as do the course, recipe and precision."""
+    all_settings = {**settings, **asdict(course), "recipe": recipe.name, "precision": precision}
     arithmetic = Arithmetic(precision, task.device)
-    loop = Loop(module.to(task.device), task, recipe, arithmetic, course, whole, checkpoint, watch)
+    loop = Loop(module.to(task.device), task, recipe, arithmetic, course, all_settings, checkpoint, watch)
     stopped = loop.go()
     if stopped == "diverged" and raises:
         raise TrainingError(loop.reason)
@@ -223,16 +223,16 @@ def _check(seed: int, counts: Mapping[str, int | None], amounts: Mapping[str, fl
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """Return the device with this name; TrainingError if this machine has none."""
+    """Return the device with this name. Raises TrainingError if this machine has no such device."""
     try:
-        place = torch.device(device)
-        torch.empty(1, device=place)
+        chosen = torch.device(device)
+        torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise TrainingError(
             f"expected a device of this machine such as 'cpu', found {quoted(str(device))}: {reason}"
         ) from None
-    return place
+    return chosen
 
 
 def image_answers(
@@ -244,7 +244,7 @@ def image_answers(
     precision: Precision = "float32",
     channels_last: bool = False,
 ) -> tuple[list[int], list[float]]:
-    """The class that ``module`` predicts for each test image [N], and the loss of each [N] in nats."""
+    """Return the class that ``module`` predicts for each test image [N], and each image's loss [N] in nats."""
     predictions: list[int] = []
     losses: list[float] = []
     with closing(task_of(dataset, find_device(device), batch_size, "none", channels_last=channels_last)) as task:
@@ -264,7 +264,7 @@ def text_answers(
     device: str | torch.device = "cpu",
     precision: Precision = "float32",
 ) -> list[float]:
-    """The mean loss in nats of ``module`` in each window [M] of the test part."""
+    """Return the mean loss in nats of ``module`` in each window [M] of the test part."""
     task = TextTask(
         text, find_device(device), context=context, batch_size=batch_size, steps=1, test_windows=test_windows
     )
