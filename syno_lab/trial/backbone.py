@@ -1,6 +1,6 @@
-"""The network of a trial: a backbone in the size that the request names, with the operator in its slots.
+"""Build the network of a trial: the request's backbone, with the operator in its slots.
 
-This module needs only the kind of the data (:class:`.Facts`), not the data, so it gives costs before any training.
+This module needs only the kind of the data (:class:`.Facts`), not the data. It thus has costs before any training.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from syno_lab.trial.facts import Facts, facts_of
 from syno_lab.trial.own import whose
 from syno_lab.trial.request import TrialRequest
 
-#: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and patterns
-#: of layer names: ``match`` selects layers to replace, ``leave`` layers to keep; ``kinds`` of layers (``conv2d``,
-#: ``linear``).
+#: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and lists:
+#: ``match`` and ``leave`` have patterns of names of layers to replace and to keep, ``kinds`` has types of layers
+#: (``conv2d``, ``linear``).
 PLACE_OPTIONS = ("strides", "pointwise", "match", "leave", "kinds")
 
 #: Options of text data: ``tokens`` ("bytes", "characters" or "bpe"), ``vocabulary`` (tokens of bpe), ``context``
-#: (tokens of a window), ``steps`` (batches of an epoch).
+#: (tokens of a window), ``steps`` (batches in an epoch).
 TEXT_OPTIONS = ("tokens", "vocabulary", "context", "steps")
 
 
@@ -60,59 +60,59 @@ class Network(Costs):
 
 
 def survey_of(request: TrialRequest, facts: Facts | None = None) -> Survey:
-    """All layers of the request's backbone without an operator, counted without allocating weights.
+    """Count all layers of the request's backbone without an operator; no weights are allocated.
 
-    ``facts`` of data whose files are not there; None: those of the request's.
+    ``facts`` describe data whose files are missing; None: the facts of the request's data.
     """
     options = {name: value for name, value in request.options.items() if name not in PLACE_OPTIONS}
     return _survey(request.backbone, msgspec.json.encode(options, order="sorted"), facts or facts_of(request))
 
 
 def sites_of(request: TrialRequest, facts: Facts | None = None) -> list[Site]:
-    """The layers of the request's backbone that an operator replaces; SpecError where there are none."""
+    """Return the layers of the request's backbone that an operator replaces. Raises SpecError if there are none."""
     return survey_of(request, facts).select(_selection(backbone(request.backbone), request.options))
 
 
 def costs_of(request: TrialRequest) -> tuple[int, int]:
-    """FLOPs and parameters of the request's network for one example; nothing is trained and no weights are allocated.
+    """Return FLOPs and parameters of the request's network for one example, without training or allocating weights.
 
-    Raises SynoError for a request that cannot be trained: an unknown backbone, missing data, an operator that fits no
-    layer.
+    Raises SynoError for a request that cannot be trained: an unknown backbone, missing data, or an operator that fits
+    no layer.
     """
     counted = full_costs_of(request)
     return counted.flops, counted.params
 
 
 def places_of(request: TrialRequest, facts: Facts | None = None) -> list[Place]:
-    """The place of the operator at each layer that it can replace; empty without an operator."""
+    """Return the operator's place at each layer that the operator can replace; empty without an operator."""
     return [] if request.operator is None else list(_placement(request, request.operator, facts).places)
 
 
 def full_costs_of(request: TrialRequest, facts: Facts | None = None) -> Costs:
-    """The costs of :func:`costs_of`, those of the baseline, and how many layers the operator replaces."""
-    seen, sites = survey_of(request, facts), sites_of(request, facts)
+    """Return the costs of the network and of its baseline, and the number of layers that the operator replaces."""
+    layers, sites = survey_of(request, facts), sites_of(request, facts)
     if request.operator is None:
-        return Costs(seen.flops, seen.params, seen.flops, seen.params, 0, len(sites))
+        return Costs(layers.flops, layers.params, layers.flops, layers.params, 0, len(sites))
     operator = read_operator(request.operator)
     system = system_of(operator)
     places = system.placement(operator, sites, _strides(request.options)).places
-    replaced = sum(place.replaced for place in places)
+    replaced = sum(placed.replaced for placed in places)
     if isinstance(system, OfNetworks):
-        return Costs(*system.network_costs(operator), seen.flops, seen.params, replaced, len(places))
+        return Costs(*system.network_costs(operator), layers.flops, layers.params, replaced, len(places))
     if not replaced:
         raise SpecError(
             f"expected an operator that fits some of {len(places)} layers of {request.backbone}, found one that fits "
             f"none: {places[0].name}: {places[0].reason}"
         )
-    flops = seen.flops + sum(place.flops for place in places) - sum(site.flops for site in sites)
-    params = seen.params + sum(place.params for place in places) - sum(site.params for site in sites)
-    return Costs(flops, params, seen.flops, seen.params, replaced, len(places))
+    flops = layers.flops + sum(placed.flops for placed in places) - sum(site.flops for site in sites)
+    params = layers.params + sum(placed.params for placed in places) - sum(site.params for site in sites)
+    return Costs(flops, params, layers.flops, layers.params, replaced, len(places))
 
 
 def build(request: TrialRequest) -> Network:
-    """The request's network with weights drawn from its seed; torch's global generator keeps its state.
+    """Build the request's network with weights drawn from its seed; torch's global generator keeps its state.
 
-    The weights that baseline and operator have in common are equal for equal seeds. Raises as :func:`costs_of`.
+    Equal seeds give equal weights to the layers that baseline and operator share. Raises as :func:`costs_of`.
     """
     counted, facts = full_costs_of(request), facts_of(request)
     with torch.random.fork_rng(devices=[]):
@@ -126,20 +126,20 @@ def build(request: TrialRequest) -> Network:
 
 
 def example_of(request: TrialRequest) -> tuple[nn.Module, tuple[int, int, int] | Tensor]:
-    """The request's backbone without weights or operator, and what it is run on: [C, H, W], or tokens [1, T]."""
+    """Return the request's backbone without weights or operator, and its input: a shape [C, H, W], or tokens [1, T]."""
     facts = facts_of(request)
-    with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
+    with torch.random.fork_rng(devices=[]):  # networks of the user's own draw weights
         return _build(request.backbone, request.options, facts, "meta"), _example(facts)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise SpecError for an option that the backbone ``name`` does not have."""
     chosen = backbone(name)
-    known = [*chosen.options, *PLACE_OPTIONS, *(TEXT_OPTIONS if chosen.domain == "text" else ())]
-    unknown = sorted(options.keys() - set(known))
+    allowed = [*chosen.options, *PLACE_OPTIONS, *(TEXT_OPTIONS if chosen.domain == "text" else ())]
+    unknown = sorted(options.keys() - set(allowed))
     if unknown:
         raise SpecError(
-            f"options of {chosen.name}: expected some of {', '.join(known)}, found {', '.join(map(repr, unknown))}"
+            f"options of {chosen.name}: expected some of {', '.join(allowed)}, found {', '.join(map(repr, unknown))}"
         )
     dropout = options.get("dropout", 0.0)
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
@@ -148,7 +148,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=32)
 def _survey(name: str, options: bytes, facts: Facts) -> Survey:
-    with torch.random.fork_rng(devices=[]):  # a network of the user's own draws its weights
+    with torch.random.fork_rng(devices=[]):  # networks of the user's own draw weights
         net = _build(name, msgspec.json.decode(options), facts, "meta")
         try:
             with patient("the network", SpecError), blamed("the network", SpecError):
@@ -158,7 +158,7 @@ def _survey(name: str, options: bytes, facts: Facts) -> Survey:
 
 
 def one_example(facts: Facts) -> Tensor:
-    """A batch of one example that a network for these data takes: an image of zeros, or tokens."""
+    """Return a batch of one example as input of a network for the data: an image of zeros, or tokens."""
     example = _example(facts)
     return example if isinstance(example, Tensor) else torch.zeros(1, *example)
 
@@ -167,7 +167,7 @@ def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
         return torch.zeros(1, facts.size, dtype=torch.int64)
     if facts.shape is not None:
-        # The network's type and not the data's, which are cast to it in a training.
+        # The type is the network's, because a training casts the data to it.
         return torch.zeros(1, *facts.shape, dtype=torch.float32 if facts.dtype.is_floating_point else facts.dtype)
     return (facts.channels, facts.size, facts.size)
 
@@ -180,9 +180,9 @@ def _build(name: str, options: Mapping[str, Any], facts: Facts, device: str | No
             f"expected {chosen.domain} for the backbone {chosen.name}, found {facts.domain} as data; "
             "name other data or another backbone"
         )
-    given = {key: value for key, value in options.items() if key in chosen.options}
+    accepted = {key: value for key, value in options.items() if key in chosen.options}
     size = facts.size if chosen.domain == "text" else None
-    net = chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=given)
+    net = chosen.build(outputs=facts.outputs, in_channels=facts.channels, size=size, device=device, options=accepted)
     if isinstance(chosen, OwnNetwork):
         with blamed(f"{whose(name)}the network", SpecError):
             check_values(net)

@@ -1,4 +1,4 @@
-"""Compare an operator with the layers it replaces, both trained alike on several seeds, and measure the difference.
+"""Compare an operator with the layers that it replaces, trained alike on several seeds, and measure the difference.
 
 Shapes: S seeds, N test images (for a text: test windows).
 """
@@ -25,12 +25,12 @@ from syno_lab.trial.request import TrialOutcome, TrialRequest
 
 RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 24
-#: A network is above chance level if guessing were as good as it only once in so many times.
+#: A network is above chance level if a guess is as good with a probability of at most 1 in this number.
 ONCE_IN = 1000
 
 
 class Verdict(StrEnum):
-    """What is known of an operator after its comparison; the value is its text for people."""
+    """The result of an operator's comparison with its baseline; the value is a text for people."""
 
     better = "better than the baseline"
     worse = "worse than the baseline"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 
 def is_at_chance(accuracy: float, count: int, guess: float) -> bool:
-    """Whether guessing with the share ``guess`` right would be as good on ``count`` images once in :data:`ONCE_IN`."""
+    """Return whether guesses with the share ``guess`` right are as good on ``count`` images once in :data:`ONCE_IN`."""
     from scipy.stats import binom
 
     return bool(binom.sf(round(accuracy * count) - 1, count, guess) > 1 / ONCE_IN)
@@ -50,7 +50,7 @@ def is_at_chance(accuracy: float, count: int, guess: float) -> bool:
 def verdict_of(
     low: float, high: float, *, higher_is_better: bool = True, at_chance: bool = False, trained: bool = True
 ) -> Verdict:
-    """The verdict on an operator whose difference from the baseline has an interval from ``low`` to ``high``."""
+    """Return the verdict on an operator whose difference from the baseline lies from ``low`` to ``high``."""
     if not trained:
         return Verdict.untrained
     if at_chance:
@@ -61,12 +61,12 @@ def verdict_of(
 
 
 def seed_spread(outcomes: Iterable[TrialOutcome]) -> float | None:
-    """The standard deviation of the accuracy over the seeds: what to expect of another seed on this machine.
+    """Return the standard deviation of the accuracy over the seeds: the variation that another seed may cause.
 
-    None for fewer than two trainings with an accuracy. Single-seed accuracies that differ by less than twice this much
-    rank nothing.
+    Returns None for fewer than two trainings with an accuracy. Accuracies of single seeds that differ by less than
+    twice this deviation do not rank operators.
     """
-    accuracies = [one.accuracy for one in outcomes if one.accuracy is not None]
+    accuracies = [outcome.accuracy for outcome in outcomes if outcome.accuracy is not None]
     return stdev(accuracies) if len(accuracies) > 1 else None
 
 
@@ -78,27 +78,27 @@ def paired_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """The mean of ``operator`` - ``baseline``, both [S, N] or [N], with its bootstrap interval over the N examples.
+    """Return the mean of ``operator`` - ``baseline``, both [S, N] or [N], with its bootstrap interval over N examples.
 
-    Examples are drawn with replacement, the same ones for both sides and all seeds; the interval is the percentile
-    interval (Efron and Tibshirani 1993, section 13.3). Raises TrainingError where the shapes differ, there are fewer
-    than two examples, or ``confidence`` is not between 0 and 1.
+    Examples are drawn with replacement, the same examples for both arrays and all seeds. The interval is the percentile
+    interval (Efron and Tibshirani 1993, section 13.3). Raises TrainingError if the shapes differ, if there are fewer
+    than two examples, or if ``confidence`` is not between 0 and 1.
     """
     from scipy.stats import bootstrap
 
-    one, other = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
-    if one.shape != other.shape or one.ndim not in (1, 2) or one.shape[-1] < 2:
+    baselines, operators = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
+    if baselines.shape != operators.shape or baselines.ndim not in (1, 2) or baselines.shape[-1] < 2:
         raise TrainingError(
             "expected answers to the same two or more examples of both, found "
-            f"{list(one.shape)} and {list(other.shape)}"
+            f"{list(baselines.shape)} and {list(operators.shape)}"
         )
     if not 0 < confidence < 1:
         raise TrainingError(f"expected confidence as a number between 0 and 1, found {quoted(confidence)}")
-    differences = np.atleast_2d(other - one).mean(axis=0)
+    differences = np.atleast_2d(operators - baselines).mean(axis=0)
     mean = float(differences.mean())
     if np.ptp(differences) == 0:
         return Interval(difference=mean, low=mean, high=mean, confidence=confidence)
-    found = bootstrap(
+    interval = bootstrap(
         (differences,),
         np.mean,
         n_resamples=resamples,
@@ -107,7 +107,7 @@ def paired_bootstrap(
         method="percentile",
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return Interval(difference=mean, low=float(found.low), high=float(found.high), confidence=confidence)
+    return Interval(difference=mean, low=float(interval.low), high=float(interval.high), confidence=confidence)
 
 
 def two_way_bootstrap(
@@ -118,24 +118,24 @@ def two_way_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """The mean of ``operator`` - ``baseline``, both [S, N], with its bootstrap interval over S seeds *and* N examples.
+    """Return the mean of ``operator`` - ``baseline``, both [S, N], with its bootstrap interval over S seeds *and* N.
 
-    Another training would have another seed, and another test other images: seeds and examples are each drawn with
-    replacement, independently, the same ones for both sides, and the interval is the percentile interval (the
-    pigeonhole bootstrap, Owen 2007). It counts the variation of single answers twice, and knows little of seeds that
-    are few: in 800 simulated comparisons with 1,000 images its 95 % interval held the truth in 95.8 to 99.3 % with five
-    seeds, depending on how much seeds differ, and in 93 % with three. Raises TrainingError where the shapes differ,
-    there are fewer than two seeds or examples, or ``confidence`` is not between 0 and 1.
+    Another training has another seed, and another test has other images. Seeds and examples are thus drawn with
+    replacement, independently, and alike for both arrays. The interval is the percentile interval (the pigeonhole
+    bootstrap, Owen 2007). The bootstrap counts the variation of single answers twice, and is poor for few seeds: in 800
+    simulated comparisons with 1,000 images its 95 % interval held the truth in 95.8 to 99.3 % with five seeds,
+    depending on how much seeds differ, and in 93 % with three. Raises TrainingError if the shapes differ, if there are
+    fewer than two seeds or examples, or if ``confidence`` is not between 0 and 1.
     """
-    one, other = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
-    if one.shape != other.shape or one.ndim != 2 or min(one.shape) < 2:
+    baselines, operators = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
+    if baselines.shape != operators.shape or baselines.ndim != 2 or min(baselines.shape) < 2:
         raise TrainingError(
             "expected answers of both on the same two or more seeds and two or more examples, found "
-            f"{list(one.shape)} and {list(other.shape)}"
+            f"{list(baselines.shape)} and {list(operators.shape)}"
         )
     if not 0 < confidence < 1:
         raise TrainingError(f"expected confidence as a number between 0 and 1, found {quoted(confidence)}")
-    differences = other - one
+    differences = operators - baselines
     seeds, count = differences.shape
     rng = np.random.default_rng(seed)
     means = np.empty(resamples)
@@ -163,10 +163,8 @@ def compared(
 ) -> Comparison:
     """Compare finished trials, in the order of ``seeds``; ``request`` names their data.
 
-    The trials must have kept their predictions (``keep_predictions``), and must all have been measured on the same part
-    and on one machine.
-
-    Raises TrainingError: they were not.
+    Raises TrainingError for trials that did not keep their predictions (``keep_predictions``), that were measured on
+    different parts, or that ran on different machines.
     """
     trials = [*baselines, *operators]
     machine = one_machine(trial.machine for trial in trials)
@@ -214,7 +212,7 @@ def _verdict(
 
 
 def _scores(trials: list[TrialOutcome], labels: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """The score of each seed and example [S, N]: of images 1 for a right class, else 0; of text the loss."""
+    """Return the score of each seed and example [S, N]: for images 1 for a right class, else 0; for text the loss."""
     if labels is None:
         return np.array([trial.losses for trial in trials], dtype=float)
     return np.array([np.asarray(trial.predictions) == labels for trial in trials], dtype=float)

@@ -1,4 +1,4 @@
-"""The data that a request trains on and is measured on, read once for the trials of a process."""
+"""Read a request's data for training and for tests, once for all trials of a process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from syno_lab.trial.request import TrialRequest
 
 #: The default number of batches in an epoch of text.
 STEPS = 100
-#: The default number of test windows of a text: all windows would take longer than an epoch.
+#: The default number of test windows of a text; all windows would take longer than an epoch.
 TEST_WINDOWS = 256
-#: A folder's files as far as a change of one shows: name, size, and time of the last change in nanoseconds.
+#: The files of a folder: name, size, and time of the last change in nanoseconds; a changed file differs in one of them.
 _Files = tuple[tuple[str, int, int], ...]
 
 
 def examples_of(request: TrialRequest) -> Dataset | ImageStream | OwnData:
-    """The request's images, or its data of the user's own; the test part is what the outcome is measured on.
+    """Return the request's images, or its data of the user's own; the outcome is measured on the test part.
 
-    Raises DataError where they cannot be read.
+    Raises DataError if the data cannot be read.
     """
     if not request.data.startswith(OWN):
         return images_of(request)
@@ -35,22 +35,22 @@ def examples_of(request: TrialRequest) -> Dataset | ImageStream | OwnData:
 
 
 def images_of(request: TrialRequest) -> Dataset | ImageStream:
-    """The request's images; the test part is what the outcome is measured on, so held-out images where it has any.
+    """Return the request's images; the outcome is measured on the test part: held-out images if the request has any.
 
     Images in class folders that would take more than :data:`.stream.MOST_HELD` bytes in memory are streamed.
 
-    The last data sets are kept as long as their files do not change, but for images in class folders: the many short
-    trials of a process read their data once. Raises DataError where they cannot be read.
+    The last data sets, except images in class folders, stay cached as long as their files do not change. The many short
+    trials of a process thus read their data once. Raises DataError if the data cannot be read.
     """
-    asked = (request.data, request.resolution, request.train_images, request.test_images, request.holdout)
+    settings = (request.data, request.resolution, request.train_images, request.test_images, request.holdout)
     if request.data == DIGITS:
-        return _load(*asked)
+        return _load(*settings)
     folder = data_path(request.data)
-    return _load(*asked, _files(folder)) if holds_cifar(folder) else _load.__wrapped__(*asked)
+    return _load(*settings, _files(folder)) if holds_cifar(folder) else _load.__wrapped__(*settings)
 
 
 def plan_of_images(request: TrialRequest) -> list[str]:
-    """A line on what is read of a folder of images, or is odd about data of the user's own, for a plan; else none."""
+    """Return lines for a plan: how a folder of images is read, or a remark on data of the user's own."""
     if request.data.startswith(OWN):
         return list(filter(None, [own_data(request.data).remark]))
     if request.data == DIGITS or is_text_file(request.data):
@@ -60,13 +60,13 @@ def plan_of_images(request: TrialRequest) -> list[str]:
 
 
 def held_text_of(request: TrialRequest) -> TextData:
-    """The request's text; its test part is held out from the training part where the request says so."""
+    """Return the request's text; the test part is held out from the training part if the request has ``holdout``."""
     text = text_of(request)
     return text if request.holdout is None else text.holding_out(request.holdout)
 
 
 def batches_of(request: TrialRequest) -> tuple[int, int]:
-    """The batches of an epoch, and those of measuring. Raises DataError where the data cannot be read."""
+    """Return the number of batches of an epoch and of a test. Raises DataError if the data cannot be read."""
     if facts_of(request).domain == "text":
         return request.options.get("steps", STEPS), -(-(request.test_images or TEST_WINDOWS) // request.batch_size)
     data = examples_of(request)
@@ -76,11 +76,11 @@ def batches_of(request: TrialRequest) -> tuple[int, int]:
 
 
 def _files(folder: Path) -> _Files:
-    found = []
+    states = []
     for entry in sorted((*folder.iterdir(), *folder.glob("*/*"))):
         status = entry.stat()
-        found.append((str(entry), status.st_size, status.st_mtime_ns))
-    return tuple(found)
+        states.append((str(entry), status.st_size, status.st_mtime_ns))
+    return tuple(states)
 
 
 @lru_cache(maxsize=2)

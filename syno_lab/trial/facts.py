@@ -1,4 +1,4 @@
-"""Facts about a request's data that a network is built from, found without reading all of the data."""
+"""Facts about a request's data for building a network, read without reading all of the data."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CONTEXT = 64
 class Facts:
     """The kind of a network's data.
 
-    ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: of images; ``size``:
-    height and width of the network's input, or the tokens of a window; ``stored_size``: height and width of the images
-    as the data set returns them, if they are squares; ``shape`` and ``dtype``: of an example of the user's own data.
+    ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: channels of images;
+    ``size``: height and width of the network's input, or the tokens of a window; ``stored_size``: height and width of
+    stored images, if they are squares; ``shape`` and ``dtype``: of an example of the user's own data.
     """
 
     domain: Literal["images", "text"]
@@ -41,9 +41,9 @@ class Facts:
 
 
 def facts_of(request: TrialRequest) -> Facts:
-    """The kind of the request's data.
+    """Return the kind of the request's data.
 
-    Raises DataError where the data is missing; SpecError for an invalid resolution or context.
+    Raises DataError if the data is missing; SpecError for an invalid resolution or context.
     """
     if request.resolution is not None and request.resolution < 1:
         raise SpecError(f"resolution: expected a whole number from 1 up, found {request.resolution}")
@@ -69,7 +69,7 @@ def facts_of(request: TrialRequest) -> Facts:
 
 
 def context_of(request: TrialRequest) -> int:
-    """Tokens in a window of the request's text; SpecError unless it is a whole number from 1 up."""
+    """Return the tokens in a window of the request's text. Raises SpecError unless it is a whole number from 1 up."""
     context = request.options.get("context", min(CONTEXT, backbone(request.backbone).size))
     if isinstance(context, bool) or not isinstance(context, int) or context < 1:
         raise SpecError(f"context: expected a whole number from 1 up, found {quoted(context)}")
@@ -77,7 +77,7 @@ def context_of(request: TrialRequest) -> int:
 
 
 def text_of(request: TrialRequest) -> TextData:
-    """The request's text as tokens; DataError where it cannot be read."""
+    """Return the request's text as tokens. Raises DataError if the text cannot be read."""
     path = data_path(request.data)
     try:
         changed = path.stat().st_mtime_ns

@@ -1,4 +1,4 @@
-"""A search whose operators all fail for one reason ends with that reason, and does not try the others."""
+"""End a search whose operators all fail for the same reason, before it tries all operators."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Iterable
 
 from syno_lab.errors import SearchError
 
-#: Different operators that fail alike before a search ends, while none has been trained.
+#: The number of operators that fail for the same reason before a search ends, if none was trained.
 ENOUGH = 5
-#: The end of a reason that says where in the user's own files an exception was raised.
+#: The end of a reason: the line of the user's own file that raised an exception.
 _PLACE = re.compile(r"\((?:[^()]+, )?line \d+\)$")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?=: )")
 
 
 def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -> None:
-    """End a search in which so many different operators have failed for one reason, and none was trained.
+    """End a search in which ``least`` different operators have failed for the same reason, and none was trained.
 
-    Trainings that ran out of time or memory, or diverged, say nothing about the user's code, and do not count.
+    Trainings that ran out of time or memory, or diverged, show nothing about the user's code, and do not count.
 
     Args:
-        ended: the number, the state and the reason of each training of an operator that has ended.
-        least: so many.
+        ended: the number, the state and the reason of each ended training of an operator.
+        least: the number of operators.
 
-    Raises SearchError with the reason of the last of them.
+    Raises SearchError with the reason of the last failure.
     """
     alike: defaultdict[tuple[str, ...], dict[int, str]] = defaultdict(dict)
     for number, state, reason in ended:
@@ -34,11 +34,11 @@ def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -
             alike[_kind(reason)][number] = reason
     most = max(alike.values(), key=len, default={})
     if len(most) >= least:
-        who = f"{len(most)} operators failed alike" if len(most) > 1 else "one operator failed"
-        raise SearchError(f"{who}, and none was trained: {list(most.values())[-1]}")
+        count = f"{len(most)} operators failed alike" if len(most) > 1 else "one operator failed"
+        raise SearchError(f"{count}, and none was trained: {list(most.values())[-1]}")
 
 
 def _kind(reason: str) -> tuple[str, ...]:
-    """The exception's names and its line, where the reason has a line; else all of it but its numbers."""
-    place = _PLACE.search(reason)
-    return (*_NAME.findall(reason), place[0]) if place else (re.sub(r"\d+", "0", reason),)
+    """Return the exception's names and its line, if the reason has a line; else the reason with 0 for each number."""
+    line = _PLACE.search(reason)
+    return (*_NAME.findall(reason), line[0]) if line else (re.sub(r"\d+", "0", reason),)

@@ -1,4 +1,4 @@
-"""The resources of a trial, wall seconds, CPU seconds and peak memory, and the time of its network for an example."""
+"""Measure a trial's wall seconds, CPU seconds and peak memory, and its network's time for an example."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syno_lab.effort import peak_bytes
 
 _MIB = 1 << 20
 _CLEAR = Path("/proc/self/clear_refs")
-#: The first passes, which are slower, are not counted.
+#: The number of first passes that are not counted, because they are slower.
 _WARM_UP = 3
 _MOST_PASSES, _MOST_S = 30, 2.0
 
@@ -24,8 +24,8 @@ class Meter:
     """A context manager that measures the time and memory of this process inside the block.
 
     ``wall_s``; ``cpu_s`` of all threads; ``peak_mib``: on a CUDA device torch's peak allocation, else the largest
-    growth of the process's resident memory. Linux can reset that peak; elsewhere, growth below an earlier peak of the
-    process is not seen. The figures are final when the block ends.
+    growth of the process's resident memory. Linux can reset the peak of resident memory; on other systems, growth below
+    an earlier peak of the process is not measured. The values are final when the block ends.
     """
 
     def __init__(self, device: str = "cpu") -> None:
@@ -48,7 +48,7 @@ class Meter:
         self.read()
 
     def read(self) -> None:
-        """Update the figures."""
+        """Update the measured values."""
         self.wall_s = time.monotonic() - self._start
         self.cpu_s = time.process_time() - self._cpu_start
         if self._cuda is not None:
@@ -64,14 +64,14 @@ def _forget_peak() -> None:
 
 @torch.no_grad()
 def latency_ms(net: nn.Module, example: Tensor) -> float:
-    """The median time of a forward pass in evaluation mode, in ms.
+    """Return the median time of a forward pass in evaluation mode, in ms.
 
-    On a CPU with one thread it is the time of this thread on a processor, which other work on the machine lengthens
-    less; otherwise the time that passed.
+    On a CPU with one thread the time is this thread's time on a processor, on which other load on the machine has less
+    influence. Otherwise it is the wall time.
 
     Args:
-        net: on the example's device; stays in the mode that it is in.
-        example: a batch of one.
+        net: a network on the example's device; its mode is restored.
+        example: a batch of one example.
     """
     is_alone = example.device.type == "cpu" and torch.get_num_threads() == 1
     clock = time.thread_time if is_alone else time.perf_counter

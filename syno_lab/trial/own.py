@@ -1,9 +1,9 @@
-"""Networks, data and primitives of the user's own: which code may run in this process, and who said so.
+"""Networks, data and primitives of the user's own: which code may run in this process, and who permitted it.
 
-A request names a network or data of the user's own (``own:make_model@DIGEST``) and may carry the functions that make
-them, as text. The text alone runs nothing: a request may come from a file. :func:`bring` runs it, and is called where
-the user has named the file (a command, a call), in the process of a job whose signature holds, and in a process of
-trials, which its own parent asks.
+A request names a network or data of the user's own (``own:make_model@DIGEST``), and may carry their functions as text.
+Text alone runs nothing, because a request may come from a file. :func:`bring` runs the text. It is called where the
+user has named the file (a command, a call), in the process of a job with a valid signature, and in a process of trials
+on the request of its parent.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ from syno_lab.user_code import UserCode, user_code
 MODEL, DATA = "model", "data"
 #: The role of the function of a primitive of the user's own, before the primitive's name.
 PRIMITIVE = "primitive:"
-#: The code that this process has run, by the names under which it offers what the code makes.
+#: The code that this process has run, by the registered names of the code's networks, data and primitives.
 _BROUGHT: dict[str, UserCode] = {}
 
 
 def name_of(code: UserCode) -> str:
-    """The name of what a function of the user's own makes: another text is another name."""
+    """Return the name of the result of a function of the user's own; another text has another name."""
     return f"{OWN}{code}"
 
 
 def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
-    """By ``model``, ``data`` and ``primitive:NAME``, the name in the request and the code that it carries for it.
+    """Return the name and the code of each role in the request: ``model``, ``data`` and ``primitive:NAME``.
 
-    Raises CodeError: it carries code for another name.
+    Raises CodeError if the code of a role belongs to another name.
     """
-    found = {}
+    codes = {}
     for role, code in (request.own or {}).items():
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
-        if role.startswith(PRIMITIVE):  # operators have its name and its digest, which are compared when they are read
+        if role.startswith(PRIMITIVE):  # reading an operator compares name and digest
             name = f"{role} {code}"
         elif name != name_of(code):
             raise CodeError(
                 f"expected the code of {quoted(name)} as {quoted(role)}, found that of {quoted(name_of(code))}"
             )
-        found[role] = name, code
-    return found
+        codes[role] = name, code
+    return codes
 
 
 def bring(request: TrialRequest) -> None:
-    """Run the request's code in this process, once, and offer the network and the data that its functions make.
+    """Run the request's code in this process, once, and register the network and the data that its functions make.
 
-    Only for code that the user has named, or whose job they have signed. The functions are called on use; where they
-    fail or return something else, that raises CodeError or DataError.
+    Call it only for code that the user has named, or whose job the user has signed. The functions run on first use. A
+    function that fails or returns another value then raises CodeError or DataError.
 
-    Raises CodeError: the code cannot be run.
+    Raises CodeError if the code cannot be run.
     """
     for role, (name, code) in codes_of(request).items():
         if _BROUGHT.get(name) == code:
             continue
-        with torch.random.fork_rng(devices=[]):  # what a file draws as it is run is the same in each process
+        with torch.random.fork_rng(devices=[]):  # so that a file draws the same numbers in each process
             torch.manual_seed(0)
             value = code.function() if role.startswith(PRIMITIVE) else code.value()
         if role.startswith(PRIMITIVE):
@@ -83,27 +83,27 @@ def bring(request: TrialRequest) -> None:
 
 
 def whose(name: str) -> str:
-    """How a message begins that is about what a file of the user's makes, ``make_model of net.py: ``; else empty."""
+    """Return the beginning of a message about a user's function, ``make_model of net.py: ``; else an empty text."""
     code = _BROUGHT.get(name)
     return "" if code is None else f"{code.name} of {code.origin}: "
 
 
 def with_primitives(request: TrialRequest) -> TrialRequest:
-    """The request with the code of this process's own primitives, so that other processes can read operators with them.
+    """Return the request with the code of this process's own primitives, so that other processes can read operators.
 
-    Raises CodeError: the source of one of them cannot be found.
+    Raises CodeError if the source of a primitive cannot be found.
     """
-    codes = {f"{PRIMITIVE}{one.name}": user_code(one.function) for one in own_primitives()}
+    codes = {f"{PRIMITIVE}{primitive.name}": user_code(primitive.function) for primitive in own_primitives()}
     if not codes:
         return request
-    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # they are in this process already
+    _BROUGHT.update({f"{role} {code}": code for role, code in codes.items()})  # this process has run them already
     return msgspec.structs.replace(request, own={**(request.own or {}), **codes})
 
 
 def check_brought(request: TrialRequest) -> None:
-    """Refuse code that this process has not run: a file that it has read must not have another process run it.
+    """Refuse code that this process has not run, so that code of a file that was only read runs nowhere.
 
-    Raises CodeError with the function's name.
+    The CodeError has the function's name.
     """
     for name, code in codes_of(request).values():
         if _BROUGHT.get(name) != code:
@@ -111,37 +111,37 @@ def check_brought(request: TrialRequest) -> None:
 
 
 def needs_this_process(request: TrialRequest) -> bool:
-    """Whether the request names a network or data that no text makes: an object of a notebook, which stays there."""
+    """Return whether the request names a network or data without code, such as an object of a notebook."""
     own = request.own or {}
     names = {MODEL: request.backbone, DATA: request.data}
     return any(name.startswith(OWN) and role not in own for role, name in names.items())
 
 
 def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[], nn.Module]:
-    """``function`` as a builder of networks: it raises CodeError where it fails or returns something else."""
+    """Return a builder of networks that calls ``function``; a failure or another result raises CodeError."""
 
     def build() -> nn.Module:
-        found = _called(function, name, origin)
-        if not isinstance(found, nn.Module):
-            raise CodeError(f"expected a torch.nn.Module from {name} of {origin}, found {quoted(found)}")
-        if "_modules" not in vars(found):
+        module = _called(function, name, origin)
+        if not isinstance(module, nn.Module):
+            raise CodeError(f"expected a torch.nn.Module from {name} of {origin}, found {quoted(module)}")
+        if "_modules" not in vars(module):
             raise CodeError(
                 f"{name} of {origin}: expected a module whose __init__ calls super().__init__(), found none"
             )
-        return uncompiled(found)
+        return uncompiled(module)
 
     return build
 
 
 def _made(value: Any) -> Any:
-    """What a name in a file stands for as a network: what it gives when it is called, or a copy of a module."""
+    """Return the network of a value in a file: the result of a function, or a copy of a module."""
     if isinstance(value, nn.Module):
         return copied(value)
     return value() if callable(value) else value
 
 
 def _loaded(value: Any, name: str, origin: str) -> OwnData:
-    # Parts that are drawn at random are the same in each process.
+    # The fixed seed makes randomly drawn parts equal in each process.
     with patient(f"the data of {origin}"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return OwnData.of(_called(value, name, origin) if callable(value) else value, name)

@@ -1,4 +1,4 @@
-"""The request of a trial: plain data, the same in JSON; its outcome is in :mod:`syno_lab.store.outcomes`."""
+"""The request of a trial: plain data with the same form in JSON; :mod:`syno_lab.store.outcomes` has outcomes."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from syno_lab.store.outcomes import State as State
 from syno_lab.store.outcomes import TrialOutcome as TrialOutcome
 from syno_lab.user_code import UserCode
 
-#: Epochs of a training that only its budget of seconds ends.
+#: The number of epochs of a training that only its budget of seconds ends.
 ENDLESS = 1_000_000
 
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One training of a backbone, with or without an operator; complete, and plain data only.
+    """The training of a backbone, with or without an operator; complete, and plain data only.
 
-    :class:`~syno_lab.settings.TrialSettings` says what its other settings are.
+    :class:`~syno_lab.settings.TrialSettings` describes the other settings.
 
     Attributes:
-        backbone: a name of :mod:`syno_lab.models.registry`, or ``own:NAME`` for a network that this process was given.
-        operator: the JSON of an operator of any system; None: the backbone without one (the baseline).
+        backbone: a name of :mod:`syno_lab.models.registry`, or ``own:NAME`` for a network registered in this process.
+        operator: the JSON of an operator of any system; None: the backbone without an operator (the baseline).
         options: options of the backbone and of the replacement, see :attr:`.registry.Backbone.options`.
         data: ``digits``, a folder of CIFAR, a folder of images in class folders, a text file, or ``own:NAME`` for data
-            that this process was given.
-        resolution: None: images as they are (of an image folder: 224).
-        train_images, test_images: None: all. For a text, ``test_images`` counts windows of its test part (None: 256),
-            and the training part is used whole.
-        holdout: of a text's training part, its end; the split is the same for every seed, and the test images stay
-            unread. None: all are trained on, and the outcome is measured on the test images.
-        epochs: with ``budget_s`` and :data:`ENDLESS` epochs the training ends by the clock alone, and so does its
-            schedule of learning rates.
-        steps: the network is measured once, the learning rate's cycle spans them, and a stopped training begins anew.
-        threads: of a CPU; None: as torch has them.
-        precision: the type that autocast computes in, where it lowers precision.
+            registered in this process.
+        resolution: height and width of images; None: as stored (224 for images in class folders).
+        train_images, test_images: the number of images; None: all. For a text, ``test_images`` counts windows of the
+            test part (None: 256), and all of the training part is used.
+        holdout: the share of training images that is held out, or of a text's training part, at its end. The split is
+            the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
+        epochs: with ``budget_s`` and :data:`ENDLESS` epochs only the time ends the training, and the schedule of the
+            learning rate suits that.
+        steps: the network is measured once, after all steps; a stopped training starts again from the beginning.
+        threads: the number of threads of a CPU; None: torch's default.
+        precision: the type in which autocast computes, where autocast lowers precision.
         gives_up: end as ``timeout`` as soon as the pace of the batches shows that the time limit is too short, and not
-            only when it is over (for trials that count only when complete; not with ``budget_s``).
-        probe_steps: with ``gives_up``, the number of first batches whose pace is measured before the trial may end so
-            (None: four). ``time_limit_s`` then counts :attr:`TrialOutcome.work_s`, which other load on the machine does
-            not change.
-        budget_s: the training counts as ``finished`` when they are over (Syno, section 9.3).
+            only when the limit is reached (for trials that count only when complete; not with ``budget_s``).
+        probe_steps: with ``gives_up``, the number of first batches whose pace is measured before the trial may end
+            early (None: four). ``time_limit_s`` then counts :attr:`TrialOutcome.work_s`, which other load on the
+            machine does not change.
+        budget_s: seconds after which the training counts as ``finished`` (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
         rivals: curves of earlier trials (the measure after each epoch), with which the rule compares.
-        retry_oom: whether a trial that runs out of memory is tried once more with half the batch.
-        keep_predictions: whether the outcome has the prediction for every image that it is measured on.
+        retry_oom: whether a trial that runs out of memory is repeated once with half the batch.
+        keep_predictions: whether the outcome has the prediction for every image on which it is measured.
         measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.
         own: the user's own functions that make the network (``model``) and the data (``data``), as text
-            (:class:`.UserCode`). It is run only where the user has named the file, or signed the job: :mod:`.own`.
+            (:class:`.UserCode`). The code runs only if the user has named the file, or signed the job: :mod:`.own`.
     """
 
     called: ClassVar[str] = "a trial's request"
@@ -79,7 +79,7 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Training(TypedDict, total=False):
-    """How networks are trained, as calls from Python are told: fields of :class:`.TrainingSettings`."""
+    """The settings of a training in calls from Python: fields of :class:`.TrainingSettings`."""
 
     epochs: int
     batch_size: int
@@ -89,6 +89,6 @@ class Training(TypedDict, total=False):
 
 
 def request_of(training: Training, **rest: Any) -> TrialRequest:
-    """A request whose network and data are still to come. Raises FormatError for an unknown name or another value."""
-    given = {name: value for name, value in training.items() if (name, value) != ("optimizer", "sgd")}
-    return TrialRequest.from_dict({"backbone": "", **given, **rest})
+    """Return a request without network and data. Raises FormatError for an unknown name or a wrong value."""
+    fields = {name: value for name, value in training.items() if (name, value) != ("optimizer", "sgd")}
+    return TrialRequest.from_dict({"backbone": "", **fields, **rest})

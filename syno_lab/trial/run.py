@@ -48,9 +48,9 @@ IMAGE_LEARNING_RATE = 0.1
 TEXT_LEARNING_RATE = 1e-3
 
 OUTCOME_FILE = "outcome.json"
-_MOST_BYTES = 1 << 28  # of the file of an outcome, which may hold a prediction for each test image
+_MOST_BYTES = 1 << 28  # of an outcome's file, which may have a prediction for each test image
 
-# States that a second run of the same trial would end in again.
+# States in which a second run of the same trial would end again.
 _LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
 
 
@@ -61,25 +61,25 @@ def run_trial(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrialOutcome:
-    """Train as ``request`` says and return the outcome.
+    """Train as ``request`` describes, and return the outcome.
 
-    Checkpoints lie in ``folder`` after each epoch. A trial that finds its own checkpoint continues from it and reports
-    that; except for the seconds, its outcome equals that of an uninterrupted trial. A trial that finds its outcome
-    returns it. When a trial has ended for good, its outcome is in ``folder/outcome.json`` and the checkpoint is
-    removed.
+    Each epoch writes a checkpoint to ``folder``. A trial that finds its own checkpoint continues from it and reports
+    that; except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its
+    outcome returns it. A trial that has ended for good writes its outcome to ``folder/outcome.json`` and removes the
+    checkpoint.
 
-    ``report(fraction, message)`` is called after every batch, and so is ``should_stop``. Every ending is an outcome,
-    see :class:`.TrialOutcome`: bad requests, missing data and whatever code of the user's own raises too (``failed``).
-    KeyboardInterrupt is raised, and so is SystemExit where that code has not raised it.
+    ``report(fraction, message)`` and ``should_stop`` are called after every batch. Every ending is an outcome, see
+    :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code too (``failed``).
+    KeyboardInterrupt is raised, and SystemExit is raised unless the user's own code raised it.
 
-    Raises DiskFullError where the disk has no room for a checkpoint: that is no property of the operator. A later call,
+    Raises DiskFullError if the disk has no room for a checkpoint: that is no property of the operator. A later call,
     with room, continues from the last checkpoint.
     """
     folder = Path(folder)
-    known = _known_outcome(folder / OUTCOME_FILE, request)
-    if known is not None:
-        report(1.0, f"{known.state} in an earlier attempt")
-        return known
+    earlier = _known_outcome(folder / OUTCOME_FILE, request)
+    if earlier is not None:
+        report(1.0, f"{earlier.state} in an earlier attempt")
+        return earlier
     trial = _Trial(request, folder, report, should_stop)
     with Meter(request.device) as meter, _threads(request.threads):
         end = trial.attempt(request.batch_size)
@@ -89,8 +89,8 @@ def run_trial(
             half = request.batch_size // 2
             report(0.0, f"{end.reason}; once more with half the batch, {half}")
             again = trial.attempt(half)
-            said = f"out of memory with a batch of {request.batch_size}, so trained with one of {half}"
-            again.reason = f"{said}; {again.reason}" if again.reason else said
+            reason = f"out of memory with a batch of {request.batch_size}, so trained with one of {half}"
+            again.reason = f"{reason}; {again.reason}" if again.reason else reason
             end = again
     _free_memory()
     outcome = _outcome(trial, end, meter)
@@ -102,7 +102,7 @@ def run_trial(
 
 @dataclass
 class _End:
-    """How an attempt ended."""
+    """The end of an attempt."""
 
     state: State
     reason: str = ""
@@ -115,7 +115,7 @@ class _End:
 
 @dataclass
 class _Trial:
-    """The state that the attempts of a trial share."""
+    """The state that all attempts of a trial share."""
 
     request: TrialRequest
     folder: Path
@@ -151,7 +151,7 @@ class _Trial:
 
     @property
     def _is_own(self) -> bool:
-        """Whether code of the user's own may have raised what comes up."""
+        """Whether code of the user's own may have raised an exception."""
         return any(name.startswith(OWN) for name in (self.request.backbone, self.request.data))
 
     def _train(self, batch_size: int) -> _End:
@@ -273,18 +273,18 @@ class _Trial:
             )
 
     def measure(self, record: EpochRecord) -> float:
-        """The measure to maximise: the accuracy for images, exp(-loss) for a text."""
+        """Return the measure to maximise: the accuracy for images, exp(-loss) for a text."""
         is_text = self.facts is not None and self.facts.domain == "text"
         return math.exp(-record.test_loss) if is_text else record.test_accuracy
 
     def per_byte(self, row: dict[str, float]) -> float | None:
-        """The perplexity for each byte of a row of :meth:`rows`; None of images."""
+        """Return the perplexity for each byte of a row of :meth:`rows`; None for images."""
         if "perplexity" not in row:
             return None
         return math.exp(min(row["test_loss"] / self.bytes_per_token, 700.0))  # a larger exponent overflows a float
 
     def rows(self, curve: Sequence[EpochRecord]) -> list[dict[str, float]]:
-        """The curve in the form that an outcome has."""
+        """Return the curve in the form of an outcome."""
         is_text = self.facts is not None and self.facts.domain == "text"
         return [
             {
@@ -300,21 +300,21 @@ class _Trial:
 
     def _progress(self, now: TrainingProgress) -> None:
         share = (now.epoch - 1 + (now.batch / max(now.batches, 1) if now.phase == "train" else 1.0)) / now.epochs
-        what = "" if now.phase == "train" else "test "
+        test = "" if now.phase == "train" else "test "
         total = f" of {now.epochs}"
         if self.request.ends_by_clock and self.request.budget_s:
             share = (time.monotonic() - self.began + self.earlier.wall_s) / self.request.budget_s
             total = f", {min(share, 1.0):.0%} of {self.request.budget_s:g} s"
         self.report(
             min(share, 1.0),
-            f"epoch {now.epoch}{total}: {what}loss {now.loss:.3f}, accuracy {now.accuracy:.3f}",
+            f"epoch {now.epoch}{total}: {test}loss {now.loss:.3f}, accuracy {now.accuracy:.3f}",
         )
 
-    def _resumed(self, found: Resumption) -> None:
-        self.earlier = found
+    def _resumed(self, resumption: Resumption) -> None:
+        self.earlier = resumption
         self.report(
-            min(found.epochs / self.request.epochs, 1.0),
-            f"resumed from a checkpoint after epoch {found.epochs}"
+            min(resumption.epochs / self.request.epochs, 1.0),
+            f"resumed from a checkpoint after epoch {resumption.epochs}"
             + (f" of {self.request.epochs}" if self.request.steps is None and not self.request.ends_by_clock else ""),
         )
 
@@ -363,7 +363,7 @@ def _outcome(trial: _Trial, end: _End, meter: Meter) -> TrialOutcome:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the packages on which a training's numbers depend."""
+    """Return the versions of the packages on which a training's numbers depend."""
     return {
         "syno_lab": __version__,
         "python": platform.python_version(),
@@ -379,29 +379,29 @@ def _device_name(device: str) -> str:
 
 
 def _summary(outcome: TrialOutcome) -> str:
-    found = "" if outcome.accuracy is None else f", accuracy {outcome.accuracy:.4f}"
+    measures = "" if outcome.accuracy is None else f", accuracy {outcome.accuracy:.4f}"
     if outcome.perplexity is not None:
-        found = f", perplexity {outcome.perplexity:.2f} a token"
+        measures = f", perplexity {outcome.perplexity:.2f} a token"
         if outcome.perplexity_per_byte is not None:
-            found += f", {outcome.perplexity_per_byte:.3f} a byte"
-    return f"{outcome.state}{found}{f' ({outcome.reason})' if outcome.reason else ''}"
+            measures += f", {outcome.perplexity_per_byte:.3f} a byte"
+    return f"{outcome.state}{measures}{f' ({outcome.reason})' if outcome.reason else ''}"
 
 
 def _keep(outcome: TrialOutcome, request: TrialRequest, folder: Path) -> TrialOutcome:
-    """Write the outcome, and only then remove the checkpoints, so that a kill in between loses nothing."""
+    """Write the outcome before removing the checkpoints, so that a kill between the two loses nothing."""
     content = {"request": request.to_dict(), "outcome": outcome.to_dict()}
     try:
         write_whole(folder / OUTCOME_FILE, msgspec.json.encode(content))
     except TrainingError as error:
-        said = f"{outcome.reason}; the outcome could not be saved: {error}".removeprefix("; ")
-        return msgspec.structs.replace(outcome, reason=said)
-    for left in (*folder.glob("checkpoint-*.pt"), folder / CURVE_FILE):
-        left.unlink(missing_ok=True)
+        reason = f"{outcome.reason}; the outcome could not be saved: {error}".removeprefix("; ")
+        return msgspec.structs.replace(outcome, reason=reason)
+    for file in (*folder.glob("checkpoint-*.pt"), folder / CURVE_FILE):
+        file.unlink(missing_ok=True)
     return outcome
 
 
 def _known_outcome(path: Path, request: TrialRequest) -> TrialOutcome | None:
-    """The outcome of an earlier attempt at this same request, or None."""
+    """Return the outcome of an earlier attempt at the same request, or None."""
     try:
         content = read_json(path, _MOST_BYTES)
         if content["request"] == msgspec.json.decode(msgspec.json.encode(request.to_dict())):

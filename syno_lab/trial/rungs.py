@@ -1,4 +1,4 @@
-"""What a rung makes of a trial: the request on its proxy, and the reward of its outcome.
+"""Make the request of a trial on a rung's proxy, and the reward of its outcome.
 
 A backbone declares its rungs (:attr:`syno_lab.models.registry.Backbone.proxies`). Rewards are measured on held-out
 training images; the test images are for the finals.
@@ -18,42 +18,42 @@ from syno_lab.models.rungs import Measure, Rung
 from syno_lab.trial.facts import CONTEXT, facts_of
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 
-#: The share of the training images that rewards are measured on, where a request does not say.
+#: The default share of the training images on which rewards are measured.
 HOLDOUT = 0.2
 
-#: The batches after which an operator's pace is known, and the time that it may take on a rung: so many times the
-#: baseline's, and not less than so many seconds, which libraries take for their first batch.
+#: The number of batches after which an operator's pace is measured, and its time limit on a rung: a multiple of the
+#: baseline's time, and at least some seconds, because libraries need them for their first batch.
 PROBE_STEPS = 7
 TIMES_THE_BASELINE = 2.0
 LEAST_LIMIT_S = 1.0
 
-#: Options that are no sizes: a rung's values replace those of the request.
+#: Options that are no sizes; a rung's values replace the request's values.
 _NO_SIZES = ("strides", "pointwise", "match", "leave", "kinds", "tokens", "dropout")
 
 
 def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:
-    """The rungs of the request's backbone, the cheapest first and the network itself last.
+    """Return the rungs of the request's backbone, the cheapest rung first and the network itself last.
 
-    Raises SpecError: the backbone has none.
+    Raises SpecError if the backbone has no rungs.
     """
-    found = backbone(request.backbone).proxies
-    if not found:
+    rungs = backbone(request.backbone).proxies
+    if not rungs:
         raise SpecError(
             f"expected a backbone with proxies, which rungs train, found {request.backbone}, which declares none; "
             "search without rungs, or declare proxies in its row of syno_lab.models.registry"
         )
-    return found
+    return rungs
 
 
 def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s: float | None = None) -> TrialRequest:
-    """The request of one training of ``request``'s operator on the rung, with the seed number ``seed`` of the rung.
+    """Return the request of a training of ``request``'s operator on the rung, with the seed number ``seed``.
 
-    It is measured on held-out training images (:data:`HOLDOUT` of them unless the request says otherwise), and no rule
-    may end it early: on a rung, trials compare at its end alone. With ``baseline_s``, the seconds of the baseline's
-    training on this rung (:attr:`.TrialOutcome.work_s`), an operator that takes :data:`TIMES_THE_BASELINE` as long ends
-    as ``timeout`` after :data:`PROBE_STEPS` batches.
+    The trial is measured on held-out training images (by default a share of :data:`HOLDOUT`). No rule may end it early,
+    because trials on a rung are compared only at its end. ``baseline_s`` has the seconds of the baseline's training on
+    this rung (:attr:`.TrialOutcome.work_s`). With it, an operator that takes :data:`TIMES_THE_BASELINE` as long ends as
+    ``timeout`` after :data:`PROBE_STEPS` batches.
 
-    Raises SpecError: the rung changes a field that requests do not have.
+    Raises SpecError if the rung changes a field that requests do not have.
     """
     changes: dict[str, Any] = {"holdout": HOLDOUT if request.holdout is None else request.holdout, "seed": seed}
     if not rung.is_full:
@@ -66,9 +66,9 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
 
 
 def reward_of(measure: Measure, outcome: TrialOutcome) -> float:
-    """The reward of one training by a measure, from 0 to 1, the higher the better; 0 for one that did not finish.
+    """Return the reward of a training by a measure, from 0 to 1, higher is better; 0 for an unfinished training.
 
-    A loss gives exp(-loss): 1 for a perfect prediction, 0.1 for a guess among ten classes.
+    A loss has the reward exp(-loss): 1 for a perfect prediction, 0.1 for a guess among ten classes.
     """
     if outcome.state != "finished":
         return 0.0
@@ -84,19 +84,19 @@ def _smaller(request: TrialRequest, rung: Rung) -> dict[str, Any]:
         raise SpecError(f"rung {rung.name}: a request has no {', '.join(sorted(unknown))}")
     changes = dict(rung.changes)
     resolution = changes.get("resolution")
-    if resolution is not None and (known := facts_of(request)).domain == "images":
-        changes["resolution"] = request.resolution if known.size <= resolution else resolution
+    if resolution is not None and (facts := facts_of(request)).domain == "images":
+        changes["resolution"] = request.resolution if facts.size <= resolution else resolution
     changes["options"] = _options(request, rung.changes.get("options", {}))
     if request.steps is not None and "steps" in changes:
         changes["steps"] = min(request.steps, changes["steps"])
     return changes
 
 
-def _options(request: TrialRequest, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The request's options with the rung's sizes, where those are smaller."""
+def _options(request: TrialRequest, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request's options with those sizes of the rung that are smaller."""
     usual: dict[str, Any] = {**backbone(request.backbone).options, "context": CONTEXT}
     merged = dict(request.options)
-    for name, value in wanted.items():
+    for name, value in changes.items():
         before = merged.get(name, usual.get(name))
         if name in _NO_SIZES or before is None or value < before:
             merged[name] = value

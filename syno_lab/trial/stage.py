@@ -1,6 +1,6 @@
 """Train several operators alike: the second stage of a search, on other data or at another resolution (section 9.1).
 
-The request selects the layers; each operator replaces those of them that it fits.
+The request selects the layers. Each operator replaces those layers that it fits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StageTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(Plain, frozen=True, kw_only=True):
-    """All trials of a stage in their order, and by label the comparisons with the baseline."""
+    """All trials of a stage in their order, and each operator's comparison with the baseline by its label."""
 
     trials: list[StageTrial]
     comparisons: dict[str, Comparison]
@@ -46,15 +46,15 @@ def run_stage(
 ) -> Stage:
     """Train the ``request`` with each of the ``operators`` (label to JSON; None: the baseline) on each of the seeds.
 
-    With ``against_baseline``, the baseline is trained on each seed as well, and each operator has its
-    :class:`.Comparison`: only the operator differs between the two, and no rule may end a training early. Otherwise a
-    rule compares with the trials of the stage that finished before. Every trial has its own subfolder of ``folder``,
-    from which a killed stage continues.
+    With ``against_baseline``, the baseline is trained on each seed too, and each operator has its
+    :class:`.Comparison`: only the operator differs between the two trials, and no rule may end a training early.
+    Otherwise a rule compares with earlier finished trials of the stage. Every trial has its own subfolder of
+    ``folder``, from which a killed stage continues.
 
     Raises:
         SpecError: before any training, for an operator that fits no layer.
-        TrainingError: without operators or seeds, for a seed given twice, and with ``against_baseline`` for a
-            trial that did not finish, with its reason.
+        TrainingError: without operators or seeds, for a repeated seed, and with ``against_baseline`` for an unfinished
+            trial, with its reason.
         SynoError: for a request that cannot be trained.
     """
     chosen = {label: text for label, text in operators.items() if not (against_baseline and text is None)}
@@ -77,30 +77,30 @@ def run_stage(
     for number, (at, seed) in enumerate((at, seed) for at in range(len(rows)) for seed in seeds):
         label, wanted = rows[at]
 
-        def told(fraction: float, message: str, done: int = number, who: str = f"{label}, seed {seed}") -> None:
-            report((done + fraction) / len(rows) / len(seeds), f"{who}: {message}")
+        def relay(fraction: float, message: str, ended: int = number, title: str = f"{label}, seed {seed}") -> None:
+            report((ended + fraction) / len(rows) / len(seeds), f"{title}: {message}")
 
-        one = msgspec.structs.replace(wanted, seed=seed)
+        trial = msgspec.structs.replace(wanted, seed=seed)
         if against_baseline:
-            asked = msgspec.structs.replace(one, stopping=None, rivals=[], keep_predictions=True)
-        elif one.stopping is not None:
-            asked = one = msgspec.structs.replace(one, rivals=[*one.rivals, *curves])
+            run_as = msgspec.structs.replace(trial, stopping=None, rivals=[], keep_predictions=True)
+        elif trial.stopping is not None:
+            run_as = trial = msgspec.structs.replace(trial, rivals=[*trial.rivals, *curves])
         else:
-            asked = one
-        place = f"{at}-{''.join(letter if letter.isalnum() else '-' for letter in label)[:40]}"
-        outcome = run_trial(asked, folder=Path(folder) / place / str(seed), report=told, should_stop=should_stop)
+            run_as = trial
+        name = f"{at}-{''.join(letter if letter.isalnum() else '-' for letter in label)[:40]}"
+        outcome = run_trial(run_as, folder=Path(folder) / name / str(seed), report=relay, should_stop=should_stop)
         if against_baseline and outcome.state != "finished":
-            who = "the baseline" if at == 0 else label
-            raise TrainingError(f"expected {who} with seed {seed} to finish, found {outcome.state}: {outcome.reason}")
+            which = "the baseline" if at == 0 else label
+            raise TrainingError(f"expected {which} with seed {seed} to finish, found {outcome.state}: {outcome.reason}")
         outcomes[at].append(outcome)
         if against_baseline:
             outcome = msgspec.structs.replace(outcome, predictions=None, losses=None)
-        trials.append(StageTrial(label=label, request=one, outcome=outcome))
+        trials.append(StageTrial(label=label, request=trial, outcome=outcome))
         if outcome.state == "finished":
             curves.append([row["accuracy"] for row in outcome.curve])
     comparisons = {
-        label: compared(request, list(seeds), outcomes[0], mine)
-        for label, mine in zip(requests, outcomes[1:], strict=False)
+        label: compared(request, list(seeds), outcomes[0], trained)
+        for label, trained in zip(requests, outcomes[1:], strict=False)
         if against_baseline
     }
     return Stage(trials=trials, comparisons=comparisons)

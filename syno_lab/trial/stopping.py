@@ -1,7 +1,7 @@
-"""Early termination: decide from a training's curve and its rivals' curves whether it continues.
+"""Early termination: decide from a training's curve and its rivals' curves whether the training continues.
 
-A curve is the measure (higher is better) after each epoch. A rule is a value; it is asked after every epoch but the
-last, and returns a reason to stop, or None.
+A curve is the measure (higher is better) after each epoch. A rule is a value. Its method ``reason`` is called after
+every epoch except the last, and returns a reason to stop, or None.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class StoppingRule(Protocol):
     """A rule that ends trainings which are unlikely to become good."""
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
-        """The reason to end a training of ``epochs`` with this ``curve`` so far, or None."""
+        """Return the reason to end a training of ``epochs`` epochs with this ``curve``, or None."""
 
 
-#: The most that a share may be, and the least that a count may be, by the names of the rules' numbers.
+#: The upper bounds of shares and the lower bounds of counts, by the names of the rules' fields.
 _MOST, _LEAST = {"theta": 1, "percentile": 100}, {"startup": 0, "warmup": 0, "least": 1, "reduction": 2, "patience": 1}
 
 
@@ -46,11 +46,11 @@ class _Bounded:
 
 @dataclass(frozen=True)
 class CanvasRule(_Bounded):
-    """Canvas, section 7: at each epoch, at least a fraction of the best rival's measure at the same epoch.
+    """Canvas, section 7: a training must reach at each epoch a share of the best rival's measure at the same epoch.
 
-    accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: lenient in the
-    beginning, strict in the end. The best rival is the one whose curve rises highest, the first of equals; where its
-    curve is shorter than this one, the rule stops nothing. ``theta``: from 0 to 1, typically 0.5. ``warmup``: first
+    accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: low at first, high
+    in the end. The best rival has the highest value in its curve; the first of equal rivals counts. If its curve
+    is shorter than the training's, the rule stops nothing. ``theta``: from 0 to 1, typically 0.5. ``warmup``: first
     epochs that the rule ignores (our addition; the paper has none).
     """
 
@@ -59,11 +59,11 @@ class CanvasRule(_Bounded):
     warmup: int = 0
 
     def share(self, epoch: int, epochs: int) -> float:
-        """λ after ``epoch`` of ``epochs``."""
+        """Return the share λ after ``epoch`` of ``epochs``."""
         return self.theta + (1 - self.theta) * epoch / epochs
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
-        """Why to stop, or None; see :class:`StoppingRule`."""
+        """Return the reason to stop, or None; see :class:`StoppingRule`."""
         best = max((rival for rival in rivals if rival), key=max, default=())
         epoch = len(curve)
         if epoch <= self.warmup or len(best) < epoch:
@@ -81,7 +81,7 @@ class CanvasRule(_Bounded):
 class PercentileRule(_Bounded):
     """Optuna's PercentilePruner: stop unless among the best ``percentile`` % of the rivals at the same epoch.
 
-    The best value so far counts. ``startup``: rivals needed before the rule applies; ``warmup``: epochs it ignores.
+    The best value so far counts. ``startup``: rivals before the rule applies; ``warmup``: first epochs that it ignores.
     """
 
     name: ClassVar[str] = "percentile"
@@ -90,7 +90,7 @@ class PercentileRule(_Bounded):
     warmup: int = 0
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
-        """Why to stop, or None; see :class:`StoppingRule`."""
+        """Return the reason to stop, or None; see :class:`StoppingRule`."""
         import optuna
 
         pruner = optuna.pruners.PercentilePruner(self.percentile, self.startup, self.warmup)
@@ -108,7 +108,7 @@ class MedianRule(_Bounded):
     warmup: int = 0
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
-        """Why to stop, or None; see :class:`StoppingRule`."""
+        """Return the reason to stop, or None; see :class:`StoppingRule`."""
         import optuna
 
         if not _is_pruned(optuna.pruners.MedianPruner(self.startup, self.warmup), curve, rivals):
@@ -120,7 +120,7 @@ class MedianRule(_Bounded):
 class HalvingRule(_Bounded):
     """Optuna's SuccessiveHalvingPruner (Li et al. 2018): at each rung the best 1/``reduction`` continue.
 
-    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals go through Optuna's rungs first, in their order.
+    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals pass Optuna's rungs first, in their order.
     """
 
     name: ClassVar[str] = "halving"
@@ -128,7 +128,7 @@ class HalvingRule(_Bounded):
     reduction: int = 4
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
-        """Why to stop, or None; see :class:`StoppingRule`."""
+        """Return the reason to stop, or None; see :class:`StoppingRule`."""
         import optuna
 
         pruner = optuna.pruners.SuccessiveHalvingPruner(self.least, self.reduction)
@@ -139,13 +139,13 @@ class HalvingRule(_Bounded):
 
 @dataclass(frozen=True)
 class PatienceRule(_Bounded):
-    """Stop when no epoch was better than before for ``patience`` epochs; rivals do not matter."""
+    """Stop when ``patience`` epochs in a row did not improve the best measure; rivals are ignored."""
 
     name: ClassVar[str] = "patience"
     patience: int = 3
 
     def reason(self, curve: Curve, rivals: Sequence[Curve], epochs: int) -> str | None:
-        """Why to stop, or None; see :class:`StoppingRule`."""
+        """Return the reason to stop, or None; see :class:`StoppingRule`."""
         if not curve or len(curve) - 1 - list(curve).index(max(curve)) < self.patience:
             return None
         return f"nothing above {max(curve):.4f} for {self.patience} epochs"
@@ -158,17 +158,17 @@ RULES: dict[str, type[Rule]] = {
 
 
 def parse_rule(data: Mapping[str, Any]) -> Rule:
-    """Make a rule from ``{"rule": name, …}``; TrainingError for an unknown rule, or numbers out of range."""
+    """Make a rule from ``{"rule": name, …}``. Raises TrainingError for an unknown rule, or numbers out of range."""
     name = data.get("rule")
     if name not in RULES:
         raise TrainingError(f"stopping: expected a rule among {', '.join(RULES)}, found {quoted(name)}")
     kind = RULES[name]
-    given = {key: value for key, value in data.items() if key != "rule"}
-    unknown = given.keys() - kind.__annotations__.keys()
+    numbers = {key: value for key, value in data.items() if key != "rule"}
+    unknown = numbers.keys() - kind.__annotations__.keys()
     if unknown:
         raise TrainingError(f"stopping: the rule {name} has no {', '.join(sorted(unknown))}")
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(numbers, kind)
     except msgspec.ValidationError as error:
         raise TrainingError(f"stopping: the rule {name}: {error}") from None
 
@@ -181,14 +181,14 @@ def _is_pruned(
     first_step: int = 0,
     replay: bool = False,
 ) -> bool:
-    """Optuna's verdict on ``curve``, in a study of its own, in memory, with the rivals as trials.
+    """Return Optuna's verdict on ``curve``, in a separate study in memory with the rivals as trials.
 
-    ``replay``: ask Optuna about the rivals too, epoch by epoch, for pruners that store state in each trial.
+    ``replay``: report the rivals to Optuna epoch by epoch too, for pruners that store state in each trial.
     """
     import optuna
 
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # Optuna logs every study
     try:
         study = optuna.create_study(direction="maximize", pruner=pruner)
     finally:
@@ -203,7 +203,7 @@ def _is_pruned(
 
 
 def _reported(trial: optuna.Trial, curve: Curve, first_step: int) -> bool:
-    """Report a curve to ``trial`` epoch by epoch and return the last verdict on it."""
+    """Report a curve to ``trial`` epoch by epoch, and return the last verdict."""
     verdict = False
     for step, value in enumerate(curve, start=first_step):
         trial.report(float(value), step)

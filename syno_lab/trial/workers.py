@@ -1,8 +1,8 @@
 """Worker processes that run one trial after another: a short trial does not pay for starting Python and torch.
 
-A process of its own costs a trial about 2.3 CPU-seconds before its first batch: torch is imported, and torch loads its
-compiler at the first optimizer. On the first rung a training takes 1.2. A trial that crashes its process, or does not
-end, has that as its outcome, and the next one has a new process.
+A new process costs a trial about 2.3 CPU seconds before its first batch: torch is imported, and torch loads its
+compiler at the first optimizer. A training on the first rung takes 1.2 CPU seconds. A trial that crashes its process or
+does not end has that as its outcome, and the next trial has a new process.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from syno_lab.trial.own import check_brought
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.versioned import JSON
 
-#: Seconds that a trial may take unless the caller says otherwise: for what hangs, not for what is slow
+#: The default limit of a trial in seconds. It ends a trial that hangs; a slow trial has a limit of its own
 #: (``TrialRequest.time_limit_s``).
 DEADLINE_S = 3600.0
-#: Seconds between two questions whether to stop.
+#: Seconds between two calls of ``should_stop``.
 LOOK_S = 0.1
 LOG_FILE = "workers.log"
 
 
 class TrialWorker(Worker):
-    """One process for trials, started at the first one, and again after a crash; a context manager.
+    """A process for trials, started at the first trial and again after a crash; a context manager.
 
     Args:
-        log: the file that gets the process's output.
+        log: the file for the process's output.
     """
 
     def __init__(self, log: Path) -> None:
-        # In this process's group, so that whoever ends this process ends its workers too.
+        # In this process's group, so that a signal that ends this process ends its workers too.
         super().__init__(log, has_tvm=False, own_group=False)
 
     def run(
@@ -51,11 +51,11 @@ class TrialWorker(Worker):
         should_stop: Callable[[], bool] = lambda: False,
         deadline_s: float = DEADLINE_S,
     ) -> TrialOutcome:
-        """:func:`.run_trial` in the process. A crash gives the state ``failed``, ``deadline_s`` gives ``timeout``.
+        """Run :func:`.run_trial` in the process. A crash has the state ``failed``, ``deadline_s`` has ``timeout``.
 
-        With ``should_stop`` the process is ended and the outcome is ``interrupted``; a later call continues from the
-        last checkpoint. Raises DiskFullError as ``run_trial`` does, TrainingError where no process can be started, and
-        CodeError for code of the user's own that this process was not given itself (:func:`.own.check_brought`).
+        If ``should_stop`` returns True, the process ends and the outcome is ``interrupted``; a later call continues
+        from the last checkpoint. Raises DiskFullError as ``run_trial`` does, TrainingError if no process can be
+        started, and CodeError for code of the user's own that this process has not run (:func:`.own.check_brought`).
         """
         if should_stop():
             return TrialOutcome(state="interrupted", reason="before it began", seed=request.seed)
@@ -64,9 +64,9 @@ class TrialWorker(Worker):
         self._begin()
         answer: TrialOutcome | DiskFullError | None = None
         try:
-            for said in self.talk(_trial, request.to_dict(), Path(folder).absolute(), period_s=LOOK_S):
-                if said is not None:
-                    answer = said
+            for message in self.talk(_trial, request.to_dict(), Path(folder).absolute(), period_s=LOOK_S):
+                if message is not None:
+                    answer = message
                 elif should_stop():
                     self.close()
                     return TrialOutcome(state="interrupted", reason="stopped on request", seed=request.seed)
@@ -82,7 +82,7 @@ class TrialWorker(Worker):
         return answer
 
     def _begin(self) -> None:
-        """See to it that there is a process, which has imported torch."""
+        """Start a process, if there is none, and let it import torch."""
         if self._process is not None:
             return
         private.folder(self._log.parent)
@@ -90,9 +90,9 @@ class TrialWorker(Worker):
         try:
             self.call(_prepare, deadline_s=START_DEADLINE_S)
         except CallFailedError as error:
-            self.close()  # it may live: without torch it is no process for trials
-            found = error.ended if isinstance(error, CrashedError) else str(error)
-            raise TrainingError(f"expected a process for trials, found it {found}; see {self._log}") from None
+            self.close()  # the process may live, but cannot run trials without torch
+            problem = error.ended if isinstance(error, CrashedError) else str(error)
+            raise TrainingError(f"expected a process for trials, found it {problem}; see {self._log}") from None
 
     def __enter__(self) -> TrialWorker:
         return self
@@ -102,9 +102,9 @@ class TrialWorker(Worker):
 
 
 class TrialWorkers:
-    """Several such processes; :meth:`run` takes the next idle one. A context manager, for threads.
+    """Several processes for trials; :meth:`run` uses the next idle process. A context manager, for threads.
 
-    ``LocalRunner(folder, workers, should_stop, train=pool.run)`` makes a search's trainings of them.
+    ``LocalRunner(folder, workers, should_stop, train=pool.run)`` runs a search's trainings in the processes.
     """
 
     def __init__(self, count: int, log: Path) -> None:
@@ -114,7 +114,7 @@ class TrialWorkers:
             self._idle.put(worker)
 
     def run(self, request: TrialRequest, **how: Any) -> TrialOutcome:
-        """:meth:`TrialWorker.run` on an idle worker; the time to wait for one does not count."""
+        """Call :meth:`TrialWorker.run` of an idle worker; the deadline excludes the wait for an idle worker."""
         worker = self._idle.get()
         try:
             return worker.run(request, **how)
@@ -131,33 +131,33 @@ class TrialWorkers:
 
 def _prepare() -> None:
     """Make a new process ready for trials."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us; it is no crash of a trial
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
     import syno_lab.trial.run  # torch is imported before a trial's time starts
 
     assert syno_lab.trial.run
     private.keep_private()
 
 
-def _trial(say: Callable[[object], None], _: Callable[[], object], asked: dict[str, JSON], folder: Path) -> None:
-    """Say the outcome of a request, in a worker."""
+def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[str, JSON], folder: Path) -> None:
+    """Run a request in a worker, and send its outcome."""
     from syno_lab.trial.own import bring
     from syno_lab.trial.run import run_trial
 
     answer: TrialOutcome | DiskFullError
     try:
         private.folder(folder)
-        request = TrialRequest.from_dict(asked)
-        bring(request)  # the parent was given this code itself: check_brought
+        request = TrialRequest.from_dict(params)
+        bring(request)  # the parent has run this code: check_brought
         answer = run_trial(request, folder=folder)
     except DiskFullError as error:
         answer = error
     except SynoError as error:  # a request of another version of Syno Lab, or its code
         answer = TrialOutcome(state="failed", reason=str(error))
-    except Exception as error:  # noqa: BLE001 - a bug: the search goes on, and its store has the reason
+    except Exception as error:  # noqa: BLE001 - a bug: the search continues, and its store has the reason
         traceback.print_exc()
         answer = TrialOutcome(state="failed", reason=said_by(error))
     say(answer)
     if not gc.get_freeze_count():
-        # Everything is imported now. A trial ends with a garbage collection, which then takes a hundredth of the time:
-        # it took a tenth of a trial's.
+        # Everything is imported now. A trial ends with a garbage collection. It took 10 % of a trial's time, and takes
+        # 1 % of that after the freeze.
         gc.freeze()
