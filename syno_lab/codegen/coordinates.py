@@ -1,7 +1,7 @@
-"""The coordinate expressions of an operator as a table: which element of each tensor a term reads.
+"""The coordinate expressions of an operator as a table: which element of each tensor a term of the loop nest reads.
 
-One row for each axis of each tensor, and one for each sum. Of a gradient the expressions are over the tensor's own
-iterators (see :mod:`syno_lab.codegen.gradients`).
+The table has one row for each axis of each tensor and one row for each sum. In the table of a gradient, the expressions
+are over the iterators of the gradient's tensor (see :mod:`syno_lab.codegen.gradients`).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ SUM = "sum"
 
 @dataclass(frozen=True)
 class Row:
-    """One axis of a tensor, one sum, or a condition on the term that no axis shows.
+    """One axis of a tensor, one sum, or one condition that no axis shows.
 
     Attributes:
         tensor: ``X``, ``W1``, ``Y``, ``dX``, …, ``sum`` for a loop that is summed over, or ``term``.
-        axis: its number, from 0; None for ``term``.
-        size: of the axis, in symbols.
-        number: the size for the binding; None where there is no binding.
+        axis: the number of the axis, from 0; None for ``term``.
+        size: the length of the axis, in symbols.
+        number: the length of the axis for the binding; None without a binding.
         expression: the index along the axis, as Python over the iterators of the loop nest.
-        condition: where the term counts at all, for the window that this index comes out of; else empty.
-        latex: the expression, and the condition in brackets, over the short iterators of the equation.
+        condition: the condition under which the term counts, if a window bounds this index; else empty.
+        latex: the expression over the short iterators of the equation, then the condition in brackets.
     """
 
     tensor: str
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The table; :attr:`rows` are its lines, :meth:`to_frame` makes a pandas frame."""
+    """The table of coordinates. :attr:`rows` has its rows, :meth:`to_frame` returns a pandas frame."""
 
     rows: tuple[Row, ...]
 
@@ -64,7 +64,7 @@ class Coordinates:
         return len(self.rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """As a pandas frame with a column for each field of :class:`Row`."""
+        """Return a pandas frame with one column for each field of :class:`Row`."""
         import pandas as pd
 
         return pd.DataFrame([asdict(row) for row in self.rows], columns=list(_HEADS))
@@ -82,7 +82,7 @@ class Coordinates:
 
 
 def coordinates(operator: Operator, binding: Binding | None = None, *, wrt: str | None = None) -> Coordinates:
-    """The method :meth:`.Operator.coordinates`."""
+    """Implement :meth:`.Operator.coordinates`."""
     bound = None
     if binding is not None or operator.spec.bindings:
         bound = operator.complete_binding(binding)
@@ -100,12 +100,12 @@ def _rows(words: Program, letters: Program, bound: dict[str, int] | None) -> Ite
         return None if bound is None else size.at(bound)
 
     def row(tensor: str, axis: int | None, size: Size, value: Expression, brief: Expression) -> Row:
-        # A condition belongs to the first index that is built on the coordinate which it bounds.
+        # A condition belongs to the first index that depends on the coordinate that the condition bounds.
         here = [pair for pair in waiting if _contains(value, pair[0].value)]
         waiting[:] = [pair for pair in waiting if pair not in here]
         latex = brief.latex + "".join(rf" \; \left[{condition_latex(c)}\right]" for _, c in here)
-        asked = " and ".join(condition_text(condition) for condition, _ in here)
-        return Row(tensor, axis, str(size), number_of(size), str(value), asked, latex)
+        condition_words = " and ".join(condition_text(condition) for condition, _ in here)
+        return Row(tensor, axis, str(size), number_of(size), str(value), condition_words, latex)
 
     accesses = [(nest.result, short.result), *zip(nest.factors, short.factors, strict=True)]
     for access, brief in accesses:
@@ -120,7 +120,7 @@ def _rows(words: Program, letters: Program, bound: dict[str, int] | None) -> Ite
 
 
 def _contains(value: Expression, part: Expression) -> bool:
-    """Whether ``part`` occurs in ``value``; conditions never bound a bare iterator."""
+    """Check whether ``part`` occurs in ``value``. Conditions never bound a bare iterator."""
     if value == part:
         return True
     return any(side is not None and _contains(side, part) for side in (value.left, value.right))

@@ -1,18 +1,18 @@
-"""pGraphs as pictures: the input on top, the output at the bottom, weights at the side (Syno, Figure 2).
+"""Pictures of pGraphs: the input on top, the output at the bottom, the weights at the side (Syno, Figure 2).
 
-Read a drawing bottom to top, as Table 1 is read: the vertices with a name in capitals are primitives, the rounded boxes
-coordinates with their expression and size, the tables the tensors. Names of nodes are stable and follow the order in
-which coordinates and steps come into being (as in operator files):
+Read a picture from bottom to top, like Table 1. Names in capitals are primitives. Rounded boxes are coordinates with
+their expression and size. Tables are tensors. The names of nodes follow the order in which coordinates and steps are
+created, as in operator files:
 
 =========  ===============================================================================================
-``c3``     a coordinate: the output axes first, then the results of each step
+``c3``     a coordinate; the output axes come first, then the results of each step
 ``s2``     the primitive of a step; ``s5_c3`` is the SHARE of coordinate ``c3`` in the CONTRACTION ``s5``
 ``w0``     a weight, with a port ``d0``, ``d1``, ... for each dimension
-``x``      the input (dashed: the data so far, while they are not the input), ports ``a0``, ``a1``, ...
+``x``      the input, ports ``a0``, ``a1``, ...; dashed while the data is not yet the input
 ``y``      the output, ports ``a0``, ``a1``, ...
 =========  ===============================================================================================
 
-In the SVG each of them is a group with that ``id``; lines are ``<upper>--<lower>``.
+In the SVG each node is a group with its name as ``id``. The ``id`` of a line is ``<upper>--<lower>``.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _REPEAT = re.compile(r"__(\d+)$")
 
 
 def dot(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None, is_steady: bool = False) -> str:
-    """The methods :meth:`.Operator.dot` and :meth:`.State.dot`."""
+    """Implement :meth:`.Operator.dot` and :meth:`.State.dot`."""
     return _Drawing(graph, highlight, title, is_steady=is_steady).source()
 
 
 def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = None, is_steady: bool = False) -> str:
-    """The methods :meth:`.Operator.svg` and :meth:`.State.svg`."""
+    """Implement :meth:`.Operator.svg` and :meth:`.State.svg`."""
     drawing = _Drawing(graph, highlight, title, is_steady=is_steady)
     description = describe(graph)
     words = f"{title}. {description}" if title else description
@@ -64,16 +64,16 @@ def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = 
 
 
 def iterator_names(graph: Drawable) -> Names:
-    """How the iterators of a pGraph are set: i or r with the size as its index, a prime for the second of a name."""
-    found = {}
+    """Return how each iterator's name is typeset: i or r, the size as its index, and the number of its primes."""
+    iterators = {}
     for leaf, name in names(graph).items():
         number = _REPEAT.search(name)
-        found[name] = (name[0], leaf.size.pretty, int(number[1]) - 1 if number else 0)
-    return found
+        iterators[name] = (name[0], leaf.size.pretty, int(number[1]) - 1 if number else 0)
+    return iterators
 
 
 def describe(graph: Drawable) -> str:
-    """The text alternative of the pGraph's picture."""
+    """Return the text alternative of a pGraph's picture."""
     state = _state(graph)
     names = expressions(graph)
 
@@ -82,30 +82,30 @@ def describe(graph: Drawable) -> str:
 
     wanted = "[" + ", ".join(size.pretty for size in state.spec.input_shape) + "]"
     if isinstance(graph, Operator) or state.is_complete:
-        what = f"Complete pGraph from input {wanted} to output {shape(state.output)}"
+        summary = f"Complete pGraph from input {wanted} to output {shape(state.output)}"
     else:
-        what = (
+        summary = (
             f"Partial pGraph from data {shape(state.data)}, to become input {wanted}, to output {shape(state.output)}"
         )
     steps = [f"{number}. {describe_step(state, step, names)}" for number, step in enumerate(state.steps, 1)]
     if not steps:
-        return f"{what}; no steps yet."
-    return f"{what}; {count_of(len(steps), 'step')}, bottom to top: " + "; ".join(steps) + "."
+        return f"{summary}; no steps yet."
+    return f"{summary}; {count_of(len(steps), 'step')}, bottom to top: " + "; ".join(steps) + "."
 
 
 def drawn(graph: Drawable) -> _Drawing:
-    """The nodes and lines of the pGraph's picture, with what is said of them."""
+    """Return the drawing of a pGraph with its nodes, lines and titles."""
     drawing = _Drawing(graph, (), None)
     drawing.source()
     return drawing
 
 
 def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None = None) -> str:
-    """One step as text: ``UNFOLD i_H, k_1``; ``state`` gives the names of its coordinates."""
+    """Describe a step in one line, such as ``UNFOLD i_H, k_1``; ``state`` names the step's coordinates."""
     names = expressions(state) if names is None else names
     if step.primitive == "SHARE":
-        given = f", give {', '.join(names[c] for c in step.given)}" if step.given else ""
-        return f"CONTRACTION share {', '.join(names[c] for c in step.operands)}{given}"
+        given_words = f", give {', '.join(names[c] for c in step.given)}" if step.given else ""
+        return f"CONTRACTION share {', '.join(names[c] for c in step.operands)}{given_words}"
     words = [step.primitive, ", ".join(names[c] for c in step.operands)]
     if step.parameter is not None:
         label = PRIMITIVES[step.primitive].parameter
@@ -114,18 +114,18 @@ def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None 
 
 
 def coordinate_ids(graph: Drawable) -> dict[str, Coordinate]:
-    """The coordinates by the names they have in the drawing, in order of creation."""
+    """Return the coordinates by their names in the picture, in order of creation."""
     state = _state(graph)
-    found = list(state.output)
+    coordinates = list(state.output)
     replay = State.root(state.spec)
     for step in state.steps:
-        found.extend(replay.results(step))
+        coordinates.extend(replay.results(step))
         replay = replay.apply(step)
-    return {f"c{number}": coordinate for number, coordinate in enumerate(found)}
+    return {f"c{number}": coordinate for number, coordinate in enumerate(coordinates)}
 
 
 def card_svg(name: str) -> str:
-    """The picture of a primitive's card: the primitive alone, its bottom and its top coordinates.
+    """Return the picture of a primitive's card: the primitive with its bottom and top coordinates.
 
     Raises PrimitiveError for an unknown primitive.
     """
@@ -141,7 +141,7 @@ def _example(name: str) -> State:
         raise PrimitiveError(f"unknown primitive {quoted(name)}; known are {', '.join(PRIMITIVES)}")
     sizes, parameter = primitive.example
     shape = f"[{', '.join(sizes)}]"
-    # A parameter such as a block divides a coordinate, and only coefficients may stand below.
+    # A parameter such as a block divides a coordinate, and only coefficients may be in a denominator.
     small = [parameter] if parameter and sizes else []
     large = [*sizes, parameter] if parameter and not sizes else list(sizes)
     root = State.root(Spec.parse(shape, shape, large, small))
@@ -156,7 +156,7 @@ def _state(graph: Drawable) -> State:
 
 
 class _Drawing:
-    """One drawing under way: collects lines of DOT, and what is said of each node."""
+    """A picture in the making: lines of DOT, and a title for each node."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _Drawing:
         self.nodes: list[str] = []
         self.joints: dict[str, Joint] = {}
         self.growth: list[Growth] = []
-        # Where the way of each coordinate towards the input has come to; None once it has left the data.
+        # For each coordinate the uppermost node above it so far; None once the coordinate has left the data.
         self.tip: dict[Coordinate, str | None] = {}
         self.complete = isinstance(graph, Operator) or self.state.is_complete
         self.top = graph.inputs if isinstance(graph, Operator) else next(self.state.matches(), self.state.data)
@@ -204,9 +204,9 @@ class _Drawing:
             if number + 1 < len(self.state.steps):
                 self._grown(replay)
         if self.ends:
-            name, what = ("X", "input") if self.complete else ("data", "so far")
+            name, kind = ("X", "input") if self.complete else ("data", "so far")
             sizes = [c.size.pretty for c in self.top]
-            self._tensor("x", name, what, INPUT, "a", sizes, dashed=not self.complete)
+            self._tensor("x", name, kind, INPUT, "a", sizes, dashed=not self.complete)
             for axis, coordinate in enumerate(self.top):
                 tip = self.tip[coordinate]
                 assert tip is not None
@@ -222,19 +222,19 @@ class _Drawing:
         )
 
     def _ranks(self) -> None:
-        """Which nodes stand in one row, and in which order; else only that the input is above, the output below all."""
+        """Write which nodes share a row, and their order; if not steady, only put the input above, the output below."""
         if not self.is_steady:
-            # Reductions stand where they are used: beside the output they make more lines cross.
+            # Beside the output, reductions would make more lines cross. So they have the row in which they are used.
             self.lines += ["{ rank=min; x }", "{ rank=max; y }"]
             return
-        whole = Growth(tuple(self.nodes), tuple(self.joints.values()))
+        complete = Growth(tuple(self.nodes), tuple(self.joints.values()))
         before = self.growth[: len(self.state.steps)]
-        for row in reversed(steady_rows((*before, whole))):
+        for row in reversed(steady_rows((*before, complete))):
             nodes = " -> ".join(name for name in row if isinstance(name, str))
             self.lines.append(f"{{ rank=same; edge [style=invis]; {nodes} }}")
 
     def _grown(self, replay: State) -> None:
-        """Keep what the picture is like at a step: the data so far stand in it for the input."""
+        """Store the picture after a step; the data so far takes the input's position."""
         if not self.is_steady:
             return
         ends = [
@@ -341,7 +341,7 @@ class _Drawing:
         text = ""
         if label:
             text = f", label={_plate(label)}"
-        # The lines of one CONTRACTION hold its SHAREs and its weight together.
+        # The lines of a CONTRACTION connect its SHAREs with its weight.
         bond = "" if of is None else f', color="{of.border}", penwidth=2'
         kinds = "line" if of is None else "line bond"
         self.joints[name] = Joint(*_end(upper), *_end(lower))
@@ -349,7 +349,7 @@ class _Drawing:
 
 
 def _end(end: str) -> tuple[str, int]:
-    """The node of a line's end and the tensor's dimension there: ``w0`` and 1 of ``w0:d1:s``."""
+    """Split the end of a line into node and dimension: ``w0`` and 1 for ``w0:d1:s``."""
     name, _, port = end.partition(":")
     return name, int(port[1:].partition(":")[0] or 0)
 
@@ -359,5 +359,5 @@ def _html(text: str) -> str:
 
 
 def _plate(text: str) -> str:
-    """A label on a light plate of its own, for what stands on the ground of the page."""
+    """Return a label on a light background, for text that lies directly on the page."""
     return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="#ffffff"><TR><TD>{_html(text)}</TD></TR></TABLE>>'

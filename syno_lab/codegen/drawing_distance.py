@@ -1,4 +1,4 @@
-"""The shape distance as pictures: the reshape groups that it counts, and its course (Syno, section 7.1)."""
+"""Pictures of the shape distance: the reshape groups that count, and how the distance changes (Syno, section 7.1)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from syno_lab.synthesis.distance import Explanation, Group
 
 
 def explanation_words(explanation: Explanation) -> list[str]:
-    """The explanation in sentences, one for each thing that is counted, the sum last."""
+    """Explain the distance in sentences: one sentence for each term, and the sum last."""
     if explanation.steps is None:
         return ["The input cannot be reached within the budgets that are left."]
-    found = [f"REDUCE {size.pretty} comes first: 1 step." for size in explanation.reduces]
-    found += [_group_words(group) for group in explanation.groups if group.reshapes or group.eliminate is not None]
+    sentences = [f"REDUCE {size.pretty} comes first: 1 step." for size in explanation.reduces]
+    sentences += [_group_words(group) for group in explanation.groups if group.reshapes or group.eliminate is not None]
     if explanation.eliminations:
-        found.append(
+        sentences.append(
             f"What is eliminated takes at least {count_of(explanation.eliminations, 'step')} of CONTRACTION, UNFOLD or "
             "EXPAND; one CONTRACTION can take all of it."
         )
-    done = sum(not group.reshapes and group.eliminate is None for group in explanation.groups)
-    if done:
-        found.append(f"{count_of(done, 'coordinate')} of the right size already: 0 steps.")
-    return [*found, f"Shape distance {explanation.steps}: at least so many steps are needed."]
+    done_count = sum(not group.reshapes and group.eliminate is None for group in explanation.groups)
+    if done_count:
+        sentences.append(f"{count_of(done_count, 'coordinate')} of the right size already: 0 steps.")
+    return [*sentences, f"Shape distance {explanation.steps}: at least so many steps are needed."]
 
 
 def groups_svg(explanation: Explanation) -> str:
-    """The reshape groups: data coordinates at the bottom, the input's axes on top, what is eliminated beside them.
+    """Draw the reshape groups: data coordinates below, input axes on top, eliminated coordinates at the side.
 
     Raises SynoError when the layout program is not installed.
     """
@@ -81,9 +81,9 @@ def _group_words(group: Group) -> str:
     have, want = ", ".join(size.pretty for size in group.have), ", ".join(size.pretty for size in group.want)
     if not group.want:
         return f"{have} has no place in the input and is eliminated."
-    gone = "" if group.eliminate is None else f", and {group.eliminate.pretty} is eliminated"
+    eliminated = "" if group.eliminate is None else f", and {group.eliminate.pretty} is eliminated"
     if not group.reshapes:
-        return f"{have} is the input's {want}{gone}: 0 steps."
+        return f"{have} is the input's {want}{eliminated}: 0 steps."
     sum_words = f"{len(group.want)} + {int(group.eliminate is not None)} + {len(group.have)} - 2"
     counted = count_of(group.reshapes, "MERGE or SPLIT", "MERGEs or SPLITs")
-    return f"{have} must become {want}{gone}: {sum_words} = {counted}."
+    return f"{have} must become {want}{eliminated}: {sum_words} = {counted}."

@@ -1,8 +1,7 @@
-"""What belongs together in the picture of a pGraph, so that a page can light it up.
+"""The nodes and lines of a pGraph's picture that a page highlights together.
 
-Every node of the drawing has a *light*: the nodes and lines that belong to it. That of a coordinate is its whole
-expression, all that is below it down to its iterators; that of a primitive or tensor is the coordinates that it
-touches, with theirs.
+Every node has a *light*: the ids of the nodes and lines that are highlighted with it. The light of a coordinate is its
+expression, down to the iterators. The light of a primitive or a tensor is its coordinates and their lights.
 """
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ _TENSORS = re.compile(r"[xyw]\d*")
 
 @dataclass(frozen=True)
 class Link:
-    """The facts about one node of the drawing.
+    """The facts about a node of the picture.
 
     Attributes:
-        words: its title.
+        words: the title of the node.
         kind: ``coordinate``, ``primitive`` or ``tensor``.
-        light: the ids of the nodes and lines that are lit with it.
-        touched: the coordinates that a primitive makes; of one that makes none, those right below it.
+        light: the ids of the nodes and lines that are highlighted with the node.
+        touched: the coordinates that a primitive makes; for a primitive without results, the coordinates right below
+            it.
     """
 
     words: str
@@ -37,7 +37,7 @@ class Link:
 
 
 def links(graph: Drawable, svg: str) -> dict[str, Link]:
-    """The nodes of the picture ``svg`` of ``graph`` by their ids, in the order in which they were drawn."""
+    """Return the nodes of ``svg``, the picture of ``graph``, by their ids in the order of the picture."""
     drawing = drawn(graph)
     below: dict[str, list[str]] = {name: [] for name in drawing.nodes}
     for line, joint in drawing.joints.items():
@@ -48,7 +48,7 @@ def links(graph: Drawable, svg: str) -> dict[str, Link]:
 
 @dataclass(frozen=True)
 class _Around:
-    """A picture: for each node the lines that lead down from it, the ends of the lines, and the coordinates."""
+    """A picture: for each node the lines that lead down from it, the ends of each line, and the coordinates."""
 
     below: Mapping[str, list[str]]
     joints: Mapping[str, Joint]
@@ -56,12 +56,12 @@ class _Around:
 
     def link(self, name: str, words: str) -> Link:
         light, shared = self._down(name), _SHARE.fullmatch(name)
-        if shared:  # of one CONTRACTION all is lit together
+        if shared:  # all parts of a CONTRACTION are highlighted together
             light |= self._bonds(shared[1])
         kind = "coordinate" if name in self.coordinates else "tensor" if _TENSORS.fullmatch(name) else "primitive"
         if kind != "coordinate":
             light |= {line for line in self.joints if line.endswith(f"--{name}")}
-        # A tensor is named where it is read; its coordinates stand in other places too.
+        # The title of a tensor names its step; the tensor's coordinates belong to other steps too.
         touched = self._touched(name) if kind == "primitive" else []
         return Link(words, kind, tuple(sorted(light - {"x", "y"} | {name})), tuple(touched))
 
@@ -69,29 +69,29 @@ class _Around:
         return {self.joints[line].lower for line in self.below[upper]}
 
     def _bonds(self, step: str) -> set[str]:
-        """The SHAREs of a CONTRACTION, its weight, and the lines between them."""
+        """Return the SHAREs of a CONTRACTION, its weight, and the lines between them."""
         shares = {node for node in self.below if node.startswith(f"{step}_")}
         ends = {weight for weight in self.below if weight.startswith("w") and self._ends(weight) & shares}
         return shares.union(ends, *(self.below[weight] for weight in ends))
 
     def _down(self, name: str) -> set[str]:
-        """A node with all that is below it."""
-        found, waiting = {name}, [name]
+        """Return a node and all nodes and lines below it."""
+        light, waiting = {name}, [name]
         while waiting:
             for line in self.below[waiting.pop()]:
                 lower = self.joints[line].lower
                 if lower == "y":
                     continue
-                found.add(line)
-                if lower not in found:
-                    found.add(lower)
+                light.add(line)
+                if lower not in light:
+                    light.add(lower)
                     waiting.append(lower)
-        return found
+        return light
 
     def _touched(self, name: str) -> Iterable[str]:
         if shared := _SHARE.fullmatch(name):
             return [shared[2]]
-        made = [upper for upper in self.coordinates if name in self._ends(upper)]
-        # What is drawn above a SHARE stands for the coordinate that is shared.
-        lower = {shared[2] if (shared := _SHARE.fullmatch(one)) else one for one in self._ends(name)}
-        return made or [one for one in self.coordinates if one in lower]
+        results = [upper for upper in self.coordinates if name in self._ends(upper)]
+        # Coordinates above a SHARE are drawn above its node; here the shared coordinate takes the node's place.
+        lower = {shared[2] if (shared := _SHARE.fullmatch(end)) else end for end in self._ends(name)}
+        return results or [upper for upper in self.coordinates if upper in lower]

@@ -1,12 +1,12 @@
-"""Where the nodes of a pGraph's picture stand, so that a step changes the picture as little as possible.
+"""The rows of a pGraph's picture, chosen so that a step changes the picture as little as possible.
 
-The layout program begins anew for each picture, and what stood on the left can stand on the right after a step. Here
-the *rows* of a picture (which nodes stand in which, and in which order) follow from those of the picture one step
-before, back to the output alone: the same steps always give the same rows, whichever way a reader came. A node stands
-in the lowest row above all that is below it, so its row never changes; a reduction stands right below where it is first
-used. Within the rows the order is looked for that has the fewest crossings of lines plus a twentieth of the pairs of
-nodes that have changed sides (Sugiyama, Tagawa and Toda 1981: rows, sweeps of means; then each node by itself is put
-where it costs least). The layout program is told the rows and still says how far apart all is and which way lines take.
+The layout program starts anew for each picture, so a node can move from left to right after a step. Here the *rows* of
+a picture (which nodes share a row, and their order) depend only on the rows of the picture one step before, back to the
+output alone. So equal steps always give equal rows. A node has the lowest row above all nodes below it, so its row
+never changes. A reduction has the row right below its first use. Within the rows, the order minimises the crossings of
+lines plus a twentieth of the pairs of nodes that have changed sides. The method is that of Sugiyama, Tagawa and Toda
+(1981): sweeps over the rows that sort nodes by means, then moves of single nodes to their cheapest position. The layout
+program receives the rows and chooses the distances and the curves.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-#: What a pair of nodes that changes sides costs, in crossings. Of 0.1, 0.05, 0.04, 0.03 and 0.02 this one keeps most in
-#: place of those with which the known operators and the 20 large ones of the tests have no more crossings than without.
+#: The cost of a pair of nodes that changes sides, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. It moves the
+#: fewest nodes among the values that add no crossings to the known operators and the tests' 20 large operators.
 CHANGES_SIDES = 0.05
-#: Sweeps of means; the orders after the last ones are improved node by node, so often.
+#: The number of sweeps, of last orders that are improved node by node, and of rounds of this improvement.
 _SWEEPS, _IMPROVED, _ROUNDS = 12, 2, 2
 _PORTS = 64  # a tensor has fewer dimensions
 
 
 class Joint(NamedTuple):
-    """A line of the picture, with the dimension of a tensor at which it ends, else 0."""
+    """A line of the picture; a port is the tensor's dimension at that end, or 0."""
 
     upper: str
     upper_port: int
@@ -33,14 +33,14 @@ class Joint(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """A picture at one step: its nodes in the order in which they came into being, and its lines."""
+    """A picture after one step: its nodes in order of creation, and its lines."""
 
     nodes: tuple[str, ...]
     joints: tuple[Joint, ...]
 
 
 class Passing(NamedTuple):
-    """Where a line passes through a row, which stays as nodes do."""
+    """The point where a line passes through a row. It takes a position in the row as a node does."""
 
     joint: Joint
     row: int
@@ -51,53 +51,53 @@ Rows = tuple[tuple[str | Passing, ...], ...]
 
 @lru_cache(maxsize=256)
 def steady_rows(steps: tuple[Growth, ...]) -> Rows:
-    """The rows of the last of these pictures, the lowest first, each from left to right, with the lines that pass.
+    """Return the rows of the last picture, the lowest first, each from left to right, with the lines that pass.
 
-    ``steps`` are the pictures from that of the output alone on, one for each step; at least one.
+    ``steps`` has at least one picture: first the picture of the output alone, then one for each step.
     """
     before = steady_rows(steps[:-1]) if len(steps) > 1 else ()
     return _Rows(steps[-1], {name: at for row in before for at, name in enumerate(row)}).best()
 
 
 def heights(growth: Growth) -> dict[str, int]:
-    """The row of each node, 0 the lowest."""
+    """Return the row of each node; 0 is the lowest."""
     below: dict[str, list[str]] = {name: [] for name in growth.nodes}
     above: dict[str, list[str]] = {name: [] for name in growth.nodes}
     for joint in growth.joints:
         below[joint.upper].append(joint.lower)
         above[joint.lower].append(joint.upper)
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
 
     def height(name: str) -> int:
-        if name not in found:
-            found[name] = 1 + max(map(height, below[name]), default=-1)
-        return found[name]
+        if name not in rows:
+            rows[name] = 1 + max(map(height, below[name]), default=-1)
+        return rows[name]
 
     for name in growth.nodes:
         height(name)
     for name in growth.nodes:
         if not below[name] and name != "y":  # a REDUCE has nothing below it
             for coordinate in above[name]:
-                used = [found[upper] for upper in above[coordinate]]
-                found[coordinate] = max(min(used, default=0) - 1, found[coordinate])
-                found[name] = found[coordinate] - 1
-    if "x" in found:
-        found["x"] = max(found.values())
-    return found
+                used = [rows[upper] for upper in above[coordinate]]
+                rows[coordinate] = max(min(used, default=0) - 1, rows[coordinate])
+                rows[name] = rows[coordinate] - 1
+    if "x" in rows:
+        rows["x"] = max(rows.values())
+    return rows
 
 
 class _Rows:
-    """The rows of one picture under way.
+    """The rows of one picture in the making.
 
-    Nodes are numbered; a line through several rows has a node of its own in each that it passes. A place is a row's
-    index; where a line ends is its node's place times 64, plus the dimension of a tensor.
+    Nodes are numbered. A line has an extra node in each row that it passes. A place is an index in a row. The position
+    of a line's end is its node's place times 64, plus the dimension of a tensor.
     """
 
     def __init__(self, growth: Growth, before: Mapping[str | Passing, int]) -> None:
         height = heights(growth)
         self.names: list[str | Passing] = []
         self.rows: list[list[int]] = [[] for _ in range(max(height.values()) + 1)]
-        # For each node the nodes above it: their number, the port there, and the own one; and those below.
+        # For each node its neighbours above, as (number, port there, own port); and its neighbours below.
         self.above: list[list[tuple[int, int, int]]] = []
         self.below: list[list[tuple[int, int, int]]] = []
         numbers = {name: self._node(name, height[name]) for name in growth.nodes}
@@ -123,16 +123,16 @@ class _Rows:
         self.above[lower].append((upper, upper_port, lower_port))
 
     def best(self) -> Rows:
-        _, found = min(self._tried(), key=lambda one: one[0])
-        return tuple(tuple(self.names[node] for node in row) for row in found)
+        _, order = min(self._tried(), key=lambda one: one[0])
+        return tuple(tuple(self.names[node] for node in row) for row in order)
 
     def _tried(self) -> Iterator[tuple[float, list[list[int]]]]:
-        """Orders with what they cost, from several first ones: the old, that of creation, and its mirror image."""
+        """Yield orders with their costs, starting from the old order, the order of creation, and its reverse."""
         tried = set()
 
         def improved(order: list[list[int]]) -> Iterator[tuple[float, list[list[int]]]]:
             key = tuple(map(tuple, order))
-            if key not in tried:  # sweeps from several first orders end in the same one
+            if key not in tried:  # sweeps from several initial orders can end in equal orders
                 tried.add(key)
                 place = list(self.place)
                 yield self._improved(order)
@@ -147,7 +147,7 @@ class _Rows:
             for row in order:
                 self._put(row)
             yield from improved(order)
-            same = 0  # sweeps in a row that have changed nothing: after two of them none will
+            same = 0  # consecutive sweeps without a change; after two, no sweep changes anything
             for sweep in range(_SWEEPS):
                 same = 0 if self._sweep(order, up=sweep % 2 == 0) or not sweep else same + 1
                 if sweep >= _SWEEPS - _IMPROVED or same == 2:
@@ -160,21 +160,21 @@ class _Rows:
             self.place[node] = at
 
     def _mean(self, ends: Sequence[tuple[int, int, int]]) -> float | None:
-        """Where lines end, on average; None for no lines."""
+        """Return the mean position of the ends of lines; None for no lines."""
         if not ends:
             return None
         return sum(self.place[node] + port / _PORTS for node, port, _ in ends) / len(ends)
 
     def _as_before(self) -> list[list[int]]:
-        """The old nodes as they stood, each new one before the first whose lines lead further to the right."""
+        """Return the old order, with each new node before the first node whose lines end further right on average."""
         order: list[list[int]] = []
         for row in self.rows:
-            known = [(at, node) for node in row if (at := self.old[node]) is not None]
-            now = [node for _, node in sorted(known)]
+            old = [(at, node) for node in row if (at := self.old[node]) is not None]
+            now = [node for _, node in sorted(old)]
             for node in row:
                 if self.old[node] is None:
                     here = self._mean(self.below[node])
-                    means = [self._mean(self.below[one]) for one in now]
+                    means = [self._mean(self.below[other]) for other in now]
                     right = (
                         at for at, mean in enumerate(means) if here is not None and mean is not None and mean > here
                     )
@@ -184,9 +184,9 @@ class _Rows:
         return order
 
     def _sweep(self, order: list[list[int]], *, up: bool) -> bool:
-        """Order each row by the means of its lines to the row before it; what has none keeps its place.
+        """Sort each row by the means of its lines to the row before; nodes without lines do not move.
 
-        Whether anything has changed.
+        Returns whether a row has changed.
         """
         has_changed = False
         for row in order[1:] if up else order[-2::-1]:
@@ -199,10 +199,10 @@ class _Rows:
         return has_changed
 
     def _improved(self, order: list[list[int]]) -> tuple[float, list[list[int]]]:
-        """The order with each node moved to where it costs least in its row, and what that costs."""
+        """Move each node to its cheapest position in its row; return the cost and the order."""
         order = [list(row) for row in order]
         rows = range(len(order))
-        at_rest = {at for at in rows if len(order[at]) < 2}  # nothing moves there before something moves beside it
+        at_rest = {at for at in rows if len(order[at]) < 2}  # a row stays here until a row beside it changes
         for _ in range(_ROUNDS):
             for at in (*rows, *reversed(rows)):
                 if at in at_rest:
@@ -220,38 +220,38 @@ class _Rows:
         has_changed = False
         for node in list(row):
             at = row.index(node)
-            others = [one for one in row if one != node]
+            other_nodes = [item for item in row if item != node]
             sums = [0.0]
-            for one in others:
-                sums.append(sums[-1] + costs[one, node])
+            for other in other_nodes:
+                sums.append(sums[-1] + costs[other, node])
             least = min(sums) + 1e-9
             if least < sums[at]:
                 best = min((to for to, cost in enumerate(sums) if cost <= least), key=lambda to: abs(to - at))
-                others.insert(best, node)
-                row[:] = others
+                other_nodes.insert(best, node)
+                row[:] = other_nodes
                 has_changed = True
         self._put(row)
         return has_changed
 
     def _costs(self, row: list[int]) -> dict[tuple[int, int], float]:
-        """For each pair of nodes what it costs more to have the first on the left than to have it on the right."""
+        """Return for each pair of nodes how much more it costs to have the first node on the left than on the right."""
         ends = [
             [[self.place[node] * _PORTS + port for node, port, _ in side[one]] for side in (self.above, self.below)]
             for one in row
         ]
         costs: dict[tuple[int, int], float] = {}
-        for at, one in enumerate(row):
+        for at, node in enumerate(row):
             for to in range(at):
                 other = row[to]
                 more = 0.0
-                for mine, its in zip(ends[at], ends[to], strict=True):
-                    for a in mine:
-                        for b in its:
+                for ends_here, ends_there in zip(ends[at], ends[to], strict=True):
+                    for a in ends_here:
+                        for b in ends_there:
                             more += (a > b) - (a < b)
-                was, its_was = self.old[one], self.old[other]
-                if was is not None and its_was is not None:
-                    more += CHANGES_SIDES if was > its_was else -CHANGES_SIDES
-                costs[one, other], costs[other, one] = more, -more
+                was, other_was = self.old[node], self.old[other]
+                if was is not None and other_was is not None:
+                    more += CHANGES_SIDES if was > other_was else -CHANGES_SIDES
+                costs[node, other], costs[other, node] = more, -more
         return costs
 
     def _cost(self, order: list[list[int]]) -> float:
@@ -265,5 +265,5 @@ class _Rows:
             for at, (low, high) in enumerate(lines):
                 cost += sum(1 for other_low, other_high in lines[:at] if other_low < low and other_high > high)
             old = [was for node in row if (was := self.old[node]) is not None]
-            cost += CHANGES_SIDES * sum(1 for at, one in enumerate(old) for other in old[:at] if other > one)
+            cost += CHANGES_SIDES * sum(1 for at, position in enumerate(old) for other in old[:at] if other > position)
         return cost

@@ -27,7 +27,7 @@ _ARRAY = re.compile(r"(?P<d>d?)(?P<stem>[A-Z])(?P<index>\w*)")
 def equation(
     operator: Operator, binding: Binding | None = None, *, staged: bool = False, wrt: str | None = None
 ) -> Equation:
-    """The method :meth:`.Operator.equation`."""
+    """Implement :meth:`.Operator.equation`."""
     program = make_program(operator, binding, is_staged=staged, wrt=wrt, style="letters")
     if any(nest.scatters for nest in program.nests):
         raise SpecError(f"wrt: d{wrt} has no equation, because a primitive has no inverse; loops(wrt=...) has its nest")
@@ -36,20 +36,20 @@ def equation(
 
 @dataclass(frozen=True)
 class Equation:
-    """One equation, or one for each stage; terms outside a window's bounds are left out by Iverson brackets.
+    """One equation, or one equation for each stage. Iverson brackets exclude terms outside a window's bounds.
 
-    ``program`` has the loop nests that it reads, with its iterators.
+    ``program`` has the loop nests of the equation.
     """
 
     program: Program
 
     def __str__(self) -> str:
-        """In plain text, a line for each stage; ``[...]`` is 1 where the condition in it holds and else 0."""
+        """Return plain text, one line for each stage; ``[...]`` is 1 where its condition holds, else 0."""
         return "\n".join(map(_text, self.program.nests))
 
     @property
     def latex(self) -> str:
-        """For display mathematics, without the signs around it."""
+        """The LaTeX text for display mathematics, without the delimiters."""
         lines = [_latex(nest, align=len(self.program.nests) > 1) for nest in self.program.nests]
         if len(lines) == 1:
             return lines[0]
@@ -60,17 +60,17 @@ class Equation:
 
     @property
     def equations(self) -> tuple[sympy.Eq, ...]:
-        """As sympy, one ``Eq`` for each stage.
+        """The equations as sympy, one ``Eq`` for each stage.
 
-        The right side is a ``Sum`` over the iterators, of a ``Piecewise`` where there are conditions; tensors are
-        ``IndexedBase``, sizes positive integer symbols, iterators non-negative ones.
-        Sympy may divide a condition by a common factor: evaluate with rationals, not with floats, where it compares.
+        The right side is a ``Sum`` over the iterators; under conditions, the ``Sum`` of a ``Piecewise``. Tensors are
+        ``IndexedBase``, sizes are positive integer symbols, iterators are non-negative integer symbols. Sympy may
+        divide a condition by a common factor, so evaluate the comparisons with rationals, not with floats.
         """
         return tuple(map(_sympy, self.program.nests))
 
     @property
     def sympy(self) -> sympy.Eq:
-        """The sympy equation; of stages the last one, and :attr:`equations` has all."""
+        """The sympy equation of the last stage; :attr:`equations` has all stages."""
         return self.equations[-1]
 
 
@@ -90,7 +90,7 @@ def _latex(nest: Nest, align: bool = False) -> str:
 
 
 def condition_latex(condition: Condition) -> str:
-    """A condition as LaTeX."""
+    """Return a condition as LaTeX."""
     if condition.kind == "inside":
         return rf"0 \le {condition.value.latex} < {size_latex(condition.size)}"
     return rf"{(condition.value % condition.size).latex} = 0"
@@ -101,11 +101,11 @@ def _access_latex(access: Access) -> str:
 
 
 def array_latex(text: str) -> str:
-    r"""An array's name as LaTeX: ``W_{1}``, ``\mathrm{d}X``."""
-    found = _ARRAY.fullmatch(text)
-    assert found is not None, text
-    index = found["index"].replace("_", r"\_")
-    return (r"\mathrm{d}" if found["d"] else "") + found["stem"] + (f"_{{{index}}}" if index else "")
+    r"""Return an array's name as LaTeX: ``W_{1}``, ``\mathrm{d}X``."""
+    match = _ARRAY.fullmatch(text)
+    assert match is not None, text
+    index = match["index"].replace("_", r"\_")
+    return (r"\mathrm{d}" if match["d"] else "") + match["stem"] + (f"_{{{index}}}" if index else "")
 
 
 def _sympy(nest: Nest) -> sympy.Eq:

@@ -1,4 +1,4 @@
-"""Export an operator to a file for other programs; the file is read back and compared before it gets its name.
+"""Export an operator to a file for other programs; the file is read back and compared before it is moved to its path.
 
 =========================  ===========================================================================
 ``onnx`` ``.onnx``         an ONNX program with its weights, for ONNX Runtime and others
@@ -7,7 +7,7 @@
 ``weights``                ``.safetensors``: the weights, see :mod:`~syno_lab.codegen.export_weights`
 =========================  ===========================================================================
 
-Each holds the operator's JSON and binding; :func:`~syno_lab.codegen.export_record.read_operator` gets it back.
+Each file holds the operator's JSON and binding; :func:`~syno_lab.codegen.export_record.read_operator` reads the two.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CHECK_SECONDS = 300
 
 
 class Format(StrEnum):
-    """What an operator can be exported as."""
+    """The formats to which an operator can be exported."""
 
     ONNX = "onnx"
     TORCH_EXPORT = "torch-export"
@@ -87,13 +87,13 @@ class Exported:
     """A file that was written, read back and compared.
 
     Attributes:
-        path: the file.
-        format: what it is.
-        bytes: its size.
-        batch_axes: axes of the input that take any size; none for weights.
-        compared_with: what the operator's ``reference`` runs (``loop nest`` of pGraphs), ``torch module`` where that
-            would take long, or ``itself`` (weights: bit by bit; Python: its own check, run in a fresh interpreter).
-        difference: the largest absolute difference, of float outputs around ``largest``.
+        path: the path of the file.
+        format: the format of the file.
+        bytes: the size of the file in bytes.
+        batch_axes: the input axes that take any size; none for weights.
+        compared_with: ``loop nest`` or ``NumPy reference`` (the operator's ``reference``), or ``torch module`` where
+            that would take long. Or ``itself``: weights bit by bit, Python by its own check in a fresh interpreter.
+        difference: the largest absolute difference between the two outputs.
         largest: the largest absolute output.
     """
 
@@ -115,7 +115,7 @@ def export(
     module: nn.Module | None = None,
     scale: float = 1.0,
 ) -> Exported:
-    """The method :meth:`.Operator.export`, of any system."""
+    """Implement :meth:`.Operator.export` for any system."""
     path = Path(path)
     kind = format_of(path, format)
     bound = operator.complete_binding(binding)
@@ -134,7 +134,7 @@ def export(
     check_room("input and output, to compare with", values * np.dtype(np.float64).itemsize)
     x = np.random.default_rng(0).standard_normal(operator.input_sizes(checked))
     example = example_like(module, x)
-    x = example.double().cpu().numpy()  # as rounded to the module's dtype
+    x = example.double().cpu().numpy()  # rounded to the module's dtype
     wanted, source = expected(operator, checked, module, x, weights_of(operator, checked, module), scale)
     return _export_program(module, kind, path, record_of({"": (operator, bound)}), axes, example, wanted, source)
 
@@ -173,21 +173,21 @@ def export_network(
     from syno_lab.copies import modes_kept
 
     with modes_kept(module), torch.no_grad():
-        wanted = module.eval()(example).double().cpu().numpy()
+        expected_output = module.eval()(example).double().cpu().numpy()
     record = record_of(operators_in(module))
-    return _export_program(module, kind, path, record, tuple(axes), example, wanted, TORCH_MODULE)
+    return _export_program(module, kind, path, record, tuple(axes), example, expected_output, TORCH_MODULE)
 
 
 def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
-    """The format asked for, else the one that the suffix of ``path`` means.
+    """Return ``format``, or the format of the suffix of ``path`` where ``format`` is None.
 
-    Raises ExportError for neither, or a suffix that is not the format's: readers go by it.
+    Raises ExportError for an unknown format or suffix, or where the two differ: readers go by the suffix.
     """
     if format is None:
         kinds = [kind for kind, suffix in SUFFIXES.items() if suffix == path.suffix]
         if not kinds:
-            known = ", ".join(f"{suffix} ({kind})" for kind, suffix in SUFFIXES.items())
-            raise ExportError(f"expected a file with one of the suffixes {known}, found {quoted(path.name)}")
+            suffixes = ", ".join(f"{suffix} ({kind})" for kind, suffix in SUFFIXES.items())
+            raise ExportError(f"expected a file with one of the suffixes {suffixes}, found {quoted(path.name)}")
         return kinds[0]
     if format not in list(Format):
         raise ExportError(f"format: expected one of {', '.join(Format)}, found {quoted(format)}")
@@ -198,13 +198,13 @@ def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
 
 
 def _check_module(operator: Operator, binding: Binding, module: nn.Module) -> None:
-    made = operators_in(module).get("")
-    if made is None or identity(made[0]) != identity(operator):
-        found = "another module" if made is None else f"that of {made[0]}"
-        raise ExportError(f"module: expected to_torch's module of {operator}, found {found}")
-    differ = sorted(n for n in binding.keys() - batch_variables(operator) if made[1].get(n) != binding[n])
+    operator_here = operators_in(module).get("")
+    if operator_here is None or identity(operator_here[0]) != identity(operator):
+        sizes_found = "another module" if operator_here is None else f"that of {operator_here[0]}"
+        raise ExportError(f"module: expected to_torch's module of {operator}, found {sizes_found}")
+    differ = sorted(n for n in binding.keys() - batch_variables(operator) if operator_here[1].get(n) != binding[n])
     if differ:
-        wanted, found = (", ".join(f"{n}={sizes.get(n)}" for n in differ) for sizes in (binding, made[1]))
+        wanted, found = (", ".join(f"{n}={sizes.get(n)}" for n in differ) for sizes in (binding, operator_here[1]))
         raise ExportError(f"module: expected one for {wanted}, found one for {found}")
 
 
@@ -218,17 +218,17 @@ def _export_program(
     wanted: np.ndarray,
     source: str,
 ) -> Exported:
-    """Trace, write, read back, compare; then move into place."""
+    """Trace and write the program, read it back, compare the outputs, then move the file to its path."""
     import torch
 
-    # Traced with other sizes of the batch than it is run with here.
+    # Traced with another batch size than the size that runs below, which proves that the batch is free.
     larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(example.shape))
     program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
     with replacing(path) as temporary:
         with torch.no_grad():
-            found = _SAVERS[kind](program, temporary, record)(example)
-        eps = torch.finfo(found.dtype).eps
-        difference = compare(found.double().cpu().numpy(), wanted, eps, f"{kind} {path}", source)
+            output = _SAVERS[kind](program, temporary, record)(example)
+        eps = torch.finfo(output.dtype).eps
+        difference = compare(output.double().cpu().numpy(), wanted, eps, f"{kind} {path}", source)
     largest = float(np.abs(wanted).max(initial=0.0))
     return Exported(path, kind, path.stat().st_size, axes, source, difference, largest)
 
@@ -237,16 +237,16 @@ def _export_source(operator: Operator, path: Path, binding: Binding, scale: floa
     text = standalone_source(operator, binding, scale=scale)
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        # -I: from a fresh interpreter, in which neither this folder nor the user's is on the path.
-        done = subprocess.run(
+        # -I isolates the interpreter: neither this folder nor the user's folder is on the path.
+        process = subprocess.run(
             [sys.executable, "-I", str(temporary)],
             capture_output=True,
             text=True,
             timeout=_CHECK_SECONDS,
             check=False,
         )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        if process.returncode != 0:
+            last = (process.stderr.strip().splitlines() or ["no message"])[-1]
             raise ExportError(f"python {path}: read back, its own check failed: {last}")
     return Exported(path, Format.PYTHON, path.stat().st_size, batch_axes(operator))
 
@@ -255,7 +255,7 @@ def _export_weights(operator: Operator, path: Path, binding: Binding, module: nn
     import torch
 
     def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.cpu().reshape(-1).view(torch.uint8)  # so that a NaN is equal to itself
+        return tensor.cpu().reshape(-1).view(torch.uint8)  # bytes, so that a NaN equals itself
 
     save_weights(module, path)
     again = load_weights(operator, path, binding).state_dict()

@@ -1,4 +1,4 @@
-"""Compare an exported file with the operator's reference, or with the torch module where that takes too long."""
+"""Comparison of an exported file with the operator's reference, or with the torch module if the reference is slow."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 TORCH_MODULE = "torch module"
-# A loop nest runs its reductions in Python: seconds at the most.
+# The reductions of a loop nest run in Python; these bounds keep a check to some seconds.
 _MOST_TERMS = 1 << 24
 _MOST_POINTS = 10_000
 _CHECKED_BATCH = 2
 
 
 def batch_axes(operator: Operator) -> tuple[int, ...]:
-    """The input axes that take any size: those that a pGraph's spec fixes; of other operators none is known."""
+    """Return the input axes that take any size: the fixed axes of a pGraph's spec; for other operators none."""
     if not isinstance(operator, PGraph):
         return ()
     return tuple(axis for axis, c in enumerate(operator.inputs) if c in operator.state.fixed)
 
 
 def batch_variables(operator: Operator) -> frozenset[str]:
-    """The variables that only sizes of fixed axes have, as ``N``: neither weights nor code depend on them."""
+    """Return the variables that occur only in sizes of fixed axes, such as ``N``; weights and code are without them."""
     if not isinstance(operator, PGraph):
         return frozenset()
     sizes = [c.size for step in operator.steps for c in operator.state.results(step)]
@@ -50,22 +50,22 @@ def batch_variables(operator: Operator) -> frozenset[str]:
 
 
 def checked_binding(operator: Operator, binding: Binding) -> dict[str, int]:
-    """``binding`` with a small batch."""
+    """Return ``binding`` with a small batch."""
     bound = operator.complete_binding(binding)
     return bound | dict.fromkeys(batch_variables(operator), _CHECKED_BATCH)
 
 
 def filled(shape: tuple[int, ...], number: int) -> Array:
-    """Integers from -5 to 5 without a simple pattern, so that sums of their products are exact in float64.
+    """Return integers from -5 to 5 without a simple pattern, so that sums of their products are exact in float64.
 
-    ``number`` tells tensors of one case apart. Exported Python files hold the same formula.
+    ``number`` is different for each tensor of a case. Exported Python files hold the same formula.
     """
     i = np.arange(prod(shape), dtype=np.int64) % 9973
     return np.asarray(((31 * i * i + 17 * i + 5 * number) % 11 - 5).astype(np.float64).reshape(shape))
 
 
 def runs_reference(operator: Operator, binding: Binding) -> bool:
-    """Whether the reference is short enough to be run for a check."""
+    """Check whether the reference is fast enough to be run for a comparison."""
     if not isinstance(operator, PGraph):
         return operator.flops(binding) <= 2 * _MOST_TERMS
     points = prod(c.size.at(binding) for c in operator.reductions)
@@ -73,14 +73,14 @@ def runs_reference(operator: Operator, binding: Binding) -> bool:
 
 
 def meaning_of(operator: Operator) -> str:
-    """The name for people of what an operator's ``reference`` runs."""
+    """Return the display name of an operator's ``reference``."""
     return "loop nest" if isinstance(operator, PGraph) else "NumPy reference"
 
 
 def expected(
     operator: Operator, binding: Binding, module: nn.Module, x: Array, weights: list[Array], scale: float
 ) -> tuple[Array, str]:
-    """The output for ``x`` in float64, and what gave it: its :func:`meaning_of`, or :data:`TORCH_MODULE`."""
+    """Return the output for ``x`` in float64, and its source: :func:`meaning_of` or :data:`TORCH_MODULE`."""
     if runs_reference(operator, binding):
         return scale * operator.reference(x, *weights, binding=binding), meaning_of(operator)
     import torch
@@ -92,9 +92,9 @@ def expected(
 
 
 def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Module:
-    """``operator.to_torch``'s module times ``scale``.
+    """Return ``operator.to_torch``'s module times ``scale``.
 
-    Raises ExportError for a factor of an operator that is no pGraph.
+    Raises ExportError for a ``scale`` other than 1 of an operator that is no pGraph.
     """
     if isinstance(operator, PGraph):
         return to_torch(operator, binding, scale=scale)
@@ -104,24 +104,24 @@ def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Modul
 
 
 def weights_of(operator: Operator, binding: Binding, module: nn.Module) -> list[Array]:
-    """The weights of ``to_torch``'s module in the order in which the reference takes them, in float64."""
+    """Return the weights of ``to_torch``'s module in float64, in the order of the reference's arguments."""
     numbers = range(1, len(operator.weight_sizes(binding)) + 1)
     return [getattr(module, f"weight_{number}").detach().double().cpu().numpy() for number in numbers]
 
 
 def example_like(module: nn.Module, x: Array) -> torch.Tensor:
-    """``x`` as a tensor of the dtype and on the device of the module's floating-point parameters, else float32."""
+    """Return ``x`` as a tensor with the dtype and device of the module's floating-point parameters, else float32."""
     import torch
 
     like = next((p for p in module.parameters() if p.is_floating_point()), None)
-    tensor = torch.from_numpy(np.array(x))  # a copy, because a loop nest's arrays may be views
+    tensor = torch.from_numpy(np.array(x))  # a copy, because the array may be a view
     return tensor.float() if like is None else tensor.to(like.device, like.dtype)
 
 
 def compare(found: Array, wanted: Array, eps: float, what: str, against: str) -> float:
-    """The largest absolute difference between ``found``, by the file ``what``, and ``wanted``, by ``against``.
+    """Return the largest absolute difference of ``found``, from the file ``what``, and ``wanted``, from ``against``.
 
-    ``eps`` is the machine epsilon of the file's dtype; its square root times the largest wanted element is allowed.
+    ``eps`` is the machine epsilon of the file's dtype. Its square root times the largest expected element is allowed.
     Raises ExportError when the shapes or the numbers differ.
     """
     if found.shape != wanted.shape:
@@ -130,7 +130,7 @@ def compare(found: Array, wanted: Array, eps: float, what: str, against: str) ->
         return 0.0
     difference = float(np.abs(found.astype(np.float64) - wanted).max())
     allowed = sqrt(eps) * float(np.abs(wanted).max()) + eps
-    if not difference <= allowed:  # also when it is not a number
+    if not difference <= allowed:  # true for a NaN too
         raise ExportError(
             f"{what}: read back, expected the numbers of the {against} within {allowed:.3g}, "
             f"found a difference of {difference:.3g}"
@@ -139,4 +139,4 @@ def compare(found: Array, wanted: Array, eps: float, what: str, against: str) ->
 
 
 Runner = Callable[["torch.Tensor"], "torch.Tensor"]
-"""A file read back: from an input to the output."""
+"""A file that was read back, as a function from an input to the output."""

@@ -1,8 +1,8 @@
-"""Programs of whole tensors: ``torch.export`` archives (``.pt2``) and ONNX files, both with axes of any size.
+"""Programs of whole tensors with axes of any size: ``torch.export`` archives (``.pt2``) and ONNX files.
 
-There is no reader of foreign ``.pt2`` files here: ``torch.export.load`` of torch 2.13 unpickles parts of the archive
-and gives texts in it to sympy, either of which can run code. Open only files that you or people you trust have written;
-the pGraph inside is read without it (:func:`~syno_lab.codegen.export_record.read_operator`).
+This module never reads foreign ``.pt2`` files. ``torch.export.load`` of torch 2.13 unpickles parts of the archive and
+passes texts to sympy; each can run code. Open only files of authors that you trust. The operator in the archive can be
+read without ``torch.export.load`` (:func:`~syno_lab.codegen.export_record.read_operator`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.onnx import ONNXProgram
 
-_MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit of a file, with room for all but the weights
+_MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit of a file, less 1 MiB for everything but the weights
 
 
 def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> ExportedProgram:
-    """``torch.export``'s program of ``module``, one tensor in and one out, in evaluation mode.
+    """Trace ``module``, from one tensor to one tensor, by ``torch.export`` in evaluation mode.
 
-    ``axes`` of the input take any size; those of ``example`` have at least 2 elements: torch takes 0 and 1 for
-    constants. Raises ExportError when the module cannot be traced so.
+    The input's ``axes`` take any size. ``example`` has at least 2 elements along each of these axes, because torch
+    treats sizes 0 and 1 as constants. Raises ExportError when the module cannot be traced.
     """
     import torch
 
@@ -42,14 +42,14 @@ def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> Exp
     try:
         with modes_kept(module), torch.no_grad(), _contracting_by_pairs():
             return torch.export.export(module.eval(), (example,), dynamic_shapes=(dynamic,))
-    except (RuntimeError, ValueError, TypeError) as error:  # torch's own errors are of the first kind
+    except (RuntimeError, ValueError, TypeError) as error:  # torch's own errors are RuntimeErrors
         raise ExportError(
             f"torch.export: expected a module of one tensor with axes {list(axes)} of any size: {_first_line(error)}"
         ) from error
 
 
 def save_program(program: ExportedProgram, path: Path, record: Record) -> Runner:
-    """Write a ``.pt2`` archive; the program read back."""
+    """Write a ``.pt2`` archive and return the program that was read back."""
     import torch
 
     with _quiet():
@@ -60,9 +60,9 @@ def save_program(program: ExportedProgram, path: Path, record: Record) -> Runner
 
 
 def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
-    """Write an ONNX file, input ``x`` and output ``y``; the file in ONNX Runtime on the CPU, or in onnx's reference.
+    """Write an ONNX file with input ``x`` and output ``y``; return a function that runs the file on the CPU.
 
-    Raises ExportError when ONNX has no such program, dtype or size.
+    Raises ExportError when ONNX cannot hold the program, its dtype or its size.
     """
     import torch
 
@@ -80,7 +80,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             exported.save(path, external_data=False)
         run = _in_onnxruntime(path)
     except Exception as error:
-        # The exporter and the runtime share no base of errors; what is not about the model is not ours to rename.
+        # The exporter and the runtime share no base class of errors. Errors that are not about the model pass as is.
         if not _is_about_the_model(error):
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
@@ -92,23 +92,23 @@ def _to_onnx(program: ExportedProgram) -> ONNXProgram:
     import torch
 
     def exported(is_optimized: bool) -> ONNXProgram:
-        found = torch.onnx.export(
+        onnx_program = torch.onnx.export(
             program, input_names=["x"], output_names=["y"], dynamo=True, verbose=False, optimize=is_optimized
         )
-        assert found is not None
-        return found
+        assert onnx_program is not None
+        return onnx_program
 
     try:
         return exported(True)
     except Exception as error:
         if not _is_about_the_model(error):
             raise
-        # The optimizer of onnxscript fails at a product with an input without axes (IndexError).
+        # The optimizer of onnxscript raises IndexError for a product with an input without axes.
         return exported(False)
 
 
 def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:
-    """The file in ONNX Runtime, or in onnx's own reference where that lacks a kernel (convolutions in float64)."""
+    """Load the file in ONNX Runtime, or in onnx's reference evaluator if a kernel is missing (float64 convolutions)."""
     import onnxruntime
     from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
@@ -123,7 +123,7 @@ def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:
 
 
 def _pool_by_mean(pool: Any) -> Callable[..., Any]:
-    """Pooling with a divisor of its own as a mean times a number: ONNX knows only means, and torch drops it."""
+    """Return a decomposition of pooling with a divisor: a mean times a number. ONNX has only means; torch drops it."""
 
     def decomposed(
         x: Any,
@@ -153,16 +153,16 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _contracting_by_pairs() -> Iterator[None]:
-    """Contractions of three tensors and more become products of two while a module is traced.
+    """While a module is traced, replace contractions of three or more tensors by products of two.
 
-    ``torch.einsum`` asks opt_einsum for the best order and gives it the sizes, the batch among them, which fixes its
-    number in the program. Here the same order is found with a number in its place.
+    ``torch.einsum`` passes the sizes to opt_einsum for the best order, and the batch size then becomes a constant of
+    the program. Here opt_einsum gets a fixed number instead of the batch size, and returns the same order.
     """
     import torch
     from torch.backends import opt_einsum as backend
     from torch.overrides import TorchFunctionMode
 
-    if not backend.is_available():  # torch then goes from left to right and asks for no size
+    if not backend.is_available():  # torch then multiplies from left to right and reads no size
         yield
         return
     optimiser = backend.get_opt_einsum()
@@ -175,8 +175,8 @@ def _contracting_by_pairs() -> Iterator[None]:
             shapes = [tuple(n if isinstance(n, int) else 2 for n in t.shape) for t in tensors]
             _, path = optimiser.contract_path(equation, *shapes, shapes=True)
             for step in path.contraction_list:
-                taken = [tensors.pop(place) for place in sorted(step[0], reverse=True)]
-                tensors.append(torch.einsum(step[2], *taken))
+                operands = [tensors.pop(place) for place in sorted(step[0], reverse=True)]
+                tensors.append(torch.einsum(step[2], *operands))
             return tensors[0]
 
     with Pairs():
@@ -185,7 +185,7 @@ def _contracting_by_pairs() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch's exporters say about packages that are not there and interfaces of their own."""
+    """Silence the messages of torch's exporters about missing packages and their own deprecated interfaces."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,7 +1,7 @@
-"""What an exported file says about itself: which operators are in it, where, and for which sizes.
+"""The record in an exported file: which operators it has, in which submodules, and for which sizes.
 
-A record is JSON. ONNX files keep it in their metadata, ``.pt2`` archives as an extra file, safetensors in the header
-and Python files as constants, so :func:`read_operator` gets the operator back from any of them, running nothing.
+A record is JSON. It is stored in the metadata of ONNX files, as an extra file in ``.pt2`` archives, in the header of
+safetensors files and as constants in Python files. :func:`read_operator` reads the operator without running the file.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 FORMAT = "syno-lab-export"
 VERSION = 1
-#: Under this name the record stands in metadata, and as ``<name>.json`` in archives.
+#: The key of the record in metadata. In archives the record is the file ``<key>.json``.
 KEY = "syno_lab"
 _MAX_PYTHON_BYTES = 4 << 20
-_MAX_ONNX_BYTES = 1 << 31  # of any file of protobuf
+_MAX_ONNX_BYTES = 1 << 31  # protobuf's limit
 
 
 class Place(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An operator's place in a module: its identity (a key of ``Record.operators``) and the sizes it is made for."""
+    """An operator at one path in a module: its identity (a key of ``Record.operators``) and its sizes."""
 
     operator: str
     binding: dict[str, int]
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The operators in a file, as their JSON by identity, and their places by the path of the submodule.
+    """The operators of a file: their JSON by identity, and their places by the path of the submodule.
 
-    A file of one operator has it at the place ``""``.
+    A file of a single operator has the path ``""``.
     """
 
     format: str
@@ -54,20 +54,20 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     places: dict[str, Place]
 
     def to_json(self) -> str:
-        """As one line of JSON."""
+        """Return the record as one line of JSON."""
         return msgspec.json.encode(self).decode()
 
     def operator(self, place: str) -> Operator:
-        """The operator at ``place``. Raises FormatError when it is not a legal operator."""
+        """Return the operator at the path ``place``. Raises FormatError when its JSON is no legal operator."""
         return read_json(self.operators[self.places[place].operator])
 
 
 def identity(operator: Operator) -> str:
-    """32 hexadecimal digits, equal for pGraphs of the same steps on the same shapes; default sizes do not count.
+    """Return 32 hexadecimal digits, equal for pGraphs with equal steps and shapes; default sizes do not count.
 
-    Operators of other systems have equal ones where their JSON is equal.
+    For operators of other systems the digits are equal where the JSON is equal.
 
-    Unlike the fingerprint it depends on the order of the steps, because the numbering of the weights does.
+    Unlike the fingerprint, the identity depends on the order of the steps, because the order numbers the weights.
     """
     record = msgspec.json.decode(operator.to_json())
     for kind in ("primary", "coefficient") if isinstance(operator, PGraph) else ():
@@ -76,18 +76,18 @@ def identity(operator: Operator) -> str:
 
 
 def record_of(places: Mapping[str, tuple[Operator, Binding]]) -> Record:
-    """The record of operators and bindings by the paths of their places."""
+    """Return the record for operators and bindings by the paths of their submodules."""
     operators: dict[str, str] = {}
-    found: dict[str, Place] = {}
+    placed: dict[str, Place] = {}
     for path, (operator, binding) in places.items():
         name = identity(operator)
         operators.setdefault(name, compact_json(operator))
-        found[path] = Place(name, operator.complete_binding(binding))
-    return Record(FORMAT, VERSION, operators, found)
+        placed[path] = Place(name, operator.complete_binding(binding))
+    return Record(FORMAT, VERSION, operators, placed)
 
 
 def operators_in(module: nn.Module) -> dict[str, tuple[Operator, dict[str, int]]]:
-    """Every operator in ``module`` with its binding, by the path of ``to_torch``'s module; ``""`` is the whole."""
+    """Return every operator in ``module`` with its binding, by its submodule's path; ``""`` is the module itself."""
     return {
         path: (part.operator, part.binding)
         for path, part in module.named_modules()
@@ -96,12 +96,12 @@ def operators_in(module: nn.Module) -> dict[str, tuple[Operator, dict[str, int]]
 
 
 def compact_json(operator: Operator) -> str:
-    """``operator.to_json()`` without its line breaks."""
+    """Return ``operator.to_json()`` without line breaks."""
     return msgspec.json.format(operator.to_json(), indent=-1)
 
 
 def parse_record(text: str | bytes, where: str) -> Record:
-    """Read :meth:`Record.to_json`'s text. Raises FormatError for anything else."""
+    """Parse the text of :meth:`Record.to_json`. Raises FormatError for any other text."""
     record = read_versioned(text, Record, what=where, name=FORMAT, version=VERSION, most=MAX_BYTES)
     for place in record.places.values():
         if place.operator not in record.operators:
@@ -110,9 +110,9 @@ def parse_record(text: str | bytes, where: str) -> Record:
 
 
 def read_record(path: str | Path) -> Record:
-    """The record in an exported file, by its suffix; nothing in the file is run.
+    """Read the record in an exported file, in the way of its suffix; nothing in the file is run.
 
-    Raises FormatError when the file is not one that Syno Lab has exported, or cannot be read.
+    Raises FormatError when the file cannot be read or was not exported by Syno Lab.
     """
     path = Path(path)
     kinds: dict[str, tuple[str, Callable[[Path], str | bytes | Record | None], int | None]] = {
@@ -136,18 +136,18 @@ def read_record(path: str | Path) -> Record:
         text = read(path)
     except SynoError:
         raise
-    except Exception as error:  # noqa: BLE001 - a damaged file makes the readers of others raise anything
-        said = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise FormatError(f"{path}: expected {kind}, found something else ({printable(said, 2 * QUOTED)})") from None
+    except Exception as error:  # noqa: BLE001 - libraries raise any error for a damaged file
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise FormatError(f"{path}: expected {kind}, found something else ({printable(reason, 2 * QUOTED)})") from None
     if text is None:
         raise FormatError(f"{path}: expected a file exported by Syno Lab, found one without the record {quoted(KEY)}")
     return text if isinstance(text, Record) else parse_record(text, str(path))
 
 
 def read_operator(path: str | Path) -> tuple[Operator, dict[str, int]]:
-    """The operator and its binding from an exported file or a compiled library; nothing in the file is run.
+    """Read the operator and its binding from an exported file or a compiled library; nothing in the file is run.
 
-    Raises FormatError when the file is not one that Syno Lab has exported, or holds a network instead of one operator.
+    Raises FormatError when the file was not exported by Syno Lab, or holds a network instead of one operator.
     """
     if Path(path).suffix in library.SUFFIXES:
         description = library.library_record(path)
@@ -169,13 +169,13 @@ def _in_onnx(path: Path) -> str | None:
 
 
 def _in_archive(path: Path) -> bytes | None:
-    # Only this entry is read: torch.export.load would unpickle what else is there.
+    # Only this entry is read: torch.export.load would unpickle other entries.
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if entry.filename.endswith(f"/extra/{KEY}.json"):
                 if entry.file_size > MAX_BYTES:
                     raise FormatError(f"{path}: expected a record of at most {MAX_BYTES} bytes")
-                with archive.open(entry) as file:  # no more than that is unpacked, whatever the archive says
+                with archive.open(entry) as file:  # the stated size may be wrong
                     return file.read(MAX_BYTES + 1)
     return None
 
@@ -188,17 +188,17 @@ def _in_safetensors(path: Path) -> str | None:
 
 
 def _in_python(path: Path) -> Record | None:
-    """The constants ``OPERATOR_JSON`` and ``BINDING`` of a Python file, as literals: the file is parsed and not run."""
-    found: dict[str, Any] = {}
+    """Read the constants ``OPERATOR_JSON`` and ``BINDING`` of a Python file as literals, without running the file."""
+    constants: dict[str, Any] = {}
     for statement in ast.parse(read_bytes(path, _MAX_PYTHON_BYTES)).body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
             if name in ("OPERATOR_JSON", "BINDING"):
-                found[name] = ast.literal_eval(statement.value)
-    if len(found) < 2:
+                constants[name] = ast.literal_eval(statement.value)
+    if len(constants) < 2:
         return None
     try:
-        operator = read_json(msgspec.convert(found["OPERATOR_JSON"], str))
-        return record_of({"": (operator, msgspec.convert(found["BINDING"], dict[str, int]))})
+        operator = read_json(msgspec.convert(constants["OPERATOR_JSON"], str))
+        return record_of({"": (operator, msgspec.convert(constants["BINDING"], dict[str, int]))})
     except SynoError as error:
         raise FormatError(f"{path}: {error}") from None

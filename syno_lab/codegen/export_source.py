@@ -1,4 +1,4 @@
-"""A Python file that needs torch alone: the module, the operator it was made from, and a check of itself."""
+"""Export to a Python file that needs torch alone: the module, its operator, and a self-check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syno_lab.systems import system_of
 
 _WIDTH = 100
 _PROBES = 12
-_SUMMED_WITH = 7  # number of the tensor that the output is multiplied with for the sum
+_SUMMED_WITH = 7  # the number of the tensor that weights the output in the checked sum
 
 _CHECK = '''
 
@@ -50,19 +50,19 @@ if __name__ == "__main__":
 
 
 def standalone_source(operator: Operator, binding: Binding | None = None, *, scale: float = 1.0) -> str:
-    """A Python file with the class ``SynoOperator(nn.Module)``, to copy into a project that has torch and no Syno Lab.
+    """Return a Python file with the class ``SynoOperator(nn.Module)``, for projects that have torch and no Syno Lab.
 
-    It states the shapes, parameters and FLOPs, holds the operator as the constants ``OPERATOR_JSON`` and ``BINDING``
-    (:func:`syno_lab.systems.read_operator` reads the first), and when run compares itself with numbers of its
-    reference, or of the float64 module where that would take long.
+    The file states shapes, parameters and FLOPs. It holds the operator as the constants ``OPERATOR_JSON`` and
+    ``BINDING`` (:func:`syno_lab.systems.read_operator` reads the first). When run, it compares its output with numbers
+    of the operator's reference, or of the float64 module where the reference would take long.
 
     Args:
         operator: the operator.
-        binding: its sizes; axes that the spec fixes take any size.
+        binding: the sizes of the operator; axes that the spec fixes take any size.
         scale: a constant factor outside the pGraph, as in ``to_torch``.
 
-    Raises SpecError when the binding leaves a size open or fractional; ExportError for a factor of an operator that is
-    no pGraph.
+    Raises SpecError when the binding leaves a size open or fractional; ExportError for a ``scale`` other than 1 of an
+    operator that is no pGraph.
     """
     bound = operator.complete_binding(binding)
     checked = checked_binding(operator, bound)
@@ -78,12 +78,12 @@ def standalone_source(operator: Operator, binding: Binding | None = None, *, sca
     sizes = ", ".join("batch" if a in batch else str(n) for a, n in enumerate(operator.input_sizes(bound)))
     pgraph = operator if isinstance(operator, PGraph) else None
     outputs = operator.output_sizes(bound)
-    kept = [c in pgraph.state.fixed for c in pgraph.output] if pgraph else [False] * len(outputs)
-    result = ", ".join("batch" if is_fixed else str(n) for n, is_fixed in zip(outputs, kept, strict=True))
+    is_batch = [c in pgraph.state.fixed for c in pgraph.output] if pgraph else [False] * len(outputs)
+    result = ", ".join("batch" if is_fixed else str(n) for n, is_fixed in zip(outputs, is_batch, strict=True))
     text = compact_json(operator)
-    what = "a linear operator synthesised by Syno Lab" if pgraph else f"an operator of {system_of(operator).title}"
+    summary = "a linear operator synthesised by Syno Lab" if pgraph else f"an operator of {system_of(operator).title}"
     head = [
-        f'"""[{sizes}] -> [{result}]: {what}, as a PyTorch module.',
+        f'"""[{sizes}] -> [{result}]: {summary}, as a PyTorch module.',
         "",
         f"    {'in symbols ' if pgraph else 'operator   '} {operator}",
         f"    weights     {', '.join(str(list(shape)) for shape in shapes) or 'none'}",

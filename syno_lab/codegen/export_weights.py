@@ -1,4 +1,4 @@
-"""Weights as safetensors files that know whose they are: no pickle, and no weights of another operator by mistake."""
+"""Weights as safetensors files with the operators in the header: no pickle, and no weights of another operator."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SUFFIX = ".safetensors"
 
 
 def save_weights(module: nn.Module, path: str | Path) -> Path:
-    """Write the parameters and buffers of ``to_torch``'s module or of a network with operators, and whose they are.
+    """Write the parameters and buffers of ``to_torch``'s module, or of a network with operators in it.
 
-    The header holds each operator's JSON and binding. Raises ExportError when the module has no operator in it, the
-    name does not end in ``.safetensors``, or the place cannot be written to.
+    The file's header holds each operator's JSON and binding. Raises ExportError when the module has no operator, the
+    name does not end in ``.safetensors``, or the file cannot be written.
     """
     from safetensors.torch import save_file
 
@@ -52,7 +52,7 @@ def save_weights(module: nn.Module, path: str | Path) -> Path:
 def load_weights(
     operator: Operator, path: str | Path, binding: Binding | None = None, *, scale: float = 1.0
 ) -> nn.Module:
-    """The method :meth:`.Operator.load_weights`, of any system."""
+    """Implement :meth:`.Operator.load_weights` for any system."""
     import torch
 
     record = read_weights_record(path)
@@ -61,10 +61,10 @@ def load_weights(
     _check(record, "", operator, binding, path)
     if binding is None:
         binding = record.places[""].binding
-    wanted, there = operator.params(binding), Path(path).stat().st_size
-    if wanted > there:  # an element has a byte at least; making the module might fill the memory
-        raise FormatError(f"{path}: expected weights of {quoted(wanted)} elements, found a file of {there} bytes")
-    with torch.random.fork_rng(devices=[]):  # the fresh weights are not used: chance stays where it was
+    elements, size = operator.params(binding), Path(path).stat().st_size
+    if elements > size:  # an element has at least one byte; a huge module could fill the memory
+        raise FormatError(f"{path}: expected weights of {quoted(elements)} elements, found a file of {size} bytes")
+    with torch.random.fork_rng(devices=[]):  # the initial weights are unused, so the random state must not change
         module = torch_module(operator, binding, scale)
     tensors = _tensors(path)
     dtypes = {tensor.dtype for tensor in tensors.values()}
@@ -75,47 +75,47 @@ def load_weights(
 
 
 def load_weights_into(module: nn.Module, path: str | Path) -> None:
-    """Fill ``to_torch``'s module, or a network with operators in it, with the weights in ``path``.
+    """Load the weights in ``path`` into ``to_torch``'s module or a network with operators in it.
 
-    Raises FormatError when the file is no file of :func:`save_weights`, or its operators, bindings or tensors are not
-    those of ``module``; the module is then as it was.
+    Raises FormatError when :func:`save_weights` has not written the file, or when its operators, bindings or tensors
+    differ from those of ``module``. The module is unchanged after an error.
     """
-    record, mine = read_weights_record(path), operators_in(module)
-    if record.places.keys() != mine.keys():
-        raise FormatError(f"{path}: expected weights of operators at {_named(mine)}, found {_named(record.places)}")
-    for place, (operator, binding) in mine.items():
+    record, own = read_weights_record(path), operators_in(module)
+    if record.places.keys() != own.keys():
+        raise FormatError(f"{path}: expected weights of operators at {_named(own)}, found {_named(record.places)}")
+    for place, (operator, binding) in own.items():
         _check(record, place, operator, binding, path)
     _fill(module, _tensors(path), path)
 
 
 def read_weights_record(path: str | Path) -> Record:
-    """Whose weights are in ``path``. Raises FormatError when the file is no file of :func:`save_weights`."""
+    """Return the record in ``path``. Raises FormatError when :func:`save_weights` has not written the file."""
     if Path(path).suffix != SUFFIX:
         raise FormatError(f"{path}: expected a file named *{SUFFIX}")
     return read_record(path)
 
 
 def _check(record: Record, place: str, operator: Operator, binding: Binding | None, path: str | Path) -> None:
-    """Refuse weights of another operator at ``place``, and those of other sizes where ``binding`` gives them."""
+    """Raise FormatError for weights of another operator at ``place``, or of sizes other than ``binding``'s."""
     where = f" at {place}" if place else ""
-    theirs, name = record.places[place], identity(operator)
-    if theirs.operator != name:
-        mine, other = str(operator), str(record.operator(place))
-        note = " of other steps" if mine == other else ""
+    stored, name = record.places[place], identity(operator)
+    if stored.operator != name:
+        wanted_text, found_text = str(operator), str(record.operator(place))
+        note = " of other steps" if wanted_text == found_text else ""
         raise FormatError(
-            f"{path}: expected weights of {mine} (operator {name[:8]}){where}, "
-            f"found those of {other}{note} (operator {theirs.operator[:8]})"
+            f"{path}: expected weights of {wanted_text} (operator {name[:8]}){where}, "
+            f"found those of {found_text}{note} (operator {stored.operator[:8]})"
         )
     if binding is not None:
         sizes = operator.complete_binding(binding)
-        differ = [name for name in sizes.keys() - batch_variables(operator) if theirs.binding.get(name) != sizes[name]]
+        differ = [name for name in sizes.keys() - batch_variables(operator) if stored.binding.get(name) != sizes[name]]
         if differ:
-            wanted, found = _sizes(Place(name, sizes), differ), _sizes(theirs, differ)
-            raise FormatError(f"{path}: expected weights for {wanted}{where}, found those for {found}")
+            sizes_wanted, sizes_found = _sizes(Place(name, sizes), differ), _sizes(stored, differ)
+            raise FormatError(f"{path}: expected weights for {sizes_wanted}{where}, found those for {sizes_found}")
 
 
 def _named(places: Iterable[str]) -> str:
-    """The first paths, ``the top`` for the module itself."""
+    """Return the first three paths as text; the module itself is ``the top``."""
     names = sorted(place or "the top" for place in places)
     return ", ".join(names[:3] + ["…"] * (len(names) > 3)) or "no place"
 
@@ -129,16 +129,16 @@ def _tensors(path: str | Path) -> dict[str, torch.Tensor]:
 
     try:
         return load_file(path)
-    except Exception as error:  # noqa: BLE001 - a damaged header makes the reader raise anything
+    except Exception as error:  # noqa: BLE001 - the reader raises any error for a damaged header
         raise FormatError(f"{path}: expected tensors, found: {printable(str(error), 2 * QUOTED)}") from None
 
 
 def _fill(module: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
-    """``load_state_dict`` with one line for what does not fit."""
+    """Call ``load_state_dict``, with a message of one line for the first tensor that does not fit."""
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     for name in sorted(wanted.keys() | found):
         if wanted.get(name) != found.get(name):
-            mine, theirs = (shapes.get(name, "no such tensor") for shapes in (wanted, found))
-            raise FormatError(f"{path}: {name}: expected {mine}, found {theirs}")
+            shape_wanted, shape_found = (shapes.get(name, "no such tensor") for shapes in (wanted, found))
+            raise FormatError(f"{path}: {name}: expected {shape_wanted}, found {shape_found}")
     module.load_state_dict(tensors)

@@ -1,4 +1,4 @@
-"""The pictures of an operator for papers: its graph, its loop nest as a listing, its equation."""
+"""The figures of an operator for papers: its graph, its loop nest as a listing, its equation."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
     from syno_lab import protocol
 
-#: What of an operator is drawn.
+#: The forms of an operator that can be drawn.
 OF = ("graph", "loops", "equation")
 _PRIME = "'"
 _LATEX_BREAK = re.compile(r" (?=(?:[-+]|\\bmod) )")
 _BRACKETS = (("(", ")"), (r"\lfloor", r"\rfloor"))
-_LETTER = 0.602  # the width of DejaVu Sans Mono, in sizes of the font
-_TEX_LETTER = 0.532  # of cmtt and lmtt at 8 points, where they are widest
-_LINE = 1.25  # from line to line, in sizes of the font
+_LETTER = 0.602  # the width of a letter of DejaVu Sans Mono, in font sizes
+_TEX_LETTER = 0.532  # the width of a letter of cmtt and lmtt at 8 points, the widest case
+_LINE = 1.25  # the distance of two lines, in font sizes
 _INDENT = re.compile(r" *")
-_MORE = 4  # columns by which the rest of a broken line stands to the right
-_LEAST_COLUMNS = 64  # a narrower page has smaller letters
+_MORE = 4  # columns by which the rest of a wrapped line is indented
+_LEAST_COLUMNS = 64  # a page of fewer columns gets smaller letters instead
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
 _COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}
 
@@ -58,7 +58,7 @@ def figure(
     wrt: str | None = None,
     language: Literal["python", "c"] = "python",
 ) -> Figure:
-    """The method :meth:`.Operator.figure`; partial pGraphs and operators of other systems have only a graph."""
+    """Implement :meth:`.Operator.figure`. Partial pGraphs and operators of other systems have only a graph."""
     if of not in OF:
         raise SpecError(f"of: expected one of {', '.join(OF)}, found {quoted(of)}")
     if of == "graph":
@@ -69,8 +69,8 @@ def figure(
         return CodeFigure(
             loops(graph, binding, language=language, staged=staged, wrt=wrt), language, f"Loop nest. {describe(graph)}"
         )
-    found = equation(graph, binding, staged=staged, wrt=wrt)
-    return EquationFigure(found.latex, f"Equation: {found}")
+    operator_equation = equation(graph, binding, staged=staged, wrt=wrt)
+    return EquationFigure(operator_equation.latex, f"Equation: {operator_equation}")
 
 
 def _graph(graph: State | Operator | protocol.Operator, title: str | None, highlight: Iterable[Part]) -> Figure:
@@ -79,39 +79,39 @@ def _graph(graph: State | Operator | protocol.Operator, title: str | None, highl
         source = pgraph_dot(graph, highlight=marked, title=title)
         maths = _maths(graph)
         return GraphFigure(source, describe(graph), maths, drawn(graph).titles, _lines(graph, maths))
-    # The first title of a system's picture describes it.
+    # The first <title> of a picture describes the operator.
     words = unescape(graph.svg(title=title).partition("<title>")[2].partition("</title>")[0])
     return GraphFigure(graph.dot(title=title, highlight=tuple(highlight)), words)
 
 
 def _maths(graph: State | Operator) -> dict[str, str]:
-    """The expressions and sizes in a pGraph's picture as LaTeX, by their texts in it."""
+    """Return the expressions and sizes in a pGraph's picture as LaTeX, by their plain texts."""
     leaves = names(graph)
     plain = {leaf: name(text) for leaf, text in leaves.items()}
-    # An iterator is named after its size, whose name is LaTeX of its own: i_{C_{out}}, not i_{C\\_out}.
+    # An iterator is named after its size, and the size has LaTeX of its own: i_{C_{out}}, not i_{C\\_out}.
     nice: dict[str, str] = {}
     for leaf, text in leaves.items():
         stem, index = text[0], size_latex(leaf.size)
         primes = next(n for n in itertools.count() if f"{stem}{n * _PRIME}_{{{index}}}" not in nice.values())
         nice[plain[leaf].latex] = f"{stem}{primes * _PRIME}_{{{index}}}"
     wordy = re.compile("|".join(re.escape(text) for text in sorted(nice, key=len, reverse=True)))
-    texts, found = expressions(graph), {}
+    texts, latex_of = expressions(graph), {}
     for coordinate in coordinate_ids(graph).values():
         latex = expression(coordinate, plain).latex
-        found[texts[coordinate]] = wordy.sub(lambda one: nice[one[0]], latex)
-        found[coordinate.size.pretty] = size_latex(coordinate.size)
+        latex_of[texts[coordinate]] = wordy.sub(lambda match: nice[match[0]], latex)
+        latex_of[coordinate.size.pretty] = size_latex(coordinate.size)
     for step in graph.steps:
         if step.parameter is not None:
-            found[step.parameter.pretty] = size_latex(step.parameter)
-    return found
+            latex_of[step.parameter.pretty] = size_latex(step.parameter)
+    return latex_of
 
 
 def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str, str | None]]:
-    """By the node of a coordinate, the lines of an expression that needs several: as LaTeX, or None as it is written.
+    """Return the lines of each wrapped expression by its node: the LaTeX of each line, or None where it stays text.
 
-    Terms stand in the same order in both, but brackets of mathematics can stand elsewhere than those of the text.
+    Terms have the same order in text and LaTeX, but LaTeX can have its brackets in other positions.
     """
-    texts, found = expressions(graph), dict[str, dict[str, str | None]]()
+    texts, broken = expressions(graph), dict[str, dict[str, str | None]]()
     for node, coordinate in coordinate_ids(graph).items():
         text = texts[coordinate]
         lines, latex, terms = in_lines(text), maths[text], _LATEX_BREAK.split(maths[text])
@@ -120,8 +120,8 @@ def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str
             parts = [" ".join(terms[start:end]) for start, end in itertools.pairwise(ends)]
             is_whole = " ".join(lines) == text and " ".join(parts) == latex
             is_set = is_whole and all(part.count(a) == part.count(b) for part in parts for a, b in _BRACKETS)
-            found[node] = {line: part if is_set else None for line, part in zip(lines, parts, strict=True)}
-    return found
+            broken[node] = {line: part if is_set else None for line, part in zip(lines, parts, strict=True)}
+    return broken
 
 
 class CodeFigure(Figure):
@@ -133,16 +133,16 @@ class CodeFigure(Figure):
         self._language = language
 
     def _lines(self, page: Page, letter: float) -> tuple[list[str], float]:
-        """The lines as they fit the page, and the size of their letters."""
+        """Return the lines, wrapped to the page's width, and the size of their letters."""
         columns = max(_LEAST_COLUMNS, int(page.room / (letter * page.points)))
         lines = []
         for line in self._code.expandtabs(4).rstrip().split("\n"):
             deep = _INDENT.match(line)
             assert deep is not None
-            sign = re.match(r"#|//", line.strip())  # the rest of a comment is a comment
-            # Half of the usual indentation: seven loops and two conditions stand in a column.
+            sign = re.match(r"#|//", line.strip())  # the rest of a wrapped comment is a comment too
+            # Half of the usual indentation, so that seven loops and two conditions fit into a column.
             start = " " * (len(deep[0]) // 2)
-            kept = textwrap.wrap(
+            wrapped = textwrap.wrap(
                 line.strip(),
                 columns,
                 initial_indent=start,
@@ -150,7 +150,7 @@ class CodeFigure(Figure):
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            lines += kept or [""]
+            lines += wrapped or [""]
         return lines, min(page.points, page.room / (letter * max(map(len, lines))))
 
     def _plot(self, page: Page) -> Plot:
@@ -195,19 +195,19 @@ class CodeFigure(Figure):
 
 
 class EquationFigure(Figure):
-    """An equation, or one for each stage, in display mathematics; ``latex`` is that of :class:`.Equation`."""
+    """An equation, or one for each stage, in display mathematics; ``latex`` is the text of :class:`.Equation`."""
 
     def __init__(self, latex: str, description: str) -> None:
         self.description = description
         self._latex = latex
 
     def _broken(self, page: Page) -> list[str]:
-        """The lines of LaTeX, broken before conditions and products where they are wider than the page."""
+        """Return the lines of LaTeX; lines wider than the page are broken before conditions and products."""
         return lines_of(self._latex, lambda line: _extent(line, page.points)[0] <= page.room)
 
     def _plot(self, page: Page) -> Plot:
         lines = self._broken(page)
-        # A product cannot be broken: where one is wider than the page, all letters become smaller.
+        # A product cannot be broken. If a product is wider than the page, all letters become smaller.
         widest = max(_extent(line, page.points)[0] for line in lines)
         points = page.points * min(1.0, page.room / widest)
         boxes = [_extent(line, points) for line in lines]
@@ -247,11 +247,11 @@ class EquationFigure(Figure):
 
 
 def _extent(line: str, points: float) -> tuple[float, float, float]:
-    """Width, height above and depth below the baseline of a line of mathematics, in points, as ``style`` sets it."""
+    """Return the width of a line of mathematics and its height above and depth below the baseline, in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.mathtext import MathTextParser
 
-    # Matplotlib rounds up to whole dots: ten of them make a point here.
-    found = MathTextParser("path").parse(f"${for_matplotlib(line)}$", 720, FontProperties(size=points))
-    width, height, depth = (float(length) / 10 for length in found[:3])
+    # Matplotlib rounds up to whole dots. At 720 dpi a point has ten dots.
+    parsed = MathTextParser("path").parse(f"${for_matplotlib(line)}$", 720, FontProperties(size=points))
+    width, height, depth = (float(length) / 10 for length in parsed[:3])
     return width, height - depth, depth

@@ -1,11 +1,11 @@
 """The gradients of an operator with respect to its input and its weights, as loop nests.
 
-An operator is linear in each of its tensors, so a gradient is the exact transpose: ``dX`` has the same terms as ``Y``,
-each added to the element of ``X`` that it read. Adding them in the forward order is the *scatter* form. The *gather*
-form runs over the elements of the result instead: read top-down, each primitive of Table 1 (Syno, section 5) says which
-bottom coordinates lead to a top one, at most with one more loop (over the other digit of a MERGE, over the window of an
-UNFOLD) and one condition (an UNFOLD's main coordinate inside its domain, a STRIDE's divisible). So every pGraph of
-these primitives has a gather form; one with a primitive that is not in :func:`undo` falls back to the scatter form.
+An operator is linear in each of its tensors, so a gradient is the exact transpose. ``dX`` has the same terms as ``Y``,
+and each term is added to the element of ``X`` that it reads. The *scatter* form adds the terms in the forward order.
+The *gather* form runs over the elements of the result instead. For a top coordinate, Table 1 (Syno, section 5) then
+gives the bottom coordinates that lead to it. This needs at most one more loop (the other digit of a MERGE, the window
+of an UNFOLD) and one condition (the bounds of an UNFOLD, the divisor of a STRIDE). So every pGraph of these primitives
+has a gather form; a pGraph with a primitive that :func:`undo` does not support gets the scatter form.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ _UNDONE = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE", "REDUCE", "S
 
 
 def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style = "words") -> Program:
-    """The nest of ``d<wrt>`` (``wrt``: ``X``, ``W1``, …): from ``dY`` and every other tensor of the operator.
+    """Return the nest of ``d<wrt>`` (``wrt``: ``X``, ``W1``, …) from ``dY`` and the operator's other tensors.
 
-    The form ``gather`` writes each element of the result once, ``scatter`` adds to it in the forward order; ``style``
-    is of the iterators' names. Raises SpecError for another tensor or form.
+    The form ``gather`` writes each element of the result once; ``scatter`` adds to it in the forward order. ``style``
+    is the style of the iterators' names. Raises SpecError for another tensor or form.
     """
     every = tensors(operator)
-    known = [key for key in every if key != "Y"]
-    if wrt not in known:
-        raise SpecError(f"wrt: expected {' or '.join(known)}, found {quoted(wrt)}")
+    names_of_tensors = [key for key in every if key != "Y"]
+    if wrt not in names_of_tensors:
+        raise SpecError(f"wrt: expected {' or '.join(names_of_tensors)}, found {quoted(wrt)}")
     if form not in get_args(Form):
         raise SpecError(f"form: expected gather or scatter, found {quoted(form)}")
     names = Names(operator, style)
     if form == "gather" and all(step.primitive in _UNDONE for step in operator.steps):
         over = loop_over(every[wrt], names, "x" if wrt == "X" else "w")
-        found = {loop.coordinate: name(loop.name) for loop in over}
-        sums, conditions = undo(operator, found, names)
+        expressions = {loop.coordinate: name(loop.name) for loop in over}
+        sums, conditions = undo(operator, expressions, names)
     else:
         over = loop_over((*operator.output, *operator.reductions), names)
-        found = {loop.coordinate: name(loop.name) for loop in over}
+        expressions = {loop.coordinate: name(loop.name) for loop in over}
         sums, conditions = [], []
         form = "scatter"
-    conditions += evaluate(operator, operator.steps, found)
+    conditions += evaluate(operator, operator.steps, expressions)
     read = {("dY" if key == "Y" else key): c for key, c in every.items() if key != wrt}
     read = {"dY": read.pop("dY"), **read}
     arguments = tuple(Array(array_name(operator, key), sizes_of(c)) for key, c in read.items())
-    factors = tuple(Access(array_name(operator, key), tuple(found[c] for c in cs)) for key, cs in read.items())
+    factors = tuple(Access(array_name(operator, key), tuple(expressions[c] for c in cs)) for key, cs in read.items())
     result = Array(array_name(operator, f"d{wrt}"), sizes_of(every[wrt]))
-    target = Access(result.name, tuple(found[c] for c in every[wrt]))
+    target = Access(result.name, tuple(expressions[c] for c in every[wrt]))
     nest = Nest(target, over, tuple(sums), tuple(conditions), factors, scatters=form == "scatter")
     return Program(f"gradient_{wrt}", arguments, result, (nest,), variables(operator))
 
 
 def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) -> tuple[list[Loop], list[Condition]]:
-    """Write every iterator over the coordinates in ``found``, as far as they tell, and loops over the rest.
+    """Express every iterator by the coordinates in ``found``, as far as possible, and by new loops.
 
-    ``found`` is a part of a cut of the pGraph (the axes of one tensor), and afterwards holds every iterator. What is
-    given back are the loops that were added, and the conditions under which the iterators are inside their domains, in
-    the order in which they are to be asked: a later one, or a division, may not make sense where an earlier one fails.
+    Before, ``found`` has the axes of one tensor; afterwards it has every iterator. Returns the added loops, and the
+    conditions under which the iterators are inside their domains. Check the conditions in order: where one fails, a
+    later condition or a division may be undefined.
     """
     sums: list[Loop] = []
     conditions: list[Condition] = []
@@ -114,7 +114,7 @@ def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) 
             case "UNFOLD":
                 assert top is not None
                 window = others[0]
-                if window.node.primitive == "STRIDE":  # only every so-manieth value occurs: loop over these
+                if window.node.primitive == "STRIDE":  # only multiples occur: loop over them
                     assert window.node.parameter is not None
                     found[window] = size(window.node.parameter) * add_loop(window.node.operands[0])
                 else:

@@ -1,10 +1,9 @@
 """The kernel of an operator: by how much each input element counts for the output elements in the middle.
 
-An operator is linear in its input, so one output element is a sum over input elements, each times a number that the
-weights make. For conv2d these numbers are its weight; for a product of several weights they are what the product
-amounts to. :func:`kernel` computes them without a torch module: with the position of the output fixed, each weight is
-an array over the iterators that index it, each input axis a table of ones and zeros from iterators to positions, and
-the kernel is the contraction of them all.
+An operator is linear in its input, so an output element is a sum of input elements times coefficients. For conv2d these
+coefficients are its weight; an operator with several weights combines them. :func:`kernel` computes the coefficients
+without a torch module, for a fixed output position. Each weight becomes an array over the iterators that index it. Each
+input axis becomes a table of ones and zeros from iterators to positions. The kernel is the contraction of all arrays.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
-Factor = tuple[Array, tuple[int, ...]]  # an array, and a letter for each of its axes: an iterator or an input axis
-#: The most elements of an array on the way to a kernel: 16 MiB.
+Factor = tuple[Array, tuple[int, ...]]  # an array, and the number of an iterator or input axis for each of its axes
+#: The most elements of an intermediate array: 16 MiB.
 MOST_ELEMENTS = 1 << 21
-#: The most products of numbers in one of the contractions that make it: a second or less.
+#: The most multiplications in one contraction; they take a second or less.
 MOST_PRODUCTS = 1 << 24
 
 
 def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed: Mapping[int, int]) -> Array:
-    """The kernel of ``operator`` at one position of the output.
+    """Return the kernel of ``operator`` at one position of the output.
 
     Args:
-        operator: what reads.
+        operator: the operator.
         weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
         binding: the sizes of all variables.
         fixed: the index along some output axes, by the number of the axis.
 
     Returns:
-        The derivatives ``dY[...] / dX[...]``: an axis for each output axis that is not fixed, and then one for each
-        axis of the input.
+        The derivatives ``dY[...] / dX[...]``: first an axis for each output axis that is not fixed, then an axis for
+        each input axis.
 
     Raises:
-        SpecError: where a size is no positive integer under the binding.
-        SynoError: more than :data:`MOST_ELEMENTS` elements or :data:`MOST_PRODUCTS` products on the way.
+        SpecError: a size is no positive integer under the binding.
+        SynoError: an intermediate needs more than :data:`MOST_ELEMENTS` elements or :data:`MOST_PRODUCTS` products.
     """
     loops = (*operator.output, *operator.reductions)
     lengths = [1 if number in fixed else loop.size.at(binding) for number, loop in enumerate(loops)]
@@ -55,7 +54,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     factors = [_factor(inside) for inside in _inside(operator, binding, grids)]
     for weight, array in zip(operator.weights, weights, strict=True):
         at = tuple(grids[c] for c in weight.coordinates)
-        _check(prod(np.broadcast_shapes(*(one.shape for one in at))))
+        _check(prod(np.broadcast_shapes(*(grid.shape for grid in at))))
         factors.append(_factor(np.asarray(array)[at]))
     for axis, coordinate in enumerate(operator.inputs, len(loops)):
         place = grids[coordinate]
@@ -64,25 +63,25 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     used = {letter for _, letters in factors for letter in letters}
     free = [number for number in range(len(operator.output)) if number not in fixed]
     result = [*free, *range(len(loops), len(lengths))]
-    # What nothing depends on repeats every term, or every row.
+    # Iterators that no factor depends on repeat every term, or every row.
     times = prod(length for number, length in enumerate(lengths) if number not in (*used, *result))
-    found = _contract(factors, [letter for letter in result if letter in used]) * times
+    contracted = _contract(factors, [letter for letter in result if letter in used]) * times
     shape = [lengths[letter] if letter in used else 1 for letter in result]
-    spread: Array = np.broadcast_to(found.reshape(shape), [lengths[letter] for letter in result])
+    spread: Array = np.broadcast_to(contracted.reshape(shape), [lengths[letter] for letter in result])
     return spread
 
 
 def _inside(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]) -> Iterator[Array]:
-    """Evaluate the other coordinates over the iterators' ``grids``; yields for each bound where it holds."""
+    """Add the other coordinates to ``grids``, and yield for each bound where it holds."""
     for result in climb(operator, operator.steps, grids, lambda size: size.at(binding)):
         index = grids[result]
-        # Where a term is zero any element will do, so that no index is out of bounds.
+        # Where a term is zero, any valid index will do; clipping keeps the index in bounds.
         grids[result] = np.clip(index, 0, result.size.at(binding) - 1)
         yield grids[result] == index
 
 
 def _factor(array: Array, last: int | None = None) -> Factor:
-    """An array over the iterators, without axes of length 1; ``last``: the letter of its last axis, which stays."""
+    """Return an array over iterators without its axes of length 1; a last axis with the letter ``last`` stays."""
     own = array.ndim - (last is not None)
     letters = [axis for axis in range(own) if array.shape[axis] > 1]
     if last is not None:
@@ -98,19 +97,19 @@ def _check(elements: int, products: int = 0) -> None:
 
 
 def _contract(factors: list[Factor], result: list[int]) -> Array:
-    """The sum of the products of all factors over the letters that are not in the result, two factors at a time."""
+    """Sum the products of all factors over the letters that are not in ``result``, two factors at a time."""
     scalar = prod(float(array) for array, letters in factors if not letters)
     factors = [factor for factor in factors if factor[1]]
     if not factors:
         return np.array(scalar)
-    arguments: list[Any] = [one for factor in factors for one in factor]
+    arguments: list[Any] = [part for factor in factors for part in factor]
     path, _ = np.einsum_path(*arguments, result, optimize="greedy")
     length = {letter: size for array, letters in factors for letter, size in zip(letters, array.shape, strict=True)}
-    left = [set(letters) for _, letters in factors]
-    for taken in path[1:]:
-        joined: set[int] = set().union(*(left.pop(place) for place in sorted(taken, reverse=True)))
-        kept = joined & set(result).union(*left)
-        _check(prod(length[letter] for letter in kept), prod(length[letter] for letter in joined))
-        left.append(kept)
-    found: Array = np.einsum(*arguments, result, optimize=path) * scalar
-    return found
+    remaining = [set(letters) for _, letters in factors]
+    for pair in path[1:]:
+        joined: set[int] = set().union(*(remaining.pop(place) for place in sorted(pair, reverse=True)))
+        letters_kept = joined & set(result).union(*remaining)
+        _check(prod(length[letter] for letter in letters_kept), prod(length[letter] for letter in joined))
+        remaining.append(letters_kept)
+    contracted: Array = np.einsum(*arguments, result, optimize=path) * scalar
+    return contracted

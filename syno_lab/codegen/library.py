@@ -1,9 +1,8 @@
-"""A compiled library of an operator for a target, with a file beside it that says what it is.
+"""A compiled library of an operator for a target, with a description file beside it.
 
-``conv.so`` (linked here) or ``conv.tar`` (objects, linked where they are loaded) holds one function
-``main(X, W1, ..., Y)``; ``conv.so.json`` holds the operator, the binding, the target and the versions, so that loading
-can tell whether it is what is wanted. Neither TVM nor torch is imported before a library is loaded; compiling and
-checking run in a process of their own.
+``conv.so`` (linked here) or ``conv.tar`` (object files, linked on loading) holds one function ``main(X, W1, ..., Y)``.
+``conv.so.json`` holds the operator, the binding, the target and the versions, so that a loader can compare them with
+the expected values. TVM and torch are imported only to load a library. Compilation and checks run in child processes.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-library"
 VERSION = 1
 SUFFIXES = (".so", ".tar")
-_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # of a library, of what describes it
+_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # of a library, of its description
 
 
 class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a library is.
+    """The description of a library.
 
     Attributes:
-        operator: the operator file's text.
-        binding: a value for each variable.
-        dtype: of all tensors.
-        target: TVM's description of it, as JSON text.
+        operator: the text of the operator's file.
+        binding: the value of each variable.
+        dtype: the dtype of all tensors.
+        target: TVM's description of the target, as JSON text.
         kind: ``llvm``, ``cuda``, …
-        machine: the architecture that it is loaded on, such as ``x86_64`` or ``aarch64``.
+        machine: the architecture of the machine that loads the library, such as ``x86_64`` or ``aarch64``.
         tuned: whether the schedule comes from a tuning.
-        device_code: for a GPU ``source``, which the device's own TVM compiles when it loads the library (with nvcc or
+        device_code: ``source`` for a GPU, because the device's own TVM compiles the source on loading (with nvcc or
             NVRTC); None for a processor.
-        sha256: of the library's file.
-        syno_lab: the version that wrote it.
-        tvm: likewise.
+        sha256: the hash of the library's file.
+        syno_lab: the version of Syno Lab that wrote the library.
+        tvm: the version of TVM that compiled the library.
     """
 
     format: str
@@ -75,7 +74,7 @@ class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def sidecar(path: str | os.PathLike[str]) -> Path:
-    """The file beside a library that says what it is."""
+    """Return the path of a library's description file."""
     return Path(f"{os.fspath(path)}.json")
 
 
@@ -89,7 +88,7 @@ def save_library(
     records: str | os.PathLike[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> LibraryRecord:
-    """The method :meth:`.Operator.save_library`, of any system. Raises SynoError for a whole network too."""
+    """Implement :meth:`.Operator.save_library` for any system. Raises SynoError for a whole network too."""
     place = Path(path)
     if place.suffix not in SUFFIXES:
         raise SynoError(f"expected the path of a library to end in {' or '.join(SUFFIXES)}, found {quoted(place.name)}")
@@ -102,24 +101,24 @@ def save_library(
             "compile it by `syno-lab network`"
         )
     bound = operator.complete_binding(binding)
-    operator.input_sizes(bound), operator.flops(bound)  # raise where the binding leaves a size fractional
+    operator.input_sizes(bound), operator.flops(bound)  # raise SpecError if the binding makes a size fractional
     text = operator.to_json()
-    kept = None if records is None else os.fspath(Path(records).resolve())
+    records_path = None if records is None else os.fspath(Path(records).resolve())
     with scratch(".library-", place.absolute().parent) as folder:
-        # Each file appears whole or not at all: nobody loads half a library.
-        made = folder / place.name
-        job = (text, bound, dtype, target, kept, str(made))
+        # Each file is written elsewhere and then moved, so that no reader sees an incomplete file.
+        built = folder / place.name
+        job = (text, bound, dtype, target, records_path, str(built))
         record = once(f"library {place.name}", _compiled, *job, deadline_s=deadline_s, has_tvm=False)
-        sidecar(made).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-        sidecar(made).replace(sidecar(place))
-        made.replace(place)
+        sidecar(built).write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        sidecar(built).replace(sidecar(place))
+        built.replace(place)
     return record
 
 
 def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
-    """What the library at ``path`` is, after a look at whether the file is the one that was described.
+    """Read the description of the library at ``path``, and check that the library's hash is the described hash.
 
-    Raises FormatError where it has no description, one of another version, or has been changed since.
+    Raises FormatError when the description is missing, has another version, or has another hash.
     """
     place, beside = Path(path), sidecar(path)
     for file in (place, beside):
@@ -135,54 +134,54 @@ def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
     record = read_versioned(
         text, LibraryRecord, what=f"library {place.name}", name=FORMAT, version=VERSION, most=_MOST_RECORD
     )
-    found = _sha256(place)
-    if found != record.sha256:
+    digest = _sha256(place)
+    if digest != record.sha256:
         raise FormatError(
             f"library {place.name}: expected the file of which {beside.name} speaks (sha256 "
-            f"{quoted(record.sha256[:12])}…), found another ({found[:12]}…); save it again"
+            f"{quoted(record.sha256[:12])}…), found another ({digest[:12]}…); save it again"
         )
     return record
 
 
 @dataclass(frozen=True)
 class Library:
-    """A loaded library: call it with arrays, input first, then the weights in the order of ``operator.weights``."""
+    """A loaded library: a function of arrays, input first, then the weights in the order of ``operator.weights``."""
 
     record: LibraryRecord
     operator: Operator
     function: Any
 
     def __call__(self, *arrays: Any) -> np.ndarray[Any, Any]:
-        """The output [as ``operator.output_sizes``].
+        """Return the output [as ``operator.output_sizes``].
 
-        Raises SynoError for another number, other shapes or dtypes of arrays.
+        Raises SynoError for a wrong number, shape or dtype of arrays.
         """
         import numpy as np
         import tvm
 
         binding, dtype = self.record.binding, self.record.dtype
-        wanted = [self.operator.input_sizes(binding), *self.operator.weight_sizes(binding)]
-        given = [np.asarray(one) for one in arrays]
-        if [one.shape for one in given] != wanted or any(str(one.dtype) != dtype for one in given):
-            found = ", ".join(f"{list(one.shape)} {one.dtype}" for one in given) or "none"
+        shapes = [self.operator.input_sizes(binding), *self.operator.weight_sizes(binding)]
+        inputs = [np.asarray(array) for array in arrays]
+        if [item.shape for item in inputs] != shapes or any(str(item.dtype) != dtype for item in inputs):
+            shapes_found = ", ".join(f"{list(item.shape)} {item.dtype}" for item in inputs) or "none"
             raise SynoError(
-                f"expected arrays of shapes {', '.join(str(list(s)) for s in wanted)} {dtype}, found {found}"
+                f"expected arrays of shapes {', '.join(str(list(s)) for s in shapes)} {dtype}, found {shapes_found}"
             )
         device = tvm.device("cpu" if self.record.kind == "llvm" else self.record.kind, 0)
         output = tvm.runtime.empty(self.operator.output_sizes(binding), dtype, device)
-        self.function(*(tvm.runtime.tensor(np.ascontiguousarray(one), device) for one in given), output)
+        self.function(*(tvm.runtime.tensor(np.ascontiguousarray(item), device) for item in inputs), output)
         result: np.ndarray[Any, Any] = output.numpy()
         return result
 
     def error(self, seed: int = 0) -> float:
-        """The largest difference from the operator's meaning on random numbers, relative to the largest output."""
+        """Return the largest difference from the reference on random numbers, relative to the largest output."""
         import numpy as np
 
         binding = self.record.binding
         generator = np.random.default_rng(seed)
         shapes = self.operator.input_sizes(binding), *self.operator.weight_sizes(binding)
         arrays = [np.asarray(generator.standard_normal(shape)).astype(self.record.dtype) for shape in shapes]
-        want = self.operator.reference(*(one.astype("float64") for one in arrays), binding=binding)
+        want = self.operator.reference(*(array.astype("float64") for array in arrays), binding=binding)
         return float(np.abs(self(*arrays) - want).max() / max(1.0, float(np.abs(want).max())))
 
 
@@ -193,20 +192,20 @@ def load_library(
     binding: Mapping[str, int] | None = None,
     dtype: str | None = None,
 ) -> Library:
-    """The library at ``path``, into this process: it is machine code, so load only what you trust.
+    """Load the library at ``path`` into this process. It is machine code, so load only files that you trust.
 
-    ``operator``, ``binding`` and ``dtype`` are what it is expected to be, where they are given.
+    ``operator``, ``binding`` and ``dtype`` are the expected values; None accepts any value.
 
     Raises:
-        FormatError: see :func:`library_record`; and where it is the library of another operator, binding or dtype.
-        SynoError: where it is for another machine, or TVM cannot load it.
+        FormatError: as :func:`library_record`, or the library has another operator, binding or dtype.
+        SynoError: the library is for another machine, or TVM cannot load it.
     """
     place = Path(path)
     record = library_record(place)
-    held = read_operator(record.operator)
-    if operator is not None and operator != held:
-        raise FormatError(f"library {place.name}: expected the operator {operator}, found that of {held}")
-    if binding is not None and held.complete_binding(binding) != record.binding:
+    stored = read_operator(record.operator)
+    if operator is not None and operator != stored:
+        raise FormatError(f"library {place.name}: expected the operator {operator}, found that of {stored}")
+    if binding is not None and stored.complete_binding(binding) != record.binding:
         raise FormatError(f"library {place.name}: expected the binding {dict(binding)}, found {record.binding}")
     if dtype is not None and dtype != record.dtype:
         raise FormatError(f"library {place.name}: expected {dtype}, found {record.dtype}")
@@ -220,7 +219,7 @@ def load_library(
     if record.kind != "llvm" and not tvm.runtime.enabled(record.kind):
         raise SynoError(f"library {place.name}: expected a TVM with {record.kind} and its driver, found none here")
     with scratch("syno-library-") as folder:
-        # TVM links a .tar beside it: that is to be no folder of the user's.
+        # TVM links a .tar in the folder of the file. That must not be a folder of the user.
         loaded = shutil.copy(place, folder) if place.suffix == ".tar" else place.absolute()
         try:
             function = tvm.runtime.load_module(str(loaded))["main"]
@@ -229,11 +228,11 @@ def load_library(
             raise SynoError(
                 f"library {place.name}: expected one that TVM {tvm.__version__} loads, found: {reason}"
             ) from None
-    return Library(record, held, function)
+    return Library(record, stored, function)
 
 
 def check_library(path: str | os.PathLike[str], *, seed: int = 0, deadline_s: float = DEADLINE_S) -> float:
-    """Load the library in a process of its own and compare it with the operator's meaning on random numbers.
+    """Load the library in a child process and compare it with the operator's reference on random numbers.
 
     Returns the largest difference, relative to the largest output. Raises as :func:`load_library`, always SynoError.
     """
@@ -252,7 +251,7 @@ def _error_of(path: str, seed: int) -> float:
 def _compiled(
     text: str, binding: dict[str, int], dtype: str, name: str, records: str | None, path: str
 ) -> LibraryRecord:
-    """Compile what :func:`save_library` asks for into ``path``, for the target ``name``."""
+    """Compile the library of :func:`save_library` for the target ``name`` to ``path``."""
     tvm = import_tvm()
     from syno_lab.codegen.tvm_device import export, find_target, for_target, linker_for, machine, with_host
 
@@ -289,7 +288,7 @@ def _compiled(
 
 
 def _tuned_module(module: IRModule, target: Target, records: str) -> IRModule | None:
-    """``module`` with its best schedule in a folder of records, None where it has none."""
+    """Return ``module`` with its best schedule from a folder of records; None without a record."""
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 

@@ -1,4 +1,4 @@
-"""The loop nest as text: Python that runs as it is printed, or C99; forward, by stages, or of a gradient.
+"""The loop nest as text, in runnable Python or in C99: forward, by stages, or of a gradient.
 
 >>> import syno_lab as sl
 >>> print(sl.operators.matmul().loops(), end="")
@@ -40,7 +40,7 @@ def loops(
     form: Form = "gather",
     dtype: str = "double",
 ) -> str:
-    """The method :meth:`.Operator.loops`."""
+    """Implement :meth:`.Operator.loops`."""
     if language not in get_args(Language):
         raise SpecError(f"language: expected python or c, found {quoted(language)}")
     program = make_program(operator, binding, is_staged=staged, wrt=wrt, form=form)
@@ -59,7 +59,7 @@ def make_program(
     form: Form = "gather",
     style: Style = "words",
 ) -> Program:
-    """The nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` read, by the same arguments.
+    """Return the nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` write, by the same arguments.
 
     Raises SpecError as :func:`loops`.
     """
@@ -83,12 +83,12 @@ def _lines(operator: Operator, program: Program, bound: dict[str, int] | None) -
     if bound is not None:
         for variable in program.variables:
             yield f"{_INDENT}{variable} = {bound[variable]}"
-    made = {a.name: a for a in program.intermediates}
+    intermediates = {a.name: a for a in program.intermediates}
     for nest in program.nests:
         if nest.note:
             yield f"{_INDENT}# {nest.note}"
-        if nest.result.array in made:
-            array = made[nest.result.array]
+        if nest.result.array in intermediates:
+            array = intermediates[nest.result.array]
             shape = ", ".join(s.code for s in array.shape) + "," * (len(array.shape) == 1)
             dtype = f"{numpy}.result_type({', '.join(a.name for a in program.arguments)})"
             yield f"{_INDENT}{array.name} = {numpy}.empty(({shape}), {dtype})  # {_shape(array)}"
@@ -119,14 +119,14 @@ def _loop(loop: Loop) -> str:
 
 
 def condition_text(condition: Condition) -> str:
-    """A condition as Python."""
+    """Return a condition as Python."""
     if condition.kind == "inside":
         return f"0 <= {condition.value} < {condition.size.code}"
     return f"{condition.value % condition.size} == 0"
 
 
 def _access(access: Access) -> str:
-    # A scalar is indexed by the empty tuple.
+    # The index of a scalar is the empty tuple.
     return f"{access.array}[{', '.join(map(str, access.index)) or '()'}]"
 
 
@@ -138,15 +138,15 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-# Division and remainder are the same in C and in Python here: they are only reached once the conditions before them
-# hold, and then nothing is negative.
+# Division and remainder of C and Python agree here: they are only reached where the earlier conditions hold, and then
+# no operand is negative.
 
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _C99 = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
 )
-# What the headers that are included define, and what compilers and later standards add.
+# Names that the included headers define, and names that compilers and later standards add.
 _BESIDES = (
     "malloc free memset NULL size_t EXIT_FAILURE EXIT_SUCCESS RAND_MAX MB_CUR_MAX linux unix i386 asm typeof alignas "
     "alignof bool constexpr false nullptr static_assert thread_local true typeof_unqual"
@@ -155,11 +155,11 @@ _WORDS = frozenset(f"{_C99} {_BESIDES}".split())
 
 
 def write_c(program: Program, bound: dict[str, int] | None = None, dtype: str = "double") -> str:
-    """``program`` as C99 text, one function of the arrays and the sizes' variables; it needs C's own library alone.
+    """Write ``program`` as C99: one function of the arrays and the sizes' variables that needs only C's own library.
 
-    With ``bound`` the variables are constants before the function instead. Arrays are contiguous and in row-major
-    order, a scalar is an array of one element. With intermediates the function gives 0, or 1 when memory ran out.
-    Raises SpecError for another dtype than ``float`` and ``double``.
+    With ``bound`` the variables are constants before the function instead. Arrays are contiguous and row-major; a
+    scalar is an array of one element. A function with intermediates returns 0, or 1 when memory runs out. Raises
+    SpecError for a dtype other than ``float`` and ``double``.
     """
     if dtype not in ("float", "double"):
         raise SpecError(f"dtype: expected float or double, found {quoted(dtype)}")
@@ -171,20 +171,20 @@ class _Writer:
         self.program, self.dtype = program, dtype
         loops = [loop.name for nest in program.nests for loop in (*nest.over, *nest.sums)]
         arrays = [a.name for a in (*program.arguments, *program.intermediates, program.result)]
-        taken = {*loops, *arrays, *program.variables}
+        names = {*loops, *arrays, *program.variables}
         self.renamed: dict[str, str] = {}
         for variable in program.variables:
             text = variable
-            while text in _WORDS or text.startswith("_") or (text != variable and text in taken):
+            while text in _WORDS or text.startswith("_") or (text != variable and text in names):
                 text = f"v{text}" if text.startswith("_") else text + "_"
             self.renamed[variable] = text
-            taken.add(text)
+            names.add(text)
 
     def lines(self, bound: dict[str, int] | None) -> Iterator[str]:
         program = self.program
-        made = program.intermediates
-        if made or any(nest.scatters for nest in program.nests):
-            yield "#include <stdlib.h>" if made else "#include <string.h>"
+        intermediates = program.intermediates
+        if intermediates or any(nest.scatters for nest in program.nests):
+            yield "#include <stdlib.h>" if intermediates else "#include <string.h>"
             yield ""
         yield f"/* {', '.join(map(_described, program.arguments))} -> {_described(program.result)}"
         yield f"   {program.note} */" if program.note else "*/"
@@ -192,29 +192,29 @@ class _Writer:
             yield f"enum {{ {', '.join(f'{self.renamed[v]} = {bound[v]}' for v in program.variables)} }};"
         sizes = [] if bound is not None else [f"int {self.renamed[v]}" for v in program.variables]
         arrays = [f"const {self._parameter(a)}" for a in program.arguments] + [self._parameter(program.result)]
-        kind = "int" if made else "void"
-        # Sizes come first, because the arrays' shapes name them.
+        kind = "int" if intermediates else "void"
+        # Sizes come first, because the shapes of the arrays refer to them.
         yield f"{kind} {program.name}({', '.join([*sizes, *arrays])})"
         yield "{"
         yield from self._allocate()
         for nest in program.nests:
             yield from self._nest(nest)
-        for array in made:
+        for array in intermediates:
             yield f"{_INDENT}free({array.name});"
-        if made:
+        if intermediates:
             yield f"{_INDENT}return 0;"
         yield "}"
 
     def _allocate(self) -> Iterator[str]:
-        made = self.program.intermediates
-        for array in made:
-            whole = "".join(f"[{self._size(s)}]" for s in array.shape)
+        intermediates = self.program.intermediates
+        for array in intermediates:
+            shape = "".join(f"[{self._size(s)}]" for s in array.shape)
             inner = "".join(f"[{self._size(s)}]" for s in array.shape[1:])
-            held = f"{self.dtype} (*{array.name}){inner}" if inner else f"{self.dtype} *{array.name}"
-            yield f"{_INDENT}{held} = malloc(sizeof({self.dtype}{whole})); /* {_described(array)} */"
-        if made:
-            frees = " ".join(f"free({a.name});" for a in made)
-            yield f"{_INDENT}if ({' || '.join(f'!{a.name}' for a in made)}) {{ {frees} return 1; }}"
+            declaration = f"{self.dtype} (*{array.name}){inner}" if inner else f"{self.dtype} *{array.name}"
+            yield f"{_INDENT}{declaration} = malloc(sizeof({self.dtype}{shape})); /* {_described(array)} */"
+        if intermediates:
+            frees = " ".join(f"free({a.name});" for a in intermediates)
+            yield f"{_INDENT}if ({' || '.join(f'!{a.name}' for a in intermediates)}) {{ {frees} return 1; }}"
 
     def _parameter(self, array: Array) -> str:
         return f"{self.dtype} {array.name}" + ("".join(f"[{self._size(s)}]" for s in array.shape) or "[1]")
@@ -224,8 +224,8 @@ class _Writer:
         if nest.note:
             yield f"{_INDENT}/* {nest.note} */"
         if nest.scatters:
-            whole = "".join(f"[{self._size(s)}]" for s in self.program.result.shape)
-            yield f"{_INDENT}memset({nest.result.array}, 0, sizeof({self.dtype}{whole}));"
+            shape = "".join(f"[{self._size(s)}]" for s in self.program.result.shape)
+            yield f"{_INDENT}memset({nest.result.array}, 0, sizeof({self.dtype}{shape}));"
         target = self._access(nest.result)
         braced = bool(nest.over) and not nest.scatters
         for number, loop in enumerate(nest.over, 1):
@@ -279,7 +279,7 @@ class _Writer:
         (left, left_rank), (right, right_rank) = self._ranked(value.left), self._ranked(value.right)
         sign = {"//": "/"}.get(value.operation, value.operation)
         rank = _PLUS if sign in "+-" else _TIMES
-        # Only sums are read from left to right without brackets; mixed products and quotients keep theirs.
+        # Sums are read from left to right without brackets. Mixed products and quotients keep their brackets.
         left = left if left_rank >= (rank if rank == _PLUS else _ATOM) else f"({left})"
         right = right if right_rank >= (_PLUS if sign == "+" else _TIMES if sign == "-" else _ATOM) else f"({right})"
         return (f"{left} {sign} {right}" if rank == _PLUS or sign == "%" else f"{left}{sign}{right}"), rank

@@ -1,7 +1,7 @@
-"""Loop nests as values: what the Python and C texts, the equations and the tables of coordinates all read.
+"""Loop nests as values, for Python and C texts, equations and tables of coordinates.
 
 A :class:`Program` is one nest, or one for each stage of the lowering plan (Syno, section 8). Every index is an
-:class:`Expression` that the primitives themselves wrote, so no text of an operator can differ from another.
+:class:`Expression` that the primitives themselves write, so that all texts of an operator agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from syno_lab.synthesis.expressions import Expression, name, size
 
 @dataclass(frozen=True)
 class Array:
-    """A tensor by its name, with the sizes of its axes."""
+    """A tensor's name and the sizes of its axes."""
 
     name: str
     shape: tuple[Size, ...]
@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Loop:
-    """``name`` runs over ``0 <= name < size``, the values of ``coordinate``."""
+    """A loop: ``name`` runs over ``0 <= name < size``, the values of ``coordinate``."""
 
     name: str
     size: Size
@@ -53,9 +53,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Condition:
-    """A term counts only where ``0 <= value < size`` (``inside``), or where ``size`` divides ``value``.
+    """A condition: a term counts only where ``0 <= value < size`` (``inside``), or where ``size`` divides ``value``.
 
-    Conditions hold one after the other: where one fails the next need not make sense.
+    Conditions are checked in order: where one fails, the next may be undefined.
     """
 
     value: Expression
@@ -65,17 +65,17 @@ class Condition:
 
 @dataclass(frozen=True)
 class Nest:
-    """``result = 0`` and, over ``sums`` where all ``conditions`` hold, ``result += `` the product of ``factors``.
+    """A loop nest: ``result = 0``; over ``sums``, where ``conditions`` hold, ``result +=`` the product of ``factors``.
 
     Attributes:
-        result: what is written.
-        over: the loops outside: one for each axis of the result, or all of them where the nest scatters.
-        sums: the loops inside.
-        conditions: in the order in which they are to be asked.
-        factors: what is multiplied.
-        scatters: whether each iteration adds to an element that others add to as well, so that the whole result must
-            be zero before.
-        note: a remark for people.
+        result: the element that is written.
+        over: the outer loops: one for each axis of the result, or all loops where the nest scatters.
+        sums: the inner loops.
+        conditions: the conditions in the order of their checks.
+        factors: the elements that are multiplied.
+        scatters: whether several iterations add to the same element, so that the whole result must be set to zero
+            before.
+        note: a remark for readers.
     """
 
     result: Access
@@ -89,9 +89,9 @@ class Nest:
 
 @dataclass(frozen=True)
 class Program:
-    """Nests one after the other, from ``arguments`` over ``intermediates`` to ``result``.
+    """A sequence of nests, from ``arguments`` over ``intermediates`` to ``result``.
 
-    ``variables`` are the variables of the sizes that it mentions, in the order of their declaration.
+    ``variables`` are the variables in its sizes, in the order of their declaration.
     """
 
     name: str
@@ -104,42 +104,42 @@ class Program:
 
 
 def array_name(operator: Operator, text: str) -> str:
-    """``text``, with underscores where a variable of the sizes is called so too."""
+    """Return ``text``, with underscores appended until it is no variable's name."""
     while text in operator.spec.symbols.position:
         text += "_"
     return text
 
 
 def tensors(operator: Operator) -> dict[str, tuple[Coordinate, ...]]:
-    """The operator's tensors by name: ``X``, ``W1``, … and ``Y``, each with the coordinates of its axes."""
+    """Return the coordinates of each tensor's axes by its name: ``X``, ``W1``, … and ``Y``."""
     weights = {f"W{i + 1}": weight.coordinates for i, weight in enumerate(operator.weights)}
     return {"X": operator.inputs, **weights, "Y": operator.output}
 
 
 def sizes_of(coordinates: Iterable[Coordinate]) -> tuple[Size, ...]:
-    """Their sizes."""
+    """Return the sizes of coordinates."""
     return tuple(c.size for c in coordinates)
 
 
 def evaluate(operator: Operator, steps: Iterable[Step], found: dict[Coordinate, Expression]) -> list[Condition]:
-    """Write the results of ``steps``, bottom-up, into ``found``; the conditions are those of UNFOLDs among them."""
+    """Write the results of ``steps``, bottom-up, into ``found``; return the conditions of UNFOLDs among the steps."""
     return [Condition(found[c], c.size) for c in climb(operator, steps, found, size)]
 
 
 def loop_over(coordinates: Iterable[Coordinate], names: Names, prefix: str = "z") -> tuple[Loop, ...]:
-    """A loop for each coordinate, named as it is or anew."""
+    """Return a loop for each coordinate, with its own name or a new name."""
     return tuple(Loop(names.give(c, prefix), c.size, c) for c in coordinates)
 
 
 def forward(operator: Operator, style: Style = "words") -> Program:
-    """The loop nest of ``operator``: one nest with every loop, the meaning."""
+    """Return the loop nest that defines ``operator``: a single nest with every loop."""
     names = Names(operator, style)
     arrays = {key: Array(array_name(operator, key), sizes_of(c)) for key, c in tensors(operator).items()}
     over, sums = loop_over(operator.output, names), loop_over(operator.reductions, names)
-    found = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
-    conditions = evaluate(operator, operator.steps, found)
+    values = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
+    conditions = evaluate(operator, operator.steps, values)
     *reads, result = (
-        Access(arrays[key].name, tuple(found[c] for c in coordinates)) for key, coordinates in tensors(operator).items()
+        Access(arrays[key].name, tuple(values[c] for c in axes)) for key, axes in tensors(operator).items()
     )
     *arguments, written = arrays.values()
     nest = Nest(result, over, sums, tuple(conditions), tuple(reads))
@@ -147,10 +147,10 @@ def forward(operator: Operator, style: Style = "words") -> Program:
 
 
 def staged(operator: Operator, binding: Binding | None = None, style: Style = "words") -> Program:
-    """One nest for each stage of the lowering plan, with the intermediates ``Z1``, ``Z2``, … between them.
+    """Return one nest for each stage of the lowering plan, with the intermediates ``Z1``, ``Z2``, … between them.
 
-    Which stages are best depends on the sizes: they are the plan's for ``binding``, else for the spec's first binding,
-    else for :func:`generic_binding`.
+    The best stages depend on the sizes. The sizes are ``binding``, else the spec's first binding, else
+    :func:`generic_binding`.
     """
     bound = operator.complete_binding(binding) if binding is not None or operator.spec.bindings else None
     bound = bound or generic_binding(operator)
@@ -177,28 +177,28 @@ def _stage(
     title: str,
 ) -> Nest:
     over, sums = loop_over(stage.out, names), loop_over(stage.summed, names)
-    found = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
-    conditions = evaluate(operator, reversed(stage.undo), found)
-    factors = [Access(before[0].name, tuple(found[c] for c in before[1]))]
+    expressions = {loop.coordinate: name(loop.name) for loop in (*over, *sums)}
+    conditions = evaluate(operator, reversed(stage.undo), expressions)
+    factors = [Access(before[0].name, tuple(expressions[c] for c in before[1]))]
     for number in stage.weights:
         coordinates = operator.weights[number].coordinates
-        factors.append(Access(array_name(operator, f"W{number + 1}"), tuple(found[c] for c in coordinates)))
-    result = Access(after.name, tuple(found[c] for c in stage.out))
+        factors.append(Access(array_name(operator, f"W{number + 1}"), tuple(expressions[c] for c in coordinates)))
+    result = Access(after.name, tuple(expressions[c] for c in stage.out))
     iterations = size_product(sizes_of(stage.domain), operator.spec.symbols)
-    each = 2 if stage.weights else 1 if stage.summed else 0
-    note = f"{title}{iterations.code} iterations, {count_of(each, 'FLOP')} each"
+    flops = 2 if stage.weights else 1 if stage.summed else 0
+    note = f"{title}{iterations.code} iterations, {count_of(flops, 'FLOP')} each"
     return Nest(result, over, sums, tuple(conditions), tuple(factors), note=note)
 
 
 def variables(operator: Operator) -> tuple[str, ...]:
-    """The variables that a loop nest of ``operator`` mentions, in the order of declaration."""
+    """Return the variables that a loop nest of ``operator`` mentions, in the order of declaration."""
     symbols = operator.spec.symbols
     used = {n for s in all_sizes(operator) for n, power in zip(symbols.names, s.exponents, strict=True) if power}
     return tuple(n for n in symbols.names if n in used)
 
 
 def all_sizes(operator: Operator) -> Iterator[Size]:
-    """The sizes of all coordinates and the parameters of all steps, some of them several times."""
+    """Yield the sizes of all coordinates and the parameters of all steps, some of them several times."""
     yield from sizes_of((*operator.output, *operator.reductions))
     for step in operator.steps:
         yield from sizes_of(step.operands + step.given)
@@ -209,11 +209,11 @@ def all_sizes(operator: Operator) -> Iterator[Size]:
 
 
 def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
-    """Sizes at which an operator shows its nature: every size with a primary is more than any without.
+    """Return sizes that show an operator's behaviour: a size with a primary is larger than every size without.
 
-    Coefficients keep their defaults, or are the smallest from 2 up that leave every size an integer, and more than 1
-    where that is possible; primaries are all different, and multiples of what divides them. ``scale`` makes the
-    primaries larger. Raises SpecError when no small coefficients make all sizes integers.
+    Coefficients keep their defaults. Coefficients without a default are the smallest from 2 up that make every size an
+    integer, and more than 1 where possible. Primaries are all different, and multiples of their divisors. ``scale``
+    makes the primaries larger. Raises SpecError when no small coefficients make all sizes integers.
     """
     symbols, defaults = operator.spec.symbols, operator.spec.defaults
     every = set(all_sizes(operator))
@@ -227,10 +227,10 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
             continue
         numbers = [s.at(coefficients) for s in small]
         primaries = _primaries(operator, every, coefficients, 2 * scale * max(numbers, default=1))
-        found = {n: (primaries | coefficients)[n] for n in symbols.names}
-        possible = possible or found
+        binding = {n: (primaries | coefficients)[n] for n in symbols.names}
+        possible = possible or binding
         if all(s.is_one or number > 1 for s, number in zip(small, numbers, strict=True)):
-            return found
+            return binding
     if possible is None:
         raise SpecError(f"no small sizes make every size of {operator} an integer: give a binding")
     return possible
@@ -238,7 +238,7 @@ def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
 
 def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int], more_than: int) -> dict[str, int]:
     symbols = operator.spec.symbols
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for position, variable in enumerate(symbols.primary):
         below = [
             prod(coefficients[n] ** -p for n, p in zip(symbols.names, s.exponents, strict=True) if p < 0)
@@ -247,7 +247,7 @@ def _primaries(operator: Operator, sizes: set[Size], coefficients: dict[str, int
         ]
         step = lcm(1, *below)
         number = step * (more_than + 1)
-        while number in found.values():
+        while number in numbers.values():
             number += step
-        found[variable] = number
-    return found
+        numbers[variable] = number
+    return numbers

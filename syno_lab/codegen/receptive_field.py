@@ -1,12 +1,12 @@
-"""Which input elements an output element reads, exactly, from the coordinate expressions.
+"""The exact set of input elements that an output element reads, from the coordinate expressions.
 
-An input element *contributes to* an output element when its coefficient there is not identically zero as a function of
-the weights (αNAS, Definition 3.1). Here that is when at least one term of the loop nest reads it: a coefficient is a
-sum of products of weight elements, each with the factor 1, so nothing cancels. :func:`receptive_field` is the paper's
-preimage (Definition 3.2) of one output element, of a slice, or of the whole output.
+An input element *contributes to* an output element if its coefficient there is not identically zero as a function of
+the weights (αNAS, Definition 3.1). Here that means that at least one term of the loop nest reads it: a coefficient is a
+sum of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` is the paper's preimage
+(Definition 3.2) of one output element, of a slice, or of the whole output.
 
-The input's axes fall into :func:`parts` that share no iterator, so what is read is the product of what each part reads:
-no loop runs over all axes at once.
+The input's axes are divided into :func:`parts` that share no iterator. The elements that are read are the product of
+the parts' elements, so no loop runs over all axes at once.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from syno_lab.ir.state import Step
 
 Array = np.ndarray[Any, Any]
 _CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
-_CHUNK = 1 << 20  # points evaluated at once
-MAX_POINTS = 1 << 30  # some minutes
-MAX_ELEMENTS = 1 << 27  # of the input, each with a count of eight bytes
+_CHUNK = 1 << 20  # points that are evaluated together
+MAX_POINTS = 1 << 30  # a run of some minutes
+MAX_ELEMENTS = 1 << 27  # input elements, each with a count of eight bytes
 
 
 @dataclass(frozen=True)
 class Part:
-    """Input axes and bounds that depend on the same iterators, and on which nothing else depends.
+    """Input axes and bounds that depend on the same iterators; no other axis or bound depends on them.
 
     Attributes:
-        leaves: the iterators, of the output first and then of the reductions.
-        axes: the input axes, by number.
+        leaves: the iterators: first of the output, then of the reductions.
+        axes: the numbers of the input axes.
         bounded: the results of UNFOLDs that must be inside their domains.
     """
 
@@ -54,42 +54,42 @@ class Part:
 
     @property
     def outputs(self) -> tuple[Coordinate, ...]:
-        """Those of its iterators that are the output's."""
+        """The output's iterators in ``leaves``."""
         return tuple(leaf for leaf in self.leaves if leaf.is_output)
 
 
 def parts(operator: Operator) -> tuple[Part, ...]:
-    """The parts of an operator; an iterator that no index and no bound depends on is in none."""
+    """Return the parts of an operator. An iterator that no index and no bound depends on is in no part."""
     bounded = bounds(operator)
-    found: list[Part] = []
+    parts_found: list[Part] = []
     for coordinate in (*operator.inputs, *bounded):
         leaf = next(coordinate.leaves())
-        if not any(leaf in part.leaves for part in found):
-            found.append(_close(operator, leaves_of(coordinate), (*operator.inputs, *bounded)))
-    return tuple(found)
+        if not any(leaf in part.leaves for part in parts_found):
+            parts_found.append(_close(operator, leaves_of(coordinate), (*operator.inputs, *bounded)))
+    return tuple(parts_found)
 
 
 def bounds(operator: Operator) -> tuple[Coordinate, ...]:
-    """The results of UNFOLDs: a term is zero where one is outside its domain."""
+    """Return the results of UNFOLDs: a term is zero where a result is outside its domain."""
     return tuple([result for step in operator.steps if step.primitive in _CLIPPING for result in _results(step)])
 
 
 @lru_cache(maxsize=1 << 14)
 def _results(step: Step) -> tuple[Coordinate, ...]:
-    """As :meth:`State.results` for a view, remembered: operators that differ elsewhere have steps in common."""
+    """Compute :meth:`State.results` for a view, cached, because operators with small differences share steps."""
     sizes = PRIMITIVES[step.primitive].result_sizes(tuple(c.size for c in step.operands), step.parameter)
     node = Node(step.primitive, step.operands, step.parameter)
     return tuple(Coordinate(node, i, size) for i, size in enumerate(sizes))
 
 
 def part_of(operator: Operator, coordinate: Coordinate) -> Part:
-    """One input coordinate or bound, with the bounds that tell where it may be and all iterators of these.
+    """Return the part of one input coordinate or bound: the bounds that restrict it, and all iterators of these bounds.
 
-    Other input axes may share its iterators: they do not restrict it.
+    Other input axes may share the iterators, but they do not restrict the coordinate.
     """
-    found = _close(operator, leaves_of(coordinate), bounds(operator))
-    axes = tuple(axis for axis in found.axes if operator.inputs[axis] == coordinate)
-    return Part(found.leaves, axes, found.bounded)
+    closed = _close(operator, leaves_of(coordinate), bounds(operator))
+    axes = tuple(axis for axis in closed.axes if operator.inputs[axis] == coordinate)
+    return Part(closed.leaves, axes, closed.bounded)
 
 
 def _close(operator: Operator, leaves: Set[Coordinate], among: tuple[Coordinate, ...]) -> Part:
@@ -101,7 +101,7 @@ def _close(operator: Operator, leaves: Set[Coordinate], among: tuple[Coordinate,
 
 
 def reach(leaves: Set[Coordinate], among: Iterable[Coordinate]) -> Set[Coordinate]:
-    """The least set of iterators that has ``leaves`` and, of each of ``among`` that has one of them, all."""
+    """Return the least superset of ``leaves`` that has all or no iterators of each coordinate in ``among``."""
     size = 0
     while size != len(leaves):
         size = len(leaves)
@@ -114,17 +114,17 @@ def reach(leaves: Set[Coordinate], among: Iterable[Coordinate]) -> Set[Coordinat
 
 @lru_cache(maxsize=1 << 14)
 def leaves_of(coordinate: Coordinate) -> frozenset[Coordinate]:
-    """The iterators of a coordinate's expression, remembered."""
+    """Return the iterators of a coordinate's expression, cached."""
     return frozenset(coordinate.leaves())
 
 
 def points(
     part: Part, read: Sequence[Coordinate], binding: Binding, fixed: Mapping[Coordinate, int]
 ) -> Iterator[dict[Coordinate, Array]]:
-    """Every term of a part: the values of its iterators and of what is ``read``, some at a time, each one long.
+    """Yield the terms of a part in chunks: for each iterator and each ``read`` coordinate an array of its values.
 
-    ``fixed`` iterators have one value; all others run over their domains. Terms that a bound leaves out are left out.
-    Raises SpecError when there are more than :data:`MAX_POINTS`.
+    ``fixed`` iterators have one value; the others run over their domains. Terms outside a bound are left out. Raises
+    SpecError for more than :data:`MAX_POINTS` terms.
     """
     ranges = [[fixed[c]] if c in fixed else range(c.size.at(binding)) for c in part.leaves]
     total = prod(map(len, ranges))
@@ -133,10 +133,10 @@ def points(
     outer = 0
     while prod(map(len, ranges[outer:])) > _CHUNK:
         outer += 1
-    heads, whole = ranges[: max(0, outer - 1)], ranges[outer - 1] if outer else []
+    heads, last = ranges[: max(0, outer - 1)], ranges[outer - 1] if outer else []
     inner: list[Any] = [np.asarray(r) for r in ranges[outer:]]
-    step = max(1, _CHUNK // prod(map(len, inner)))  # positions of the last outer iterator at once
-    cuts: list[list[Any]] = [[np.asarray(whole[at : at + step])] for at in range(0, len(whole), step)] or [[]]
+    step = max(1, _CHUNK // prod(map(len, inner)))  # positions of the last outer iterator in a chunk
+    cuts: list[list[Any]] = [[np.asarray(last[at : at + step])] for at in range(0, len(last), step)] or [[]]
     for head, cut in product(product(*heads), cuts):
         axes = [*cut, *inner]
         values: dict[Coordinate, Any] = dict(zip(part.leaves[: len(heads)], head, strict=True))
@@ -153,11 +153,11 @@ def points(
 
 @dataclass(frozen=True, eq=False)
 class ReceptiveField:
-    """The input elements that contribute to an output element, or to a set of them.
+    """The input elements that contribute to one or several output elements.
 
     Attributes:
-        index: for each output axis its index, or None for all of it.
-        counts: of the input's shape, how many terms read each element.
+        index: for each output axis its index; None means the whole axis.
+        counts: the number of terms that read each element [shape of the input].
         axes: a summary for each input axis.
     """
 
@@ -167,12 +167,12 @@ class ReceptiveField:
 
     @property
     def mask(self) -> Array:
-        """Of the input's shape and boolean: the elements that contribute."""
-        found: Array = self.counts > 0
-        return found
+        """The elements that contribute, as booleans [shape of the input]."""
+        mask: Array = self.counts > 0
+        return mask
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """The mask, so that it can be used as an array."""
+        """Return the mask, so that NumPy takes the receptive field for an array."""
         return np.array(self.mask, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ class ReceptiveField:
 def receptive_field(
     operator: Operator, index: Any = None, binding: Binding | None = None, *, should_stop: Stop | None = None
 ) -> ReceptiveField:
-    """The method :meth:`.Operator.receptive_field`, for an input of at most :data:`MAX_ELEMENTS`."""
+    """Implement :meth:`.Operator.receptive_field`, for an input of at most :data:`MAX_ELEMENTS`."""
     bound = operator.complete_binding(binding)
     shape = operator.output_sizes(bound)
     where = index_of(index, shape)
@@ -200,24 +200,24 @@ def receptive_field(
             "give smaller sizes"
         )
     factors: list[Array] = []
-    read_at: dict[int, Array] = {}  # by input axis, the positions that are read, where anything is
+    read_at: dict[int, Array] = {}  # the positions that are read, by input axis
     apart = {*operator.output, *operator.reductions}
     for part in parts(operator):
         apart.difference_update(part.leaves)
         local = tuple(lengths[a] for a in part.axes)
         inputs = [operator.inputs[a] for a in part.axes]
-        found = np.zeros(prod(local), dtype=np.int64)
-        for some in points(part, inputs, bound, fixed):
+        counted = np.zeros(prod(local), dtype=np.int64)
+        for values in points(part, inputs, bound, fixed):
             end_if(should_stop, "counting what is read")
-            read = tuple(some[c] for c in inputs)
-            number = len(some[part.leaves[0]])
+            read = tuple(values[c] for c in inputs)
+            number = len(values[part.leaves[0]])
             flat = np.ravel_multi_index(read, local) if read else np.zeros(number, dtype=np.int64)
-            found += np.bincount(flat, minlength=len(found))
+            counted += np.bincount(flat, minlength=len(counted))
         for number, axis in enumerate(part.axes):
-            others = tuple(other for other in range(len(local)) if other != number)
-            read_at[axis] = np.flatnonzero(found.reshape(local).any(axis=others))
-        factors.append(found.reshape([lengths[a] if a in part.axes else 1 for a in range(len(lengths))]))
-    # What no index depends on repeats every term.
+            other_axes = tuple(other for other in range(len(local)) if other != number)
+            read_at[axis] = np.flatnonzero(counted.reshape(local).any(axis=other_axes))
+        factors.append(counted.reshape([lengths[a] if a in part.axes else 1 for a in range(len(lengths))]))
+    # An iterator that no index depends on repeats every term.
     times = prod(leaf.size.at(bound) for leaf in apart if leaf not in fixed)
     counts = _product(factors, times, lengths, should_stop)
     is_read = times > 0 and all(factor.any() for factor in factors)
@@ -229,21 +229,21 @@ def receptive_field(
 
 
 def _product(factors: Sequence[Array], times: int, lengths: tuple[int, ...], should_stop: Stop | None) -> Array:
-    """The product of arrays that broadcast to a shape, slice by slice, so that it can be stopped."""
-    found = np.empty(lengths, dtype=np.int64)
+    """Multiply arrays that broadcast to a shape, slice by slice, so that the work can be stopped."""
+    counts = np.empty(lengths, dtype=np.int64)
     axis = max(range(len(lengths)), key=lengths.__getitem__, default=None)
     if axis is None:
-        found[...] = times * prod(int(factor) for factor in factors)
-        return found
-    step = max(1, _CHUNK * lengths[axis] // max(1, found.size))
+        counts[...] = times * prod(int(factor) for factor in factors)
+        return counts
+    step = max(1, _CHUNK * lengths[axis] // max(1, counts.size))
     for start in range(0, lengths[axis], step):
         end_if(should_stop, "counting what is read")
         here = (slice(None),) * axis + (slice(start, start + step),)
         part: Any = times
         for factor in factors:
             part = part * (factor[here] if factor.shape[axis] > 1 else factor)
-        found[here] = part
-    return found
+        counts[here] = part
+    return counts
 
 
 def _axis_field(

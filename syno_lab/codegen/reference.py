@@ -1,7 +1,7 @@
-"""The reference: runs an operator's loop nest, which is its meaning, in NumPy, slowly and plainly.
+"""The reference: run an operator's loop nest, which defines the operator, in NumPy, slowly and plainly.
 
-PyTorch, TVM and every optimisation are right when they agree with this. Reductions are Python loops; the output axes
-are vectorised, each element by the coordinate expressions of Table 1 (Syno, section 5).
+PyTorch, TVM and every optimisation must agree with the reference. Reductions are Python loops. The output axes are
+vectorised, and each element is computed by the coordinate expressions of Table 1 (Syno, section 5).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reference(
     binding: Binding | None = None,
     should_stop: Stop | None = None,
 ) -> Array:
-    """The method :meth:`.Operator.reference`; without a binding :func:`infer_binding` gives it."""
+    """Implement :meth:`.Operator.reference`; without a binding :func:`infer_binding` returns it."""
     x = np.asarray(x)
     arrays = [np.asarray(w) for w in weights]
     if len(arrays) != len(operator.weights):
@@ -50,7 +50,7 @@ def reference(
         index, valid = _indices(operator, bound, point)
 
         def read(array: Array, axes: tuple[Coordinate, ...], index: Index = index, valid: Array = valid) -> Array:
-            # Where a term is zero any element will do, so that no index is out of bounds.
+            # Where a term is zero, any element will do; 0 keeps the index in bounds.
             return array[tuple(np.where(valid, index[c], 0) for c in axes)]
 
         term = read(x, operator.inputs)
@@ -61,27 +61,27 @@ def reference(
 
 
 def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tuple[int, ...]) -> dict[str, int]:
-    """The sizes that the arguments' shapes tell: every variable that is a whole axis by itself.
+    """Infer the binding from the arguments' shapes: each variable that is the whole size of an axis.
 
-    The input speaks before the weights, and both before the spec's first binding, which gives what no axis tells.
+    The input comes before the weights. Variables that no axis has come from the spec's first binding.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     tensors = [operator.inputs, *(weight.coordinates for weight in operator.weights)]
     for coordinates, numbers in zip(tensors, (shape, *weight_shapes), strict=False):
         if len(coordinates) != len(numbers):
-            continue  # refused with both shapes once the binding is known
+            continue  # the caller raises an error with both shapes later
         for coordinate, number in zip(coordinates, numbers, strict=True):
             if str(coordinate.size) in operator.spec.symbols.position:
-                found.setdefault(str(coordinate.size), int(number))
-    return {**(dict(operator.spec.bindings[0]) if operator.spec.bindings else {}), **found}
+                sizes.setdefault(str(coordinate.size), int(number))
+    return {**(dict(operator.spec.bindings[0]) if operator.spec.bindings else {}), **sizes}
 
 
 def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tuple[Index, Array]:
-    """Every coordinate's value over the output axes at one point of the reductions, and where the term is not zero."""
+    """Return every coordinate over the output axes at one point of the reductions, and where the term is not zero."""
     shape = tuple(c.size.at(binding) for c in operator.output)
-    found: Index = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
-    found.update(zip(operator.reductions, point, strict=True))
+    values: Index = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
+    values.update(zip(operator.reductions, point, strict=True))
     valid: Any = np.ones(shape, dtype=bool)
-    for result in climb(operator, operator.steps, found, lambda size: size.at(binding)):
-        valid = valid & (found[result] >= 0) & (found[result] < result.size.at(binding))
-    return found, valid
+    for result in climb(operator, operator.steps, values, lambda size: size.at(binding)):
+        valid = valid & (values[result] >= 0) & (values[result] < result.size.at(binding))
+    return values, valid

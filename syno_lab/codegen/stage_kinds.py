@@ -1,9 +1,9 @@
 """Recognise a product of data and a weight as a convolution, a matrix product, or neither.
 
-A stage of the lowering plan multiplies and sums; which library call that is depends on the coordinates alone, never on
-the operator's name. The data's axes are *affine*: each is indexed by a sum of coordinates with coefficients, as UNFOLD,
-STRIDE and SPLIT make them (Syno, Table 1; section 8 on lowering). :func:`recognise` sorts the coordinates into batch,
-group, contracted and free ones and into windows that slide over the data.
+A stage of the lowering plan multiplies and sums. Its library call depends on the coordinates alone, never on the
+operator's name. The data's axes are *affine*: each index is a sum of coordinates with coefficients, as UNFOLD, STRIDE
+and SPLIT make it (Syno, Table 1; section 8 on lowering). :func:`recognise` sorts the coordinates into batch, group,
+contracted and free coordinates and into windows that slide over the data.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_OPEN_WINDOW = 16  # positions of a window that are written out one by one
+MAX_OPEN_WINDOW = 16  # positions of a window, each of which needs a slice
 
 
 class Term(NamedTuple):
-    """``coefficient * coordinate``, the coordinate running over ``0 <= value < size``."""
+    """A term ``coefficient * coordinate``, where the coordinate runs over ``0 <= value < size``."""
 
     coefficient: int
     coordinate: Coordinate
@@ -29,7 +29,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a tensor, of ``length`` elements, read at ``sum(terms) + offset`` and zero outside."""
+    """An axis of a tensor: ``length`` elements, read at ``sum(terms) + offset``, and zero outside."""
 
     terms: tuple[Term, ...]
     offset: int
@@ -37,51 +37,51 @@ class Axis:
 
     @classmethod
     def plain(cls, coordinate: Coordinate, size: int) -> Axis:
-        """An axis that one coordinate indexes by itself."""
+        """Return an axis with one coordinate as its index."""
         return cls((Term(1, coordinate, size),), 0, size)
 
     @property
     def is_plain(self) -> bool:
-        """Whether one coordinate indexes it by itself."""
+        """Whether the index of the axis is one coordinate."""
         first = self.terms[0]
         return len(self.terms) == 1 and first.coefficient == 1 and self.offset == 0 and first.size == self.length
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """The coordinates in its expression."""
+        """The coordinates in the axis's index."""
         return tuple(term.coordinate for term in self.terms)
 
     @property
     def left(self) -> int:
-        """How many zeros are read before the first element (negative: elements that are not read)."""
+        """The number of zeros before the first element; negative for elements that are not read."""
         return -self.offset
 
     @property
     def right(self) -> int:
-        """How many zeros are read after the last element (negative: elements that are not read)."""
+        """The number of zeros after the last element; negative for elements that are not read."""
         return self.offset + span(self.terms) - self.length
 
     @property
     def is_split(self) -> bool:
-        """Whether its terms are the digits of its position, so that it is a mere reshape of several axes."""
+        """Whether the terms are the digits of the position, so that a reshape divides the axis."""
         fused = fuse(self.terms)
         return self.offset == 0 and fused is not None and fused.step == 1 and fused.size == self.length
 
     def replace(self, coordinate: Coordinate, terms: Iterable[Term], offset: int = 0) -> Axis:
-        """The axis once ``coordinate`` is the sum of ``terms`` plus ``offset``."""
-        made: list[Term] = []
+        """Return the axis with ``coordinate`` replaced by the sum of ``terms`` plus ``offset``."""
+        replaced: list[Term] = []
         shift = self.offset
         for term in self.terms:
             if term.coordinate != coordinate:
-                made.append(term)
+                replaced.append(term)
                 continue
-            made += [Term(term.coefficient * c, inner, size) for c, inner, size in terms]
+            replaced += [Term(term.coefficient * c, inner, size) for c, inner, size in terms]
             shift += term.coefficient * offset
-        return Axis(tuple(made), shift, self.length)
+        return Axis(tuple(replaced), shift, self.length)
 
 
 class Fused(NamedTuple):
-    """Several terms that count like one, ``step * position`` with ``position < size``; the slowest comes first."""
+    """Several terms that count like a single term ``step * position``, ``position < size``; the slowest comes first."""
 
     step: int
     size: int
@@ -89,32 +89,32 @@ class Fused(NamedTuple):
 
     @property
     def axes(self) -> list[Axis]:
-        """An axis of its own for each of them."""
+        """A separate axis for each term."""
         return [Axis.plain(term.coordinate, term.size) for term in self.terms]
 
 
 def span(terms: Iterable[Term]) -> int:
-    """How many positions lie between the first and the last that ``terms`` reach, both counted."""
+    """Return the number of positions from the first to the last that ``terms`` reach, both included."""
     return 1 + sum(term.coefficient * (term.size - 1) for term in terms)
 
 
 def fuse(terms: Iterable[Term]) -> Fused | None:
-    """The terms as the digits of one position; None where they are not."""
-    given = tuple(terms)
-    digits = sorted((t for t in given if t.size > 1), key=lambda t: -t.coefficient)
+    """Return the terms as the digits of one position; None where they are not."""
+    all_terms = tuple(terms)
+    digits = sorted((t for t in all_terms if t.size > 1), key=lambda t: -t.coefficient)
     for high, low in pairwise(digits):
         if high.coefficient != low.coefficient * low.size:
             return None
     step = digits[-1].coefficient if digits else 1
-    ones = tuple(t for t in given if t.size == 1)
-    return Fused(step, prod(t.size for t in digits), (*ones, *digits))
+    of_size_one = tuple(t for t in all_terms if t.size == 1)
+    return Fused(step, prod(t.size for t in digits), (*of_size_one, *digits))
 
 
 @dataclass(frozen=True)
 class Sliding:
     """An axis over which a window slides: ``stride * main + dilation * window - left``, zero outside.
 
-    ``main`` goes to the result; ``window`` is summed, or *opened*: it stays as an axis of the result.
+    ``main`` is an index of the result. ``window`` is summed, or *opened*: it stays as an axis of the result.
     """
 
     axis: Axis
@@ -123,27 +123,27 @@ class Sliding:
 
     @property
     def stride(self) -> int:
-        """Distance between neighbouring places of the window."""
+        """The distance between neighbouring places of the window."""
         return self.main.step
 
     @property
     def dilation(self) -> int:
-        """Distance between neighbouring elements within the window."""
+        """The distance between neighbouring elements of the window."""
         return self.window.step
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """Data times a weight, summed: every coordinate in its role.
+    """A product of data and a weight with sums, and the role of every coordinate.
 
     Attributes:
-        batch: axes of the data alone that stay, whatever indexes them.
+        batch: axes of the data alone that stay, with any index.
         group: coordinates of data, weight and result.
-        contracted: coordinates of data and weight, summed.
-        free: coordinates of the weight alone, which the result gets.
+        contracted: coordinates of data and weight that are summed.
+        free: coordinates of weight and result.
         sliding: axes over which a window of the weight slides and is summed.
         opened: axes over which a window of the weight slides and stays; the window's coordinates are among ``free``.
-        obstacles: axes that fit none of these; taken apart into one axis for each coordinate they do.
+        obstacles: axes without any of these roles; divided into one axis for each coordinate, they have one.
     """
 
     batch: tuple[Axis, ...]
@@ -156,7 +156,7 @@ class Contraction:
 
     @property
     def kind(self) -> Literal["general", "convolution", "matmul", "product"]:
-        """Which call computes it: ``product`` is element by element, ``general`` has obstacles."""
+        """The kind of call that computes it: ``product`` is element by element, ``general`` has obstacles."""
         if self.obstacles:
             return "general"
         if self.sliding:
@@ -179,10 +179,10 @@ class Contraction:
 
 
 def recognise(data: Iterable[Axis], weight: Collection[Coordinate], summable: Collection[Coordinate]) -> Contraction:
-    """The roles of all coordinates in ``sum over summable of data * weight``, from the data's axes.
+    """Return the roles of all coordinates in ``sum over summable of data * weight``, from the data's axes.
 
-    Each coordinate of ``weight`` is one axis of it. A summable coordinate of the data alone counts as batch, to be
-    summed apart.
+    Each coordinate of ``weight`` is one axis of the weight. A summable coordinate of the data alone counts as batch,
+    and is summed later.
     """
     batch: list[Axis] = []
     group: list[Coordinate] = []
@@ -198,13 +198,13 @@ def recognise(data: Iterable[Axis], weight: Collection[Coordinate], summable: Co
         elif axis.is_plain:
             (contracted if axis.coordinates[0] in summable else group).append(axis.coordinates[0])
         else:
-            found = _slides(axis, weight)
-            if found is None:
+            window = _slides(axis, weight)
+            if window is None:
                 obstacles.append(axis)
-            elif all(t.coordinate in summable for t in found.window.terms):
-                sliding.append(found)
-            elif _can_stay_open(found, summable):
-                opened.append(found)
+            elif all(t.coordinate in summable for t in window.window.terms):
+                sliding.append(window)
+            elif _can_stay_open(window, summable):
+                opened.append(window)
             else:
                 obstacles.append(axis)
     windows = [t.coordinate for s in opened for t in s.window.terms]
@@ -223,7 +223,7 @@ def _slides(axis: Axis, weight: Collection[Coordinate]) -> Sliding | None:
 
 
 def _can_stay_open(found: Sliding, summable: Collection[Coordinate]) -> bool:
-    """Whether multiplying before the window is opened costs no more than after, and every position reads something."""
+    """Check that every position reads something, and that multiplying before the window is opened costs no more."""
     last = found.dilation * (found.window.size - 1)
     reads = found.axis.left - last > -found.axis.length and span(found.main.terms) > found.axis.left
     return (

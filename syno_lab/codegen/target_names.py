@@ -1,4 +1,4 @@
-"""Targets by name, as plain values: the one table that code generation and tuning read. No TVM here."""
+"""Targets by name, as plain values without TVM: the table that code generation and tuning share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, likeness, nearest, quoted
 from syno_lab.processes.process import cores
 
-#: What TVM is told of a target under one key of its description; of a host it is told as much.
+#: The value of a key in TVM's description of a target; a host's description has the same values.
 Attribute = str | int | list[str]
 Described = dict[str, Attribute | dict[str, Attribute]]
-#: How much of a name must be that of a target to be a slip of the pen for it.
+#: The least similarity of two names at which one is taken for a misspelling of the other.
 _ALIKE = 0.75
-#: Our name for the processor of this machine; ``local:2`` is the same with operators in two threads.
+#: The lab's name for the processor of this machine; ``local:2`` runs operators in two threads.
 LOCAL = "local"
 
 
@@ -45,7 +45,7 @@ def _arm(processor: str, cores: int) -> dict[str, Attribute]:
 
 
 def _gpu(arch: str, host: dict[str, Attribute] | None = None) -> Described:
-    """A card with the limits that MetaSchedule's rules ask for, which are the same from Volta to Blackwell."""
+    """Describe a card with the limits that MetaSchedule's rules need; they are the same from Volta to Blackwell."""
     card: Described = {
         "kind": "cuda",
         "arch": arch,
@@ -59,7 +59,7 @@ def _gpu(arch: str, host: dict[str, Attribute] | None = None) -> Described:
 
 
 def _jetson(name: str, device: str, processor: str, cores: int, arch: str) -> tuple[NamedTarget, NamedTarget]:
-    # TVM's own tags give Carmel, which is Xavier's processor, as the host of an Orin Nano.
+    # TVM's own tags name Carmel, Xavier's processor, as the host of an Orin Nano.
     host = _arm(processor, cores)
     return (
         NamedTarget(f"{name}-cpu", f"the {cores} {processor} cores of a {device}", json.dumps(host)),
@@ -74,16 +74,16 @@ TARGETS: dict[str, NamedTarget] = {
         *_jetson("jetson-orin-nano", "Jetson Orin Nano", "cortex-a78ae", 6, "sm_87"),
         *_jetson("jetson-agx-orin", "Jetson AGX Orin 64GB", "cortex-a78ae", 12, "sm_87"),
         *_jetson("jetson-xavier", "Jetson AGX Xavier", "carmel", 8, "sm_72"),
-        # Without an arch TVM looks for a GPU here and falls back to one that CUDA 13 has dropped; this is its oldest.
+        # Without an arch TVM looks for a GPU and falls back to an arch that CUDA 13 has dropped. Its oldest is sm_75.
         NamedTarget("cuda", "any NVIDIA card since Turing (sm_75)", json.dumps(_gpu("sm_75"))),
     )
 }
 
 
 def local_threads(name: str) -> int | None:
-    """The threads that ``local`` or ``local:2`` stands for (all that this process may use for ``local``); else None.
+    """Return the number of threads that ``local`` (all that this process may use) or ``local:2`` means; else None.
 
-    Raises SynoError for more threads than this process may use, or none.
+    Raises SynoError for 0 threads, or for more than this process may use.
     """
     head, colon, count = name.partition(":")
     if head != LOCAL:
@@ -98,19 +98,19 @@ def local_threads(name: str) -> int | None:
 
 
 def describe(name: str) -> Described | str | None:
-    """What TVM is to be told for ``name``: a JSON object, or a tag or kind as it is; None for this machine's processor.
+    """Return TVM's description of the target ``name``: JSON object, tag or kind; None for this machine's processor.
 
     ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
-    (``nvidia/jetson-orin-nano``) or kind (``llvm``), or the command-line form ``llvm -mcpu=skylake -num-cores=4`` that
-    older TVMs took and this one does not. Raises SynoError for text that is none of these, before TVM is asked.
+    (``nvidia/jetson-orin-nano``) or kind (``llvm``), or the command-line form ``llvm -mcpu=skylake -num-cores=4`` of
+    older TVMs, which this TVM does not accept. Raises SynoError for any other text, before TVM sees it.
     """
     if local_threads(name) is not None:
         return None
     if name in TARGETS:
-        known = TARGETS[name].tvm
-        assert known is not None  # only local has none
-        found: Described = json.loads(known)
-        return found
+        text_of_target = TARGETS[name].tvm
+        assert text_of_target is not None  # only ``local`` has None
+        description: Described = json.loads(text_of_target)
+        return description
     text = name.strip()
     if text.startswith("{"):
         try:
@@ -121,21 +121,21 @@ def describe(name: str) -> Described | str | None:
             raise SynoError(f"expected a TVM target with a 'kind', found {quoted(name)}")
         return dict(described)
     kind, *options = text.split()[:64] or [""]
-    if not kind or kind.startswith("-") or not all(one.startswith("-") and "=" in one for one in options):
+    if not kind or kind.startswith("-") or not all(option.startswith("-") and "=" in option for option in options):
         raise SynoError(
             f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object such as "
             f'{{"kind": "llvm", "mcpu": "cortex-a78"}}, found {quoted(name)}'
         )
     names = nearest(kind, TARGETS)
-    if not options and "/" not in kind and likeness(kind, names[0]) > _ALIKE:  # TVM's own kinds are like none of ours
+    if not options and "/" not in kind and likeness(kind, names[0]) > _ALIKE:  # no kind of TVM resembles a name here
         raise SynoError(f"there is no target {quoted(name)}; there are {', '.join(names)}, and TVM's tags and kinds")
-    return {"kind": kind, **dict(_option(one) for one in options)} if options else kind
+    return {"kind": kind, **dict(_option(option) for option in options)} if options else kind
 
 
 def architecture(name: str) -> str:
-    """The architecture (``aarch64``) of the processor that code for ``name`` runs on; empty where only TVM knows it.
+    """Return the architecture (``aarch64``) of the processor that runs code for ``name``; empty if only TVM knows it.
 
-    Raises SynoError as :func:`describe` does.
+    Raises SynoError as :func:`describe`.
     """
     described = describe(name)
     if isinstance(described, dict) and described["kind"] not in ("llvm", "c"):
@@ -147,7 +147,7 @@ def architecture(name: str) -> str:
 
 
 def _option(text: str) -> tuple[str, Attribute]:
-    """``-mattr=+a,+b`` as a name and a value of the type that TVM's JSON wants."""
+    """Parse ``-mattr=+a,+b`` into a name and a value of the type that TVM's JSON needs."""
     name, _, value = text.lstrip("-").partition("=")
     if name in ("mattr", "keys", "libs"):
         return name, value.split(",")

@@ -1,4 +1,4 @@
-"""The names of iterators and coordinate expressions as text: what loop nests, drawings and people read."""
+"""The names of iterators and the coordinate expressions as text, for loop nests, drawings and people."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WINDOWS = "pqtu"
 
 
 class Names:
-    """The names of the iterators of a pGraph: ``i_H`` and ``r_k_1`` as words, ``h`` and ``p`` as letters.
+    """The names of a pGraph's iterators: ``i_H`` and ``r_k_1`` as words, ``h`` and ``p`` as letters.
 
-    As a word ``i_H`` is the output axis of size H, ``r_k_1`` a reduction; ``__2`` is for repeats. No name is that of a
-    variable of the sizes, which would hide that variable in the loop nest, and none is given twice.
+    ``i_H`` is the output axis of size H, ``r_k_1`` a reduction; repeats end in ``__2``. No two names are equal. No name
+    is a variable of the sizes, because the name would hide that variable in the loop nest.
     """
 
     def __init__(self, graph: State | Operator, style: Style = "words") -> None:
@@ -35,7 +35,7 @@ class Names:
                 self.give(leaf, prefix)
 
     def give(self, coordinate: Coordinate, prefix: str) -> str:
-        """A name for a coordinate that runs by itself in some nest; one that has a name keeps it."""
+        """Return the name of a coordinate that a loop runs over; a coordinate without a name gets a new name."""
         if coordinate not in self.found:
             tries = self._words(coordinate, prefix) if self.style == "words" else self._letters(coordinate)
             self.found[coordinate] = next(text for text in tries if text not in self.taken)
@@ -48,7 +48,7 @@ class Names:
         return chain((stem,), (f"{stem}__{number}" for number in count(2)))
 
     def _letters(self, coordinate: Coordinate) -> Iterable[str]:
-        """A letter as in the papers: n, o, h, w for an output, c for C_in, p and q for windows, a and on for others."""
+        """Yield letters as in the papers: n, o, h, w for outputs, c for C_in, p and q for windows, else from a on."""
         symbols = coordinate.size.symbols
         used = [v for v, p in zip(symbols.names, coordinate.size.exponents, strict=True) if p]
         primary = [v for v in used if v in symbols.primary]
@@ -64,14 +64,14 @@ class Names:
 
 
 def names(graph: State | Operator) -> dict[Coordinate, str]:
-    """The iterators' names as words."""
+    """Return the iterators' names as words."""
     return Names(graph).found
 
 
 def expressions(graph: State | Operator) -> dict[Coordinate, str]:
-    """Every coordinate of a pGraph with its expression over the iterators, in order of creation."""
+    """Return every coordinate of a pGraph with its expression over the iterators, in order of creation."""
     state = graph.state if isinstance(graph, Operator) else graph
-    found = {leaf: name(text) for leaf, text in names(graph).items()}
-    for _ in climb(state, state.steps, found, size):
-        pass  # a text says nothing of domains
-    return {coordinate: str(expression) for coordinate, expression in found.items()}
+    values = {leaf: name(text) for leaf, text in names(graph).items()}
+    for _ in climb(state, state.steps, values, size):
+        pass  # a text ignores the domains
+    return {coordinate: str(expression) for coordinate, expression in values.items()}

@@ -1,8 +1,8 @@
 """Few channels and windows as matrices: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
 
-A CPU's convolution works on eight channels at once; with fewer it takes the same time, and its gradient up to a hundred
-times that of a matrix product. A window along a short axis is such a product: with a band of ones where it is summed,
-with a Toeplitz matrix where a weight slides. All bounds were measured, forward and backward, on two CPUs' cores.
+A CPU's convolution processes eight channels at once. With fewer channels it takes the same time, and its gradient takes
+up to a hundred times as long as a matrix product. A window along a short axis can be a matrix product: with a band of
+ones for a sum, with a Toeplitz matrix for a weight. All bounds were measured, forward and backward, on two CPUs' cores.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from math import prod
 from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding
 from syno_lab.codegen.torch_tensor import Factor, Lines
 
-LANES = 8  # channels of a group, in and out, that a CPU's convolution works on at once: fewer leave it idle
-MOST_MERGED = 8  # groups made one; more cost more multiplications than the lanes win
-FEW_CHANNELS = 16  # so many are one group where no other number of groups fills the lanes
-BAND_GAIN = 16  # positions along an axis that a matrix product goes through in the time of adding one slice
-MOST_TOEPLITZ = 1 << 16  # elements of the matrix that a weight becomes
+LANES = 8  # input and output channels of a group that a CPU's convolution processes at once
+MOST_MERGED = 8  # groups merged into one; more groups cost more multiplications than full lanes save
+FEW_CHANNELS = 16  # at most so many channels become one group where no other number of groups fills the lanes
+BAND_GAIN = 16  # positions along an axis that a matrix product processes in the time of adding one slice
+MOST_TOEPLITZ = 1 << 16  # elements of a weight's Toeplitz matrix
 
 
 def groups_to_merge(groups: int, c: int, f: int) -> int:
-    """How many of ``groups`` with ``c`` channels in and ``f`` out to make one, so that they fill the lanes; 1: none."""
+    """Return how many of ``groups`` with ``c`` input and ``f`` output channels to merge to fill the lanes; 1: none."""
     if groups == 1 or (c >= LANES and f >= LANES) or (c == 1 and f not in (2, 3)):
-        return 1  # depthwise ones are fast by themselves
+        return 1  # depthwise convolutions are fast anyway
     for merged in range(2, min(groups, MOST_MERGED) + 1):
         if groups % merged == 0 and merged * c % LANES == 0 and merged * f % LANES == 0:
             return merged
@@ -30,7 +30,7 @@ def groups_to_merge(groups: int, c: int, f: int) -> int:
 
 
 def few_channels(roles: Contraction, data: Factor, weight: Factor) -> Sliding | None:
-    """The window of a convolution whose channels are so few that a Toeplitz matrix is faster; None where it is not."""
+    """Return the window of a convolution with so few channels that a Toeplitz matrix is faster; None otherwise."""
     if len(roles.sliding) != 1 or roles.group or roles.opened:
         return None
     s = roles.sliding[0]
@@ -50,35 +50,35 @@ def _lanes(channels: int) -> int:
 
 
 def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
-    """Make a window that slides over an axis a contraction of that whole axis, for which the weight is repeated.
+    """Replace a window that slides over an axis by a contraction of the whole axis with a Toeplitz matrix.
 
-    ``T[i, j] = W[j - stride * i + left]``, zero outside of the window: the weight's axis of the window becomes two, the
-    places of the window and the axis; the latter has the name of the window's first coordinate, which is summed.
+    ``T[i, j] = W[j - stride * i + left]``, zero outside of the window. The weight's window becomes two axes: the places
+    of the window, and the whole axis, which has the name of the window's first coordinate and is summed.
     """
     window = [weight.axes[weight.axis_of(t.coordinate)] for t in s.window.terms]
-    others = [axis for axis in weight.axes if axis not in window]
+    other_axes = [axis for axis in weight.axes if axis not in window]
     length, places = s.axis.length, s.stride * (s.main.size - 1) + 1
-    text = lines.regroup(weight, [*([axis] for axis in others), window])
+    text = lines.regroup(weight, [*([axis] for axis in other_axes), window])
     pads = places - 1 - s.axis.left, length + s.axis.left - s.window.size
     matrix = f"F.pad({text}, {pads}).unfold(-1, {length}, 1).flip(-2)"
     if s.stride > 1:
         matrix += f"[..., ::{s.stride}, :]"
     lines.assign(weight, matrix)
     lines.open(weight, -2, [term.size for term in s.main.terms])
-    whole = Axis.plain(s.window.terms[0].coordinate, length)
-    weight.axes = [*others, *s.main.axes, whole]
-    data.axes[data.axes.index(s.axis)] = whole
+    full_axis = Axis.plain(s.window.terms[0].coordinate, length)
+    weight.axes = [*other_axes, *s.main.axes, full_axis]
+    data.axes[data.axes.index(s.axis)] = full_axis
 
 
 def is_band_faster(window: Fused, length: int) -> bool:
-    """Whether to sum a window along an axis of ``length`` by a matrix product and not as slices."""
+    """Check whether a matrix product sums a window along an axis of ``length`` faster than slices do."""
     return window.step == 1 and window.size > 2 and BAND_GAIN * (window.size - 1) >= length
 
 
 def is_dilated_band_faster(kept: Fused, window: Fused, length: int, behind: int) -> bool:
-    """Likewise for a window that reads every ``step``-th element: the band is as much shorter as it reads fewer.
+    """Check the same for a window that reads every ``step``-th element, which shortens the band ``step`` times.
 
-    Elements ``behind`` the axis are columns of the product, with the remainders; of few columns it is slow.
+    The elements ``behind`` the axis and the remainders are columns of the product. With few columns it is slow.
     """
     blocks = -(-length // window.step)
     is_wide = window.step * behind >= LANES
@@ -86,25 +86,25 @@ def is_dilated_band_faster(kept: Fused, window: Fused, length: int, behind: int)
 
 
 def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
-    """Sum a dilated window by a band of ones: each of its positions reads elements of one remainder alone.
+    """Sum a dilated window by a band of ones, because each window position reads elements of one remainder alone.
 
-    So the axis is blocks of ``step`` elements, the window slides over the blocks, and the remainder is one more axis of
-    the product. Slices would be as many tensors forward, and as many of the whole padded size backward.
+    The axis becomes blocks of ``step`` elements, the window slides over the blocks, and the remainder is another axis
+    of the product. Slices would need a tensor for each position forward, and one of the padded size for each backward.
     """
     step, front = gone.step, factor.axes[place].left % gone.step
     lines.pad(factor, {place: (front, -(factor.axes[place].length + front) % step)})
     axis = factor.axes[place]
-    blocks, made, left = axis.length // step, -(-kept.size // step), axis.left // step
+    blocks, blocks_out, left = axis.length // step, -(-kept.size // step), axis.left // step
     before, behind = factor.axes[:place], factor.axes[place + 1 :]
     inner = Axis((), 0, step)
     lines.assign(
         factor, f"{factor.name}.reshape({lines.lengths([before, [Axis(axis.terms, 0, blocks)], [inner, *behind]])})"
     )
-    band = _band(factor, made, blocks, gone.size - 1 - left, -left)
+    band = _band(factor, blocks_out, blocks, gone.size - 1 - left, -left)
     lines.assign(factor, f"torch.bmm({band}.expand({factor.name}.shape[0], -1, -1), {factor.name})")
-    whole = Axis(axis.terms, 0, made * step)
-    lengths = lines.lengths([*([a] for a in before), [whole], *([a] for a in behind)])
-    cut = f".narrow({place}, 0, {kept.size})" if made * step > kept.size else ""
+    uncut = Axis(axis.terms, 0, blocks_out * step)
+    lengths = lines.lengths([*([a] for a in before), [uncut], *([a] for a in behind)])
+    cut = f".narrow({place}, 0, {kept.size})" if blocks_out * step > kept.size else ""
     lines.assign(factor, f"{factor.name}.reshape({lengths}){cut}")
     lines.open(factor, place, [term.size for term in kept.terms])
     factor.axes = [*before, *kept.axes, *behind]
@@ -112,10 +112,10 @@ def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, g
 
 
 def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
-    """Sum a sliding window by a matrix with ones where it reads: one product forward and one backward, no padding."""
+    """Sum a sliding window by a matrix of ones: one product forward and one backward, without padding."""
     axis, before, behind = factor.axes[place], factor.axes[:place], factor.axes[place + 1 :]
     size = kept.step * (kept.size - 1) + 1
-    first = axis.left - gone.size + 1  # the diagonals from here to ``left`` are ones; rows are the axis
+    first = axis.left - gone.size + 1  # the diagonals from ``first`` to ``left`` are ones; rows are the axis
     step = f"::{kept.step}" if kept.step > 1 else ""
     parts = kept.axes
     if behind:
@@ -134,6 +134,6 @@ def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fus
 
 
 def _band(factor: Factor, rows: int, columns: int, upper: int, lower: int) -> str:
-    """A matrix of ones from the diagonal ``lower`` to ``upper``, of the dtype and on the device of ``factor``."""
+    """Return a matrix of ones from diagonal ``lower`` to ``upper``, with the dtype and device of ``factor``."""
     like = f"dtype={factor.name}.dtype, device={factor.name}.device"
     return f"torch.ones({rows}, {columns}, {like}).tril({upper}).triu({lower})"

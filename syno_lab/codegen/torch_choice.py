@@ -1,8 +1,8 @@
-"""The fastest of several equal modules, measured where it will run: ``to_torch(order="measured")``.
+"""The fastest of several equal modules, measured on the machine that runs it: ``to_torch(order="measured")``.
 
-FLOPs do not say which plan trains fastest: a plan with more of them may read memory less often, and whether a matrix is
-faster than a convolution depends on the processor. All candidates compute the same function (the loop nest is the
-oracle of each, in the tests), so that only time decides; it is measured once for a shape and kept for the process.
+FLOPs do not predict which plan trains fastest. A plan with more FLOPs may read memory less often, and the processor
+decides whether a matrix is faster than a convolution. All candidates compute the same function, as the tests check
+against the loop nest. The choice is measured once for each shape and cached for the process.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from syno_lab.ir.spec import Binding
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-BATCH = 64  # examples with which candidates are timed: what trainings have by default
-MOST_ELEMENTS = 1 << 20  # of the input; of larger examples there are fewer
-TURNS = 5  # of all candidates, after one to warm up
-MOST_FLOPS = 2.0  # a plan with more times the FLOPs of the best one is not tried
-NEAR = 0.95  # another form than the default must take less than this share of its time
-KEPT = 1024  # shapes whose choice is remembered
+BATCH = 64  # the examples in a timed batch, as many as in a training by default
+MOST_ELEMENTS = 1 << 20  # elements of the timed input; larger examples make a smaller batch
+TURNS = 5  # timed runs of each candidate, after one to warm up
+MOST_FLOPS = 2.0  # a plan with more than so many times the least FLOPs is not tried
+NEAR = 0.95  # a form must take less than this share of the default's time
+KEPT = 1024  # cached choices
 
 
 _chosen: dict[Any, Form] = {}
 
 
 def default_form(operator: Operator, binding: Binding, order: Literal["best", "naive"] = "best") -> Form:
-    """The form of a plan that is not measured: flattened axes stand where that copies least, as predicted.
+    """Return the default form of a plan, without a measurement: flattened axes are where they cause fewer copies.
 
-    Of 15 operators of a search whose forms differ, the 9 for which the copies say so took 0.4 to 0.9 of the time.
+    The forms of 15 operators of a search differ. For 9 the copies choose the other, which took 0.4 to 0.9 of the time.
     """
     first = Writer(operator, binding, Form(order))
     first.stages()
@@ -49,10 +49,10 @@ def default_form(operator: Operator, binding: Binding, order: Literal["best", "n
 
 
 def candidates(operator: Operator, binding: Binding) -> dict[Form, str]:
-    """The forms that differ in their source, with it; the default comes first."""
+    """Return the forms with different source, each with its source; the default comes first."""
     most = MOST_FLOPS * plan(operator, binding).flops
     orders: tuple[Literal["best", "naive"], ...] = ("best", "naive")
-    found: dict[Form, str] = {}
+    sources: dict[Form, str] = {}
     for order in orders:
         if plan(operator, binding, order).flops > most:
             continue
@@ -60,16 +60,16 @@ def candidates(operator: Operator, binding: Binding) -> dict[Form, str]:
         for matrices, late in product((True, False), (default.late, not default.late)):
             form = Form(order, matrices, late)
             text = Writer(operator, binding, form).source()
-            if text not in found.values():
-                found[form] = text
-    return found
+            if text not in sources.values():
+                sources[form] = text
+    return sources
 
 
 def fastest(operator: Operator, binding: dict[str, int], make: Callable[[Form], nn.Module]) -> Form:
-    """The form whose module takes the least processor time forward and backward, in float32.
+    """Return the form whose module needs the least processor time forward and backward, in float32.
 
-    ``make`` gives the module of a form. A choice holds for the process, by operator, sizes and torch's number of
-    threads. The drawing of random numbers goes on as if nothing had been measured.
+    ``make`` makes the module of a form. A choice is cached for the process by operator, sizes and torch's number of
+    threads. The measurement does not change the random state.
     """
     import torch
 
@@ -86,25 +86,25 @@ def fastest(operator: Operator, binding: dict[str, int], make: Callable[[Form], 
 def _measured(operator: Operator, binding: dict[str, int], make: Callable[[Form], nn.Module]) -> Form:
     import torch
 
-    found = candidates(operator, binding)
-    if len(found) == 1:
-        return next(iter(found))
-    one = prod(c.size.at(binding) for c in operator.inputs if c not in operator.state.fixed)
-    batch = max(1, min(BATCH, MOST_ELEMENTS // one))
+    sources = candidates(operator, binding)
+    if len(sources) == 1:
+        return next(iter(sources))
+    elements = prod(c.size.at(binding) for c in operator.inputs if c not in operator.state.fixed)
+    batch = max(1, min(BATCH, MOST_ELEMENTS // elements))
     sizes = [batch if c in operator.state.fixed else c.size.at(binding) for c in operator.inputs]
     x = torch.randn(sizes, requires_grad=True)
-    modules = {form: make(form) for form in found}
-    times: dict[Form, list[float]] = {form: [] for form in found}
+    modules = {form: make(form) for form in sources}
+    times: dict[Form, list[float]] = {form: [] for form in sources}
     with torch.enable_grad():
         for _ in range(TURNS + 1):
             for form, module in modules.items():
                 times[form].append(_seconds(module, x))
-    return least({form: each[1:] for form, each in times.items()})
+    return least({form: seconds[1:] for form, seconds in times.items()})
 
 
 def least(times: dict[Form, list[float]]) -> Form:
-    """The form with the least median; the first one, the default, where none takes less than ``NEAR`` of its time."""
-    medians = {form: statistics.median(each) for form, each in times.items()}
+    """Return the form with the least median time if that is less than ``NEAR`` of the default's; else the default."""
+    medians = {form: statistics.median(seconds) for form, seconds in times.items()}
     default, best = next(iter(times)), min(medians, key=medians.__getitem__)
     return best if medians[best] < NEAR * medians[default] else default
 

@@ -1,8 +1,8 @@
 """PyTorch calls for a recognised product of data and a weight, and for sums over windows.
 
-Which of several equal forms is written was measured on a CPU, forward and backward (``benchmarks/codegen.py``):
-convolutions with as little explicit padding as possible, products by groups as batched matrix products on the data as
-they lie, sums over sliding windows as sums of slices, sums over blocks as ``avg_pool2d``.
+The choice among equal forms was measured on a CPU, forward and backward (``benchmarks/codegen.py``). Convolutions have
+as little explicit padding as possible. Products by groups are batched matrix products without a change of layout. Sums
+over sliding windows are sums of slices, and sums over blocks are ``avg_pool2d``.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from syno_lab.codegen.torch_band import (
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_SLICES = 32  # a longer window is summed as a view with an axis of its own
-MAX_SLIDING = 3  # F.conv3d
+MAX_SLICES = 32  # positions of a window; a longer window becomes a view with a separate axis
+MAX_SLIDING = 3  # sliding axes of F.conv3d
 
 
 def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
-    """Write the convolution of ``data`` with ``weight``; ``data`` becomes the result."""
+    """Write the convolution of ``data`` with ``weight``; afterwards ``data`` is the result."""
     sliding = {s.axis: s for s in roles.sliding}
     group = [data.axes[data.axis_of(c)] for c in roles.group]
     contracted = [data.axes[data.axis_of(c)] for c in roles.contracted]
     lead, spatial = _layout(data, [*group, *contracted], sliding)
     alike = [] if group or contracted or roles.free else [axis for axis in lead if not lines.is_batch(axis)]
-    # One filter for all channels: with a copy for each it is depthwise, which is fast; with one channel it is not.
+    # One filter for all channels: a depthwise convolution with copies of it is faster than one with one channel.
     lead = [axis for axis in lead if axis not in alike]
     groups = [lead, [*alike, *group, *contracted], *spatial]
     expression = lines.regroup(data, groups)
@@ -51,7 +51,7 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     inner = [_of(weight, c) for c in roles.contracted]
     weights = lines.regroup(weight, [[*grouped, *free], inner, *kernel])
     if "permute" in weights:
-        # torch 2.13 on a CPU: the gradient of a permuted weight fails if the data lie with their channels last.
+        # torch 2.13 on a CPU: the gradient of a permuted weight fails if the data's channels are last in memory.
         weights += ".contiguous()"
     if alike:
         weights += f".expand({prod(a.length for a in alike)}, {', '.join(['-1'] * (len(kernel) + 1))})"
@@ -76,9 +76,9 @@ def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
 def _merged(
     lines: Lines, groups: int, inner: list[Axis], free: list[Axis], kernel: list[list[Axis]], weights: str
 ) -> tuple[int, str]:
-    """How many groups the convolution has once those with few channels are merged, and the weight for it.
+    """Merge groups with few channels; return the convolution's number of groups and its weight.
 
-    Merged groups are one with a block-diagonal weight: more multiplications, in a fraction of the time.
+    Merged groups have a block-diagonal weight: more multiplications, but a fraction of the time.
     """
     c, f = prod(a.length for a in inner), prod(a.length for a in free)
     merged = groups_to_merge(groups, c, f) if lines.form.matrices else 1
@@ -105,14 +105,14 @@ def _of(factor: Factor, coordinate: Coordinate) -> Axis:
 
 
 def _flat(group: list[Axis]) -> Axis:
-    """The axis of several flattened; nothing is read from it by coordinate any more."""
+    """Return the axis that several axes become when flattened; it is never read by coordinate afterwards."""
     return Axis(tuple(t for axis in group for t in axis.terms), 0, prod(axis.length for axis in group))
 
 
 def _layout(data: Factor, channels: list[Axis], sliding: dict[Axis, Sliding]) -> tuple[list[Axis], list[list[Axis]]]:
-    """Which axes are the convolution's batch, and which its one to three dimensions of space, in the data's order.
+    """Return the convolution's batch axes and its one to three dimensions of space, in the data's order.
 
-    Batch axes behind the channels become dimensions of space with a kernel of 1: the data are read as they lie.
+    Batch axes behind the channels become dimensions of space with a kernel of 1, so that the data need no permutation.
     """
     first = min(i for i, axis in enumerate(data.axes) if axis in channels or axis in sliding)
     lead = list(data.axes[:first])
@@ -133,7 +133,7 @@ def _layout(data: Factor, channels: list[Axis], sliding: dict[Axis, Sliding]) ->
 
 
 def _padding(s: Sliding) -> tuple[int, tuple[int, int]]:
-    """The convolution's own symmetric padding, and what ``F.pad`` must add to it on the left and right."""
+    """Return the convolution's own symmetric padding, and the padding that ``F.pad`` must add left and right."""
     left, right = s.axis.left, s.axis.right
     reach = s.dilation * (s.window.size - 1) + 1
     if left >= 0 and (s.axis.length + 2 * left - reach) // s.stride + 1 == s.main.size:
@@ -143,7 +143,7 @@ def _padding(s: Sliding) -> tuple[int, tuple[int, int]]:
 
 
 def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
-    """Write the (grouped) matrix product, or the product element by element; ``data`` becomes the result."""
+    """Write the (grouped) matrix product or the elementwise product; afterwards ``data`` is the result."""
     if roles.kind == "product":
         _product(lines, data, weight, roles)
         return
@@ -166,17 +166,17 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
         result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
         lines.become(data, f"torch.matmul({left}, {right})", result)
     elif rows and group and 2 * prod(axis.length for axis in columns) <= prod(axis.length for axis in f):
-        # So few columns that a copy of the weight for each row would be larger than what it gives: rows become columns.
+        # With few columns, copies of the weight for each row would be larger than the result. So rows become columns.
         result = [group, f, [*rows, *columns]]
         right = lines.regroup(data, [group, contracted, result[-1]])
         lines.become(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right})", result)
     else:
-        # [rows, group, free, contracted] @ [rows, group, contracted, columns], the data as they lie.
+        # [rows, group, free, contracted] @ [rows, group, contracted, columns], without a permutation of the data.
         head = [part for part in (rows, group) if part]
         right = lines.regroup(data, [*head, contracted, columns])
         left = lines.regroup(weight, [*([g] if group else []), f, c])
         if rows and not group:
-            # matmul would fold the batch into the columns, which copies the data twice; bmm takes them as they lie.
+            # matmul would fold the batch into the columns and copy the data twice; bmm makes no copy.
             if right != data.name:
                 lines.assign(data, right)
             product = f"torch.bmm({left}.expand({data.name}.shape[0], -1, -1), {data.name})"
@@ -186,22 +186,22 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
 
 
 def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
-    """``data * weight``, the weight broadcast along the batch."""
+    """Write ``data * weight``, with the weight broadcast along the batch."""
     order = sorted(roles.group, key=data.axis_of)
     expression = lines.regroup(weight, [[_of(weight, c)] for c in order])
     first = data.axis_of(order[0]) if order else len(data.axes)
-    kept = [":" if any(c in order for c in axis.coordinates) else "None" for axis in data.axes[first:]]
-    if "None" in kept:
-        expression += f"[{', '.join(kept)}]"
+    index = [":" if any(c in order for c in axis.coordinates) else "None" for axis in data.axes[first:]]
+    if "None" in index:
+        expression += f"[{', '.join(index)}]"
     lines.assign(data, f"{data.name} * {expression}")
     lines.grew(data.elements)
 
 
 def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
-    """Slide an axis along its window, one slice for each position, where the window already is an axis of its own."""
+    """Write an axis as one slice for each position of its window, which is already a separate axis."""
     window = s.window.terms[0]
     place, at = data.axes.index(s.axis), data.axes.index(Axis.plain(window.coordinate, window.size))
-    rest = place - (at < place)  # where the axis is once the window's position is picked
+    rest = place - (at < place)  # the place of the axis after the window's axis is removed
     rank = len(data.axes) - 1
     size = s.stride * (s.main.size - 1) + 1
     over = s.axis.left + s.axis.length - size
@@ -209,12 +209,12 @@ def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
     if s.dilation > 1:
         left, right = f"{s.axis.left} - {s.dilation} * q", f"{-over} + {s.dilation} * q"
     amounts = "0, 0, " * (rank - 1 - rest) + f"{left}, {right}"
-    one = f"F.pad(z, ({amounts}))"
+    slice_text = f"F.pad(z, ({amounts}))"
     if s.stride > 1:
-        one += f"[{', '.join([':'] * rest + [f'::{s.stride}'])}]"
+        slice_text += f"[{', '.join([':'] * rest + [f'::{s.stride}'])}]"
     axes = [axis for i, axis in enumerate(data.axes) if i != at]
     axes[rest : rest + 1] = s.main.axes
-    lines.assign(data, f"torch.stack([{one} for q, z in enumerate({data.name}.unbind({at}))], {at})")
+    lines.assign(data, f"torch.stack([{slice_text} for q, z in enumerate({data.name}.unbind({at}))], {at})")
     lines.open(data, place, [term.size for term in s.main.terms])
     shift = (len(s.main.terms) - 1) if rest < at else 0
     axes.insert(at + shift, Axis.plain(window.coordinate, window.size))
@@ -226,15 +226,15 @@ def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
 
 
 def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None:
-    """Sum ``factor`` over coordinates that index it: whole axes, blocks (pooling) and sliding windows."""
+    """Sum ``factor`` over coordinates in its indices: whole axes, blocks (pooling) and sliding windows."""
     blocks: list[tuple[Axis, Fused, Fused]] = []
     for axis in list(factor.axes):
         gone = fuse(t for t in axis.terms if t.coordinate in summed)
         kept = fuse(t for t in axis.terms if t.coordinate not in summed)
         if not any(c in summed for c in axis.coordinates):
             continue
-        whole = len(axis.terms) == len(gone.terms) if gone else False
-        if axis.is_plain or (whole and axis.is_split):
+        is_summed = len(axis.terms) == len(gone.terms) if gone else False
+        if axis.is_plain or (is_summed and axis.is_split):
             continue
         if gone is None or kept is None or not kept.terms or gone.size == 1:
             lines.take_apart(factor, factor.axes.index(axis))
@@ -253,7 +253,7 @@ def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None
 
 
 def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -> None:
-    """Sum a sliding window as slices of the padded tensor, or a long one as the product with a band of ones."""
+    """Sum a sliding window as slices of the padded tensor, or a long window as the product with a band of ones."""
     axis = factor.axes[place]
     if lines.form.matrices and is_band_faster(gone, axis.length):
         sum_by_band(lines, factor, place, kept, gone)
@@ -271,15 +271,15 @@ def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -
     if len(slices) <= 8:
         lines.assign(factor, " + ".join(slices))
     else:
-        one = f"{factor.name}[{before}{gone.step} * q:{gone.step} * q + {size}{step}]"
-        lines.assign(factor, f"sum({one} for q in range({gone.size}))")
+        slice_text = f"{factor.name}[{before}{gone.step} * q:{gone.step} * q + {size}{step}]"
+        lines.assign(factor, f"sum({slice_text} for q in range({gone.size}))")
     lines.open(factor, place, [term.size for term in kept.terms])
     factor.axes[place : place + 1] = kept.axes
-    lines.copying += len(slices) * factor.elements  # the gradient of each is a copy
+    lines.copying += len(slices) * factor.elements  # the gradient of each slice is a copy
 
 
 def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]]) -> None:
-    """Sum blocks: ``avg_pool2d`` where they are the last one or two axes of data, else as axes of their own."""
+    """Sum blocks: by ``avg_pool2d`` if they are the data's last one or two axes, else as separate axes."""
     places = [factor.axes.index(axis) for axis, _, _ in blocks]
     rank = len(factor.axes)
     fits = bool(blocks) and factor.weight is None and not any(lines.is_batch(a) for a in factor.axes[-2:])
@@ -298,7 +298,7 @@ def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]])
     shaped = lines.regroup(factor, groups) if len(lead) != 2 else factor.name
     result = [*groups[:2]] if len(lead) != 2 else [[a] for a in lead]
     for place, axis in zip((rank - 2, rank - 1), spatial, strict=True):
-        found = by_place.get(place)
-        result.append([axis] if found is None else found[1].axes)
+        block = by_place.get(place)
+        result.append([axis] if block is None else block[1].axes)
     lines.assign(factor, f"F.avg_pool2d({shaped}, {text}, divisor_override=1){lines.ungrouped(result)}")
     factor.axes = [axis for part in result for axis in part]

@@ -1,6 +1,6 @@
-"""PyTorch from an operator: readable source that depends on torch alone, and the module it defines.
+"""PyTorch from an operator: readable source that depends on torch alone, and the module that it defines.
 
-:func:`to_torch` executes the very source that :func:`to_torch_source` prints; :mod:`.torch_source` writes it from the
+:func:`to_torch` executes the source that :func:`to_torch_source` returns; :mod:`.torch_source` writes it from the
 lowering plan (Syno, section 8).
 """
 
@@ -32,7 +32,7 @@ def to_torch(
     recompute: bool | None = None,
     order: Order = "best",
 ) -> nn.Module:
-    """The method :meth:`.Operator.to_torch`; the order ``"measured"`` is of :mod:`.torch_choice`."""
+    """Implement :meth:`.Operator.to_torch`; :mod:`.torch_choice` implements the order ``"measured"``."""
     bound = operator.complete_binding(binding)
     return _made(operator, bound, float(scale), recompute, _form(operator, bound, order), is_compiled=compile)
 
@@ -58,7 +58,7 @@ def to_torch_source(
     recompute: bool | None = None,
     order: Order = "best",
 ) -> str:
-    """The method :meth:`.Operator.to_torch_source`."""
+    """Implement :meth:`.Operator.to_torch_source`."""
     bound = operator.complete_binding(binding)
     return Writer(operator, bound, _form(operator, bound, order), float(scale), recompute).source()
 
@@ -66,7 +66,7 @@ def to_torch_source(
 def recognised(
     operator: Operator, binding: Binding | None = None, order: Order = "best"
 ) -> tuple[tuple[Contraction, ...], ...]:
-    """What the products of each stage amount to, in the order in which they are computed."""
+    """Return the recognised products of each stage, in the order of computation."""
     bound = operator.complete_binding(binding)
     written = Writer(operator, bound, _form(operator, bound, order)).stages()
     return tuple(stage.kinds for stage in written)
@@ -74,9 +74,9 @@ def recognised(
 
 @dataclass(frozen=True)
 class KernelPack:
-    """An operator made concrete for one placeholder's sizes, in the words of ``syno-readme.md``.
+    """An operator with the sizes of one placeholder, in the words of ``syno-readme.md``.
 
-    :meth:`module` makes a fresh module each time.
+    :meth:`module` makes a new module on each call.
     """
 
     operator: Operator
@@ -89,16 +89,16 @@ class KernelPack:
 
     @property
     def source(self) -> str:
-        """The PyTorch source."""
+        """The PyTorch source of the module."""
         return to_torch_source(self.operator, self.binding)
 
     def module(self) -> nn.Module:
-        """A new module with weights of its own."""
+        """Return a new module with new weights."""
         return to_torch(self.operator, self.binding)
 
 
 def construct_kernel_packs(operator: Operator) -> list[KernelPack]:
-    """The method :meth:`.Operator.construct_kernel_packs`."""
+    """Implement :meth:`.Operator.construct_kernel_packs`."""
     if not operator.spec.bindings:
         raise SpecError("no kernel packs without concrete sizes: give the Sampler a net, mappings, or default values")
     return [KernelPack(operator, items) for items in operator.spec.bindings]

@@ -1,9 +1,9 @@
 """Readable PyTorch source from the lowering plan: a class that depends on torch alone.
 
-Each stage of the plan undoes its primitives top-down (Syno, section 8). Views stay pending (:mod:`.torch_tensor`);
-where a stage multiplies and sums, :func:`~.stage_kinds.recognise` says what that amounts to and the functions of
-:mod:`.torch_convolution` write the call. Algebra may move a sum or a window within the stages: the NumPy loop nest says
-whether it is right.
+Each stage of the plan undoes its primitives top-down (Syno, section 8). Views stay pending (:mod:`.torch_tensor`).
+Where a stage multiplies and sums, :func:`~.stage_kinds.recognise` recognises the kind of product and
+:mod:`.torch_convolution` writes the call. Sums and windows may move within a stage; the tests compare the result with
+the NumPy loop nest.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from syno_lab.ir.plan import Plan, Stage, plan
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-RECOMPUTE_FACTOR = 8  # an intermediate this many times larger than input and output together is computed again
-MAX_TRIED = 5  # tensors in one product up to which every order of multiplying is tried
+RECOMPUTE_FACTOR = 8  # an intermediate so many times larger than input plus output is recomputed
+MAX_TRIED = 5  # tensors of a product; for more, not every order of multiplication is tried
 
-#: For ``to(memory_format=torch.channels_last)``, which gives it to tensors of four axes and refuses those of five.
+#: For ``to(memory_format=torch.channels_last)``, which changes tensors of four axes and fails for tensors of five axes.
 _OF_FIVE_AXES = (
     "    def _apply(self, fn, recurse=True):  # weights of five axes have no memory format: fn sees seven",
     "        return super()._apply(lambda t: fn(t[None, None])[0, 0] if t.dim() == 5 else fn(t), recurse)",
@@ -41,13 +41,13 @@ _OF_FIVE_AXES = (
 
 @dataclass(frozen=True)
 class Written:
-    """A stage as it was written.
+    """The code of a stage.
 
     Attributes:
-        lines: its code.
-        kinds: what its products were recognised as, in order.
-        largest: elements of the largest tensor that it stores.
-        out: elements of the tensor that it gives.
+        lines: the lines of code.
+        kinds: the recognised products, in order.
+        largest: the number of elements of the largest stored tensor.
+        out: the number of elements of the stage's result.
     """
 
     lines: tuple[str, ...]
@@ -57,7 +57,7 @@ class Written:
 
 
 class Writer(Lines):
-    """Writes one module."""
+    """The writer of one module's source."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class Writer(Lines):
         super().__init__(operator, binding, form)
         self.scale, self.recompute = scale, recompute
         self.plan: Plan = plan(operator, binding, form.order)
-        self.copies = 1  # by how much sums over nothing multiply the result
+        self.copies = 1  # the factor from sums over coordinates that no tensor depends on
         self.kinds: list[Contraction] = []
 
     # -- the module --------------------------------------------------------------------------------------------------
 
     def source(self) -> str:
-        """The whole text."""
+        """Return the source of the module."""
         operator = self.operator
         stds = weight_stds(operator, self.binding)
         stages = self.stages()
@@ -113,7 +113,7 @@ class Writer(Lines):
         return ", ".join("batch" if c in self.operator.state.fixed else str(self.size(c)) for c in coordinates)
 
     def _empty(self, weight: int) -> str:
-        """An empty weight whose memory is laid out as its product reads it."""
+        """Return an empty weight in the memory layout that its product reads."""
         sizes = self.operator.weight_sizes(self.binding)[weight]
         order = self.layouts.get(weight, tuple(range(len(sizes))))
         if order == tuple(range(len(sizes))):
@@ -139,13 +139,13 @@ class Writer(Lines):
             yield '            raise TypeError(f"expected an input of {wanted}, found {x.dtype}")'
 
     def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
-        """Stages that are computed again in the backward pass stand together; the others are one segment each."""
+        """Group the stages: stages that the backward pass recomputes are joined, every other stage is a segment."""
         ends = prod(self.size(c) for c in self.operator.inputs) + prod(self.size(c) for c in self.operator.output)
         segments: list[tuple[bool, list[Written]]] = []
         follows = False
         for stage in stages:
             explodes = stage.largest > RECOMPUTE_FACTOR * ends if self.recompute is None else self.recompute
-            if follows:  # its input is what explodes
+            if follows:  # the stage's input is the large tensor
                 segments[-1][1].append(stage)
             else:
                 segments.append((explodes, [stage]))
@@ -153,27 +153,27 @@ class Writer(Lines):
         return segments
 
     def _calls(self, segments: Sequence[tuple[bool, list[Written]]]) -> Iterator[str]:
-        """The body of ``forward``; segments to be computed again are functions within it."""
+        """Write the body of ``forward``; segments that are recomputed are inner functions."""
         for number, (again, stages) in enumerate(segments, 1):
             lines = [line for stage in stages for line in stage.lines]
             if not again:
                 yield from lines
                 continue
-            given, made = self._ends(segments, number - 1)
+            inputs, outputs = self._ends(segments, number - 1)
             yield ""
-            yield f"        def part_{number}({given}):"
+            yield f"        def part_{number}({inputs}):"
             yield from (f"    {line}" for line in lines)
-            yield f"            return {made}"
+            yield f"            return {outputs}"
             yield ""
             yield "        if self.training and torch.is_grad_enabled():  # large inside: computed again, not stored"
-            yield f"            {made} = checkpoint(part_{number}, {given}, use_reentrant=False)"
+            yield f"            {outputs} = checkpoint(part_{number}, {inputs}, use_reentrant=False)"
             yield "        else:"
-            yield f"            {made} = part_{number}({given})"
+            yield f"            {outputs} = part_{number}({inputs})"
         yield f"        return {self.result}"
 
     def _ends(self, segments: Sequence[tuple[bool, list[Written]]], number: int) -> tuple[str, str]:
-        done = sum(len(stages) for _, stages in segments[:number])
-        return self.names[done], self.names[done + len(segments[number][1])]
+        stage = sum(len(stages) for _, stages in segments[:number])
+        return self.names[stage], self.names[stage + len(segments[number][1])]
 
     # -- stages ------------------------------------------------------------------------------------------------------
 
@@ -199,18 +199,18 @@ class Writer(Lines):
 
     def _stage(self, stage: Stage, data: Factor) -> Factor:
         factors = [data]
-        left = set(stage.summed)  # reductions not summed yet
+        unsummed = set(stage.summed)  # reductions that are not summed yet
         contractions = iter(stage.weights)
         for number, step in enumerate(stage.undo):
             if step.primitive == "SHARE":
                 weight = next(contractions)
                 axes = [self.plain(c) for c in self.operator.weights[weight].coordinates]
                 factors.append(Factor(f"self.weight_{weight + 1}", axes, weight=weight))
-            elif step.primitive != "EXPAND":  # along a dropped coordinate the data are constant: it has no axis
+            elif step.primitive != "EXPAND":  # the data are constant along the coordinate, so it has no axis
                 later = {c for s in stage.undo[number + 1 :] if s.primitive == "SHARE" for c in s.operands + s.given}
-                self._undo(factors, step, left, left - later)
-        self._contract(factors, left, left)
-        for reduction in left:  # nothing depends on it
+                self._undo(factors, step, unsummed, unsummed - later)
+        self._contract(factors, unsummed, unsummed)
+        for reduction in unsummed:  # no tensor depends on it
             self.copies *= self.size(reduction)
         return factors[0]
 
@@ -219,19 +219,19 @@ class Writer(Lines):
         having = [f for f in factors if any(f.has(r) for r in results)]
         if not having:
             if step.primitive != "UNFOLD":
-                return  # constant along the result, so along the operands
-            self.expand(factors[0], results)  # but UNFOLD cuts off
+                return  # constant along the result, and so along the operands
+            self.expand(factors[0], results)  # but UNFOLD sets elements outside its bounds to zero
             having = [factors[0]]
         scattered = len(results) > 1 and not all(f.has(r) for f in having for r in results) and len(having) > 1
         if scattered or (len(factors) > 1 and self._hinders(factors[0], step, results)):
-            # Block and offset in different tensors, or a view of a place in a window: multiply first.
+            # The digits are in different tensors, or the view's axis is within a window: multiply first.
             self._contract(factors, left, summable)
             having = factors
         for factor in having:
             getattr(self, f"_{step.primitive.lower()}", self._gather)(factor, step, results)
 
     def _hinders(self, data: Factor, step: Step, results: tuple[Coordinate, ...]) -> bool:
-        """Whether a window that still slides over the data stands in the way of a view."""
+        """Check whether a window that still slides over the data prevents a view."""
         for result in results:
             if result in data.coordinates:
                 axis = data.axes[data.axis_of(result)]
@@ -250,7 +250,7 @@ class Writer(Lines):
         self._replace(factor, results[0], [Term(offset, step.operands[0], block), Term(1, step.operands[1], offset)])
 
     def _replace(self, factor: Factor, result: Coordinate, terms: list[Term], offset: int = 0) -> None:
-        """Read an axis by what its coordinate is; a weight gets an axis for each term at once."""
+        """Replace an axis's coordinate by terms; a weight gets a separate axis for each term at once."""
         self.write_copies_of(factor, result)
         if result in factor.merged:
             self.make_real(factor, result)
@@ -273,7 +273,7 @@ class Writer(Lines):
                 copies.steps = 0
             return
         high, low = factor.merged.get(results[0], results * 2)
-        if results[0] in factor.merged and not factor.varies(high):  # periodic, and so is the roll of one period
+        if results[0] in factor.merged and not factor.varies(high):  # a roll of periodic data is a roll of one period
             self.make_real(factor, low)
             self._roll(factor, factor.axis_of(low))
             factor.merged[step.operands[0]] = factor.merged.pop(results[0])
@@ -284,7 +284,7 @@ class Writer(Lines):
         factor.axes[place] = self.plain(step.operands[0])
 
     def _roll(self, factor: Factor, place: int) -> None:
-        """Roll by one; a roll of the same axis just before it becomes a longer one."""
+        """Roll an axis by 1; merge this with a roll of the same axis in the last line."""
         last = re.fullmatch(rf" *{re.escape(factor.name)} = (\S+)\.roll\(-(\d+), {place}\)", (self.lines or [""])[-1])
         if last:
             self.lines.pop()
@@ -297,13 +297,13 @@ class Writer(Lines):
         self._replace(factor, results[0], terms)
 
     def _unfold(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
-        self.make_real(factor, results[0])  # it cuts off at its own bounds, which must be those of an axis
+        self.make_real(factor, results[0])  # UNFOLD's bounds must be the bounds of an axis
         main, window = (self.size(c) for c in step.operands)
         terms = [Term(1, step.operands[0], main), Term(1, step.operands[1], window)]
         self._replace(factor, results[0], terms, -(window // 2))
 
     def _gather(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
-        """Any other 1-result primitive, by its index expression: the way for primitives without a view of their own."""
+        """Write a primitive that has one result and no method here, by its index expression."""
         if len(results) != 1:
             raise SynoError(
                 f"{step.primitive} has no lowering to PyTorch; write one in syno_lab/codegen/torch_source.py"
@@ -325,31 +325,31 @@ class Writer(Lines):
     # -- multiplying and summing ---------------------------------------------------------------------------------------
 
     def _contract(self, factors: list[Factor], left: set[Coordinate], summable: set[Coordinate]) -> None:
-        """Multiply all factors into the first and sum what can be summed; ``left`` loses what was summed."""
+        """Multiply all factors into the first and sum ``summable`` where possible; remove the summed from ``left``."""
         summed = {c for c in summable if any(f.has(c) for f in factors)}
         left -= summed
         for factor in factors:
-            others = [f for f in factors if f is not factor]
+            other_factors = [f for f in factors if f is not factor]
             for copies in list(factor.copied):
-                here = {c for c in copies.digits if c in summed and not any(f.has(c) for f in others)}
+                here = {c for c in copies.digits if c in summed and not any(f.has(c) for f in other_factors)}
                 self.write_copies(factor, copies, here)
                 summed -= here - factor.coordinates
         self._unify(factors, summed)
         while len(factors) > 1:
-            first, second = factors[:2]  # the data come first of the two
-            if len(factors) > 2 and self.form.order != "naive":  # else they are multiplied as they come
+            first, second = factors[:2]  # the data are the first of the two
+            if len(factors) > 2 and self.form.order != "naive":  # else multiply in the given order
                 sets = [frozenset(f.coordinates) for f in factors]
                 pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
                 first, second = (factors[place] for place in pair)
-            others = [f for f in factors if f is not first and f is not second]
-            here = {c for c in summed if not any(f.has(c) for f in others)}
+            other_factors = [f for f in factors if f is not first and f is not second]
+            here = {c for c in summed if not any(f.has(c) for f in other_factors)}
             self._pair(first, second, here)
             first.merged |= second.merged
             factors.remove(second)
         self._add_up(factors[0], summed)
 
     def _unify(self, factors: list[Factor], summed: set[Coordinate]) -> None:
-        """One view of each flattened coordinate in all factors: its two parts wherever one factor has them apart."""
+        """Divide a flattened coordinate into its two parts in all factors, if one factor has separate axes for them."""
         queue = [c for f in factors for c in f.merged]
         while queue:
             coordinate = queue.pop()
@@ -376,13 +376,13 @@ class Writer(Lines):
                 queue += [p for p in parts if any(p in f.merged for f in factors)]
 
     def _pair(self, data: Factor, weight: Factor, summed: set[Coordinate]) -> None:
-        """Multiply ``weight`` into ``data`` and sum what those two alone have."""
+        """Multiply ``weight`` into ``data``, and sum over coordinates that no other factor has."""
         self._add_up(weight, {c for c in summed if weight.has(c) and not data.has(c)})
         self._add_up(data, {c for c in summed if data.has(c) and not weight.has(c)})
         while True:
             roles = recognise(data.axes, [c for axis in weight.axes for c in axis.coordinates], summed)
             obstacles = list(roles.obstacles) + [s.axis for s in roles.sliding[MAX_SLIDING:]]
-            if roles.sliding:  # one kind of window at a time
+            if roles.sliding:  # sliding and opened windows are not mixed
                 obstacles += [s.axis for s in roles.opened]
             if self.form.matrices and not obstacles and (window := few_channels(roles, data, weight)):
                 toeplitz(self, data, weight, window)
@@ -408,24 +408,24 @@ class Writer(Lines):
 def _first_pair(
     sets: Sequence[frozenset[Coordinate]], summed: frozenset[Coordinate], sizes: dict[Coordinate, int]
 ) -> tuple[int, int]:
-    """The first pair of the order of multiplying with the fewest multiplications; greedy for many tensors."""
+    """Return the first pair in the order with the fewest multiplications; for many tensors, a greedy choice."""
 
     def after(items: Sequence[frozenset[Coordinate]], i: int, j: int) -> tuple[int, list[frozenset[Coordinate]]]:
         both = items[i] | items[j]
         rest = [s for k, s in enumerate(items) if k not in (i, j)]
-        gone = {c for c in both & summed if not any(c in s for s in rest)}
-        made = list(items)
-        made[i] = both - gone
-        del made[j]
-        return prod(sizes[c] for c in both), made
+        summed_now = {c for c in both & summed if not any(c in s for s in rest)}
+        merged = list(items)
+        merged[i] = both - summed_now
+        del merged[j]
+        return prod(sizes[c] for c in both), merged
 
     def cheapest(items: Sequence[frozenset[Coordinate]]) -> tuple[int, tuple[int, int]]:
         best: tuple[int, tuple[int, int]] | None = None
         for i in range(len(items)):
             for j in range(i + 1, len(items)):
-                cost, made = after(items, i, j)
-                if len(made) > 1 and len(items) <= MAX_TRIED:
-                    cost += cheapest(made)[0]
+                cost, merged = after(items, i, j)
+                if len(merged) > 1 and len(items) <= MAX_TRIED:
+                    cost += cheapest(merged)[0]
                 if best is None or cost < best[0]:
                     best = (cost, (i, j))
         assert best is not None

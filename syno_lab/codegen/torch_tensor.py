@@ -1,7 +1,7 @@
-"""Tensors of generated PyTorch code: which coordinates index their axes, and the lines that rearrange them.
+"""Tensors of generated PyTorch code: the coordinates of their axes, and the lines that rearrange them.
 
-Views stay pending as long as they can: a window as an :class:`~syno_lab.codegen.stage_kinds.Axis` with several terms,
-a flattening as a pair of axes, so that many of them become one call and at most one copy.
+Views stay pending as long as possible: a window as an :class:`~syno_lab.codegen.stage_kinds.Axis` with several terms, a
+flattening as a pair of axes. So many views become one call and at most one copy.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 INDENT = " " * 8
-SHORT_RUN = 8  # elements that stay neighbours in a copy: with fewer of them a copy takes
-SHORT_RUN_COST = 4  # so many times as long (measured on a CPU)
+SHORT_RUN = 8  # elements that stay adjacent in a copy; with fewer of them a copy takes
+SHORT_RUN_COST = 4  # times as long (measured on a CPU)
 
 
 class Form(NamedTuple):
-    """How a module is written.
+    """The choices in the source of a module.
 
     Attributes:
-        order: its plan.
+        order: the plan of the module.
         matrices: whether windows and few channels become matrices (:mod:`.torch_band`).
-        late: whether a flattened axis stands where the last of its parts stood, else where the first did.
+        late: whether a flattened axis takes the place of its last part; else it takes the place of its first part.
     """
 
     order: Literal["best", "naive"] = "best"
@@ -40,16 +40,16 @@ class Form(NamedTuple):
 
 @dataclass
 class Copies:
-    """Copies of each element along an axis, that are not written yet: ``x[((position + steps) % all) // copies]``.
+    """Pending copies of each element along an axis: ``x[((position + steps) % all) // copies]``.
 
-    A flattening of an axis with one along which the tensor is constant, rolled or not. Written out it is ``copies``
-    times as large as the tensor; where the copies are summed, the tensor and its roll by one are all that is needed.
+    They come from flattening an axis with a coordinate along which the tensor is constant, rolled or not. Written out,
+    they are ``copies`` times as large as the tensor. If the copies are summed, the tensor and its roll by 1 are enough.
 
     Attributes:
-        axis: the coordinate of the axis that there is.
-        digits: what counts the position; all but the first count copies alone.
-        copies: of each element.
-        steps: by how much the positions are rolled, less than ``copies``.
+        axis: the coordinate of the existing axis.
+        digits: the digits of the position; all but the first count copies alone.
+        copies: the number of copies of each element.
+        steps: the number of positions of the roll, less than ``copies``.
     """
 
     axis: Coordinate
@@ -60,14 +60,14 @@ class Copies:
 
 @dataclass
 class Factor:
-    """A tensor of the stage at hand.
+    """A tensor of the current stage.
 
     Attributes:
-        name: its variable or attribute.
-        axes: what indexes each axis.
-        merged: coordinates whose axis is not flattened yet, each with the two that stand for it.
-        weight: the number of the weight that it is, None for data.
-        copied: its axes with copies that are not written yet.
+        name: the variable or attribute that holds the tensor.
+        axes: the axes with their indices.
+        merged: coordinates whose axis is not flattened yet, each with its two parts.
+        weight: the number of the weight; None for data.
+        copied: the axes with pending copies.
     """
 
     name: str
@@ -78,35 +78,35 @@ class Factor:
 
     @property
     def coordinates(self) -> set[Coordinate]:
-        """The coordinates of all axes as they are, flattened ones left out."""
+        """The coordinates of all written axes, without pending flattened coordinates."""
         return {c for axis in self.axes for c in axis.coordinates}
 
     @property
     def elements(self) -> int:
-        """Elements of the tensor, with a batch of the binding's size."""
+        """The number of elements of the tensor, with a batch of the binding's size."""
         return prod(axis.length for axis in self.axes)
 
     def has(self, coordinate: Coordinate) -> bool:
-        """Whether the coordinate indexes it, flattened or copied or not."""
+        """Check whether the coordinate is an index of the tensor, pending coordinates included."""
         return (
             coordinate in self.merged
             or coordinate in self.coordinates
-            or any(coordinate in each.digits for each in self.copied)
+            or any(coordinate in copies.digits for copies in self.copied)
         )
 
     def varies(self, coordinate: Coordinate) -> bool:
-        """Whether it is not constant along the coordinate: of a flattened one, along one of its parts."""
+        """Check whether the tensor varies along the coordinate, or along a part of a flattened coordinate."""
         if coordinate in self.merged:
             return any(self.varies(part) for part in self.merged[coordinate])
         return self.has(coordinate)
 
     def axis_of(self, coordinate: Coordinate) -> int:
-        """The position of the axis whose expression the coordinate is in."""
+        """Return the place of the axis whose index has the coordinate."""
         return next(i for i, axis in enumerate(self.axes) if coordinate in axis.coordinates)
 
 
 class Lines:
-    """The lines of a module's ``forward``, and how tensors are rearranged in them."""
+    """The lines of a module's ``forward``, with methods that rearrange tensors."""
 
     def __init__(self, operator: Operator, binding: Binding, form: Form) -> None:
         self.form = form
@@ -114,17 +114,17 @@ class Lines:
         self.binding = binding
         self.lines: list[str] = []
         self.intermediates = 0
-        self.matters = False  # whether any flattened axis would stand elsewhere with the other value of ``form.late``
-        self.copying = 0  # elements copied in another order or as slices, each by what it costs
-        self.largest = 0  # elements of the largest tensor written in this stage
-        self.layouts: dict[int, tuple[int, ...]] = {}  # weights whose memory is laid out in another order of axes
+        self.matters = False  # whether the other value of ``form.late`` would move a flattened axis
+        self.copying = 0  # the cost of elements copied in another order or as slices
+        self.largest = 0  # the elements of the largest tensor in this stage
+        self.layouts: dict[int, tuple[int, ...]] = {}  # the order of axes in the memory of each weight
 
     def size(self, coordinate: Coordinate) -> int:
-        """The number of values of a coordinate."""
+        """Return the number of values of a coordinate."""
         return coordinate.size.at(self.binding)
 
     def plain(self, coordinate: Coordinate) -> Axis:
-        """An axis of its own for a coordinate."""
+        """Return a plain axis of a coordinate."""
         return Axis.plain(coordinate, self.size(coordinate))
 
     def emit(self, line: str) -> None:
@@ -132,29 +132,29 @@ class Lines:
         self.lines.append(INDENT + line)
 
     def assign(self, factor: Factor, expression: str) -> None:
-        """Give ``factor`` a value; its variable is written anew, but ``x`` and the weights are not."""
+        """Write an assignment to ``factor``. Its variable is reused, but ``x`` and weights get a new variable."""
         if factor.name == "x" or factor.name.startswith("self."):
             self.intermediates += 1
             factor.name = f"z{self.intermediates}" if factor.weight is None else f"w{self.intermediates}"
         self.emit(f"{factor.name} = {expression}")
 
     def fresh(self, stem: str) -> str:
-        """The name of a variable that no tensor has yet."""
+        """Return a new variable name."""
         self.intermediates += 1
         return f"{stem}{self.intermediates}"
 
     def grew(self, elements: int) -> None:
-        """Note that a new tensor of so many elements is stored."""
+        """Record that a new tensor of so many elements is stored."""
         self.largest = max(self.largest, elements)
 
     # -- shapes ------------------------------------------------------------------------------------------------------
 
     def is_batch(self, axis: Axis) -> bool:
-        """Whether its length is known only when the module runs."""
+        """Check whether the axis's length is only known when the module runs."""
         return any(c in self.operator.state.fixed for c in axis.coordinates)
 
     def lengths(self, groups: Iterable[Sequence[Axis]]) -> str:
-        """The arguments of a ``reshape`` to one axis for each group; the one with the batch is -1."""
+        """Return the arguments of a ``reshape`` to one axis for each group; the group with the batch is -1."""
         texts: list[str] = []
         for group in groups:
             fixed = [a for a in group if self.is_batch(a)]
@@ -162,16 +162,16 @@ class Lines:
                 texts.append(str(prod(a.length for a in group)))
             elif "-1" not in texts:
                 texts.append("-1")
-            else:  # a second fixed axis: its length is read off the input
+            else:  # the length of a second fixed axis is read from the input
                 rest = prod(a.length for a in group if a not in fixed)
                 places = [self.operator.inputs.index(a.coordinates[0]) for a in fixed]
                 texts.append(" * ".join([str(rest)] * (rest > 1) + [f"x.shape[{p}]" for p in places]))
         return ", ".join(texts) or "()"
 
     def regroup(self, factor: Factor, groups: Sequence[Sequence[Axis]]) -> str:
-        """The expression of ``factor`` with one axis for each group of its axes."""
-        wanted = [axis for group in groups for axis in group]
-        order = tuple(factor.axes.index(axis) for axis in wanted)
+        """Return an expression of ``factor`` with one axis for each group of its axes."""
+        axes = [axis for group in groups for axis in group]
+        order = tuple(factor.axes.index(axis) for axis in axes)
         assert sorted(order) == list(range(len(factor.axes)))
         if factor.weight is not None and factor.name.startswith("self."):
             self.layouts.setdefault(factor.weight, order)
@@ -184,38 +184,38 @@ class Lines:
         return expression
 
     def copies_in_order(self, factor: Factor, order: Sequence[int]) -> None:
-        """Note that ``factor`` is copied with its axes in another order; an order that is its own copies nothing."""
+        """Record the cost of a copy of ``factor`` with its axes in ``order``; its own order needs no copy."""
         if factor.weight is None and list(order) != sorted(order):
-            kept = takewhile(lambda place: order[place] == place, range(len(order) - 1, -1, -1))
-            run = prod(factor.axes[place].length for place in kept)
+            unmoved = takewhile(lambda place: order[place] == place, range(len(order) - 1, -1, -1))
+            run = prod(factor.axes[place].length for place in unmoved)
             self.copying += factor.elements * (SHORT_RUN_COST if run < SHORT_RUN else 1)
 
     def ungrouped(self, groups: Sequence[Sequence[Axis]]) -> str:
-        """The call that gives a tensor with one axis for each group one axis for each member; empty where it has."""
+        """Return a call that divides the axis of each group into its members; empty for no change."""
         if all(len(group) == 1 for group in groups):
             return ""
         return f".reshape({self.lengths([[axis] for group in groups for axis in group])})"
 
     def become(self, factor: Factor, call: str, groups: Sequence[Sequence[Axis]]) -> None:
-        """Give ``factor`` what a call gives, a tensor with one axis for each group, as an axis for each member."""
+        """Assign to ``factor`` a call's result, whose axes are ``groups``, and divide each group into its members."""
         self.assign(factor, call + self.ungrouped(groups))
         factor.axes = [axis for group in groups for axis in group]
         self.grew(factor.elements)
 
     def open(self, factor: Factor, place: int, sizes: Sequence[int]) -> None:
-        """Give a tensor several axes in the place of one, where there are several."""
+        """Divide the axis at ``place`` into axes of ``sizes``, if there are several."""
         if len(sizes) > 1:
             self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(sizes)})")
 
     # -- pending views made real ---------------------------------------------------------------------------------------
 
     def pad(self, factor: Factor, pads: dict[int, tuple[int, int]]) -> None:
-        """``F.pad`` by axis with zeros; a negative number cuts off."""
+        """Write ``F.pad`` with zeros for each axis; a negative number removes elements."""
         pads = {place: pair for place, pair in pads.items() if any(pair)}
         if not pads:
             return
         if any(-min(pair) > factor.axes[place].length for place, pair in pads.items()):
-            # F.pad cuts first: where little but zeros is read, there must be something left to cut.
+            # F.pad removes before it adds. Add first, so that enough elements are left to remove.
             self.pad(factor, {place: (max(0, left), max(0, right)) for place, (left, right) in pads.items()})
             self.pad(factor, {place: (min(0, left), min(0, right)) for place, (left, right) in pads.items()})
             return
@@ -230,15 +230,15 @@ class Lines:
         self.grew(factor.elements)
 
     def take_apart(self, factor: Factor, place: int) -> None:
-        """Give each coordinate of an axis an axis of its own: a reshape, a slice, or windows as a view."""
+        """Give each coordinate of an axis a separate axis: by a reshape, a slice, or windows as a view."""
         axis = factor.axes[place]
         if axis.is_plain:
             return
         if axis.is_split:
             digits = sorted(axis.terms, key=lambda t: (t.size == 1, -t.coefficient))
-            made = [Axis.plain(t.coordinate, t.size) for t in digits]
-            self.open(factor, place, [axis.length for axis in made])
-            factor.axes[place : place + 1] = made
+            opened = [Axis.plain(t.coordinate, t.size) for t in digits]
+            self.open(factor, place, [axis.length for axis in opened])
+            factor.axes[place : place + 1] = opened
             return
         self.pad(factor, {place: (axis.left, axis.right)})
         terms = sorted(axis.terms, key=lambda t: -t.coefficient)
@@ -262,7 +262,7 @@ class Lines:
         self.grew(factor.elements)  # a product copies the windows
 
     def expand(self, factor: Factor, coordinates: Sequence[Coordinate]) -> None:
-        """New axes, last, along which the tensor is constant."""
+        """Add axes at the end along which the tensor is constant."""
         if not coordinates:
             return
         sizes = [self.size(c) for c in coordinates]
@@ -272,7 +272,7 @@ class Lines:
         factor.axes += [self.plain(c) for c in coordinates]
 
     def unroll(self, factor: Factor, coordinate: Coordinate) -> list[Coordinate]:
-        """The coordinates whose axes, flattened, are that of ``coordinate``; missing ones are expanded."""
+        """Return the coordinates whose axes, flattened, are the axis of ``coordinate``; missing axes are added."""
         if coordinate not in factor.merged:
             self.write_copies_of(factor, coordinate)
             return [coordinate]
@@ -282,7 +282,7 @@ class Lines:
         return [*self.unroll(factor, high), *self.unroll(factor, low)]
 
     def make_real(self, factor: Factor, coordinate: Coordinate) -> None:
-        """Give a coordinate an axis of its own, whatever is pending."""
+        """Give a coordinate a plain axis, and write its pending views."""
         if coordinate in factor.merged:
             parts = self.unroll(factor, coordinate)
             for part in parts:
@@ -302,47 +302,47 @@ class Lines:
             self.take_apart(factor, factor.axis_of(coordinate))
 
     def _forget(self, factor: Factor, coordinate: Coordinate) -> None:
-        """Drop a pending flattening and those within it."""
+        """Remove a pending flattening and the flattenings within it."""
         for part in factor.merged.pop(coordinate, ()):
             self._forget(factor, part)
 
     # -- copies that are not written yet -------------------------------------------------------------------------------
 
     def copies_of(self, factor: Factor, coordinate: Coordinate) -> Copies | None:
-        """The copies that ``coordinate`` counts, last digits apart; None where it counts no copies."""
-        for found in factor.copied:
-            if found.digits[0] == coordinate:
-                return found
+        """Return the pending copies that ``coordinate`` counts, with the last digits separate; None without copies."""
+        for pending in factor.copied:
+            if pending.digits[0] == coordinate:
+                return pending
         high, low = factor.merged.get(coordinate, (coordinate, coordinate))
         if coordinate not in factor.merged or factor.varies(low):
             return None
         self.make_real(factor, high)
         self._forget(factor, coordinate)
-        found = Copies(high, [coordinate], self.size(low))
-        factor.copied.append(found)
-        return found
+        pending = Copies(high, [coordinate], self.size(low))
+        factor.copied.append(pending)
+        return pending
 
     def write_copies_of(self, factor: Factor, coordinate: Coordinate) -> None:
-        """Give a coordinate that counts copies an axis of its own."""
-        for found in factor.copied:
-            if coordinate in found.digits:
-                self.write_copies(factor, found)
+        """Give a coordinate that counts copies a separate axis."""
+        for pending in factor.copied:
+            if coordinate in pending.digits:
+                self.write_copies(factor, pending)
                 return
 
     def write_copies(self, factor: Factor, found: Copies, summed: Collection[Coordinate] = ()) -> None:
-        """Give each digit of ``found`` an axis of its own, but those in ``summed``: along these the sum is given."""
+        """Give each digit of ``found`` a separate axis, except the digits in ``summed``, over which it is summed."""
         factor.copied.remove(found)
         place = factor.axis_of(found.axis)
         first, others = found.digits[0], found.digits[1:]
         sizes = [found.copies // prod(self.size(c) for c in others), *(self.size(c) for c in others)]
         gone = tuple(i for i, c in enumerate(found.digits) if c in summed)
-        # Of the elements that are summed, how many are those of the next position, for each place of the digits left.
+        # For each place of the remaining digits: how many of the summed elements belong to the next position.
         following = (np.arange(found.copies) >= found.copies - found.steps).reshape(sizes).sum(gone, dtype=int).ravel()
         first_copies = first not in summed and sizes[0] > 1
-        left = [sizes[0]] * first_copies + [self.size(c) for c in others if c not in summed]
-        expression = self._copied(factor, place, following.tolist(), found.copies // len(following), bool(left))
-        if len(left) > 1:
-            expression += f".unflatten({place + 1}, {tuple(left)})"
+        lengths_left = [sizes[0]] * first_copies + [self.size(c) for c in others if c not in summed]
+        expression = self._copied(factor, place, following.tolist(), found.copies // len(following), bool(lengths_left))
+        if len(lengths_left) > 1:
+            expression += f".unflatten({place + 1}, {tuple(lengths_left)})"
         if first_copies:
             expression += f".flatten({place}, {place + 1})"
         length = factor.axes[place].length * (sizes[0] if first_copies else 1)
@@ -352,11 +352,11 @@ class Lines:
         ]
         if expression != factor.name:
             self.assign(factor, expression)
-        if first_copies or (left and following.any()):  # else a view, or no larger than what there was
+        if first_copies or (lengths_left and following.any()):  # else a view, or no larger than before
             self.grew(factor.elements)
 
     def _copied(self, factor: Factor, place: int, following: Sequence[int], count: int, is_axis: bool) -> str:
-        """``factor`` with a new axis behind ``place``, or none: sums of ``count``, ``following`` of them rolled."""
+        """Return sums of ``count`` copies, ``following`` of them rolled; ``is_axis`` adds an axis behind ``place``."""
         here, rolled = factor.name, ""
         if any(following):
             rolled = self.fresh("r")
@@ -379,17 +379,17 @@ class Lines:
         return pieces[0] if len(pieces) == 1 else f"torch.cat([{', '.join(pieces)}], {place + 1})"
 
     def arrange(self, factor: Factor, out: Sequence[Coordinate]) -> None:
-        """Bring the axes into the order of ``out``: one permutation, one reshape."""
+        """Bring the axes into the order of ``out``, by one permutation and one reshape."""
         self.expand(factor, [c for c in out if not factor.has(c)])
         groups = [self.unroll(factor, c) for c in out]
         windows = {i: axis for i, axis in enumerate(factor.axes) if not axis.is_plain and not axis.is_split}
-        self.pad(factor, {i: (axis.left, axis.right) for i, axis in windows.items()})  # before windows multiply it
+        self.pad(factor, {i: (axis.left, axis.right) for i, axis in windows.items()})  # before windows enlarge it
         for part in [c for group in groups for c in group]:
             self.take_apart(factor, factor.axis_of(part))
         axes = [[factor.axes[factor.axis_of(c)] for c in group] for group in groups]
         expression = self.regroup(factor, axes)
         if expression.endswith(")") and ".reshape(" not in expression and factor.weight is None:
-            # What comes after, a normalisation above all, would go through a permuted tensor several times.
+            # The next layer, above all a normalisation, would read a permuted tensor several times.
             expression += ".contiguous()"
             self.copies_in_order(factor, [factor.axes.index(axis) for group in axes for axis in group])
         factor.axes, factor.merged = [self.plain(c) for c in out], {}

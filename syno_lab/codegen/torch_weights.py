@@ -1,4 +1,4 @@
-"""Initial weights of a generated module: the output's variance is the input's."""
+"""Initial weights of a generated module, which keep the output's variance at the input's."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from syno_lab.ir.spec import Binding
 
 
 def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
-    """Standard deviations of the weights with which the output has the input's variance.
+    """Return the standard deviations of the weights with which the output has the input's variance.
 
-    The variance of an output element is the number of its non-zero terms times the product of the weights' variances,
-    for independent input elements of variance 1. Each weight makes up for what its stage sums, so that intermediates
-    keep the variance too; what padding cuts off is made up for by the last weight.
+    For independent input elements of variance 1, the variance of an output element is the number of its non-zero terms
+    times the product of the weights' variances. Each weight compensates for the sums of its stage, so that
+    intermediates keep the variance too. The last weight compensates for the terms that padding sets to zero.
     """
     stages = plan(operator, binding).stages
     variances = [1.0] * len(operator.weights)
     owed = 1.0 / _share_inside(operator, binding)
     used = [*operator.inputs, *(c for weight in operator.weights for c in weight.coordinates)]
     read = {leaf for coordinate in used for leaf in coordinate.leaves()}
-    # Reductions that nothing which is read depends on only multiply the result.
+    # Reductions that no tensor depends on only multiply the result.
     copies = {reduction for reduction in operator.reductions if reduction not in read}
     last = None
     for stage in stages:
@@ -43,9 +43,9 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
 
 
 def _share_inside(operator: Operator, binding: Binding) -> float:
-    """The share of terms that no UNFOLD cuts off, exactly where its grid has at most 2^20 points, else 1."""
+    """Return the share of terms that no UNFOLD sets to zero, exactly for a grid of at most 2^20 points, else 1."""
     bounded = bounds(operator)
-    groups: dict[Set[Coordinate], list[Coordinate]] = {}  # what is clipped, by the iterators that it has in common
+    groups: dict[Set[Coordinate], list[Coordinate]] = {}  # clipped coordinates by their common iterators
     for result in bounded:
         iterators = reach(leaves_of(result), bounded)
         groups[iterators] = [*groups.pop(iterators, ()), result]

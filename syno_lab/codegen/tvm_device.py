@@ -1,4 +1,4 @@
-"""Devices that TVM writes code for: targets by name, and the default schedule of a GPU.
+"""The devices that TVM generates code for: targets by name, and the default schedule of a GPU.
 
 Importing this module imports TVM.
 """
@@ -25,35 +25,35 @@ _GENERATOR = "target.build."
 
 
 def find_target(target: str | Target) -> Target:
-    """The TVM target called ``target``, for which this TVM generates code.
+    """Return the TVM target called ``target``, for which this TVM generates code.
 
-    That is whatever :func:`~syno_lab.codegen.target_names.describe` reads: a name in
+    ``target`` is any text that :func:`~syno_lab.codegen.target_names.describe` reads: a name in
     :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object. Raises SynoError
-    for a target that TVM does not know, has no code generator for, or whose processor LLVM does not know (LLVM itself
-    only prints a warning, and generates code for a generic one).
+    for a target that TVM does not know or has no code generator for. Also raises it for a processor that LLVM does not
+    know, because LLVM itself only prints a warning and generates code for a generic processor.
     """
     if isinstance(target, Target):
-        found = target
+        tvm_target = target
     else:
         description = describe(target)
         try:
-            found = Target(this_processor(local_threads(target)) if description is None else description)
-        except Exception as error:  # noqa: BLE001 - TVM raises its own and Python's kinds alike
+            tvm_target = Target(this_processor(local_threads(target)) if description is None else description)
+        except Exception as error:  # noqa: BLE001 - TVM raises its own and Python's exceptions
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise SynoError(
                 f"expected a target among {', '.join(TARGETS)}, a TVM tag or kind, or a JSON object with a kind, "
                 f"found {quoted(target)}: {reason}"
             ) from None
-    for one in (found, found.host):
-        if one is None:
+    for part in (tvm_target, tvm_target.host):
+        if part is None:
             continue
-        if one.kind.name not in generators():
+        if part.kind.name not in generators():
             raise SynoError(
                 f"expected a target of a kind that this TVM ({tvm.__version__}) was built for, "
-                f"{', '.join(generators())}, found {quoted(one.kind.name)}"
+                f"{', '.join(generators())}, found {quoted(part.kind.name)}"
             )
-        _check_processor(one)
-    return found
+        _check_processor(part)
+    return tvm_target
 
 
 def _check_processor(target: Target) -> None:
@@ -62,10 +62,10 @@ def _check_processor(target: Target) -> None:
     name = str(target.attrs.get("mcpu", "")) if target.kind.name == "llvm" else ""
     if name and name not in ("generic", "native"):
         triple = str(target.attrs.get("mtriple", ""))
-        asked = Target({"kind": "llvm", **({"mtriple": triple} if triple else {})})
-        known = [str(one) for one in codegen.llvm_get_cpu_archlist(asked)]
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        of_triple = Target({"kind": "llvm", **({"mtriple": triple} if triple else {})})
+        processors = [str(processor) for processor in codegen.llvm_get_cpu_archlist(of_triple)]
+        if name not in processors:
+            near = difflib.get_close_matches(name, processors, 1)
             raise SynoError(
                 f"expected a processor (mcpu) that LLVM {codegen.llvm_version_major()} knows for "
                 f"{triple or platform.machine()}, found {quoted(name)}{f'; did you mean {near[0]}?' if near else ''}"
@@ -73,18 +73,18 @@ def _check_processor(target: Target) -> None:
 
 
 def generators() -> tuple[str, ...]:
-    """The kinds of targets that this build of TVM has a code generator for."""
+    """Return the kinds of targets that this build of TVM has a code generator for."""
     names = (name for name in tvm_ffi.registry.list_global_func_names() if name.startswith(_GENERATOR))
     return tuple(sorted(name.removeprefix(_GENERATOR) for name in names if not name.endswith("_host")))
 
 
 def this_processor(threads: int | None = None) -> dict[str, Attribute]:
-    """LLVM's name for this processor, with the features in which this machine differs from that name.
+    """Return LLVM's name for this processor, with the features in which this machine differs from that name.
 
-    ``num-cores`` are the threads that operators are to run in: all processors that this process may use, by default.
+    ``num-cores`` is the number of threads that run operators; by default all processors that this process may use.
 
-    Without ``mcpu`` TVM compiles for the oldest processor of the family, two to three times slower code; with the
-    name alone, code for features that a virtual machine hides would be illegal here.
+    Without ``mcpu`` TVM compiles for the oldest processor of the family, and the code is two to three times slower.
+    With the name alone, the code could use features that a virtual machine hides, which are illegal instructions here.
     """
     from tvm.target import codegen
 
@@ -97,16 +97,16 @@ def this_processor(threads: int | None = None) -> dict[str, Attribute]:
 
 
 def machine(target: Target) -> str:
-    """The architecture that the target's host code runs on, such as ``x86_64`` or ``aarch64``."""
+    """Return the architecture that runs the target's host code, such as ``x86_64`` or ``aarch64``."""
     host = target if target.kind.name in ("llvm", "c") else target.host
     triple = "" if host is None else str(host.attrs.get("mtriple", ""))
     return triple.partition("-")[0] or platform.machine()
 
 
 def export(library: Any, path: str, linker: str | None = None) -> str:
-    """Write what TVM has compiled to ``path``, a shared library (``.so``) or objects to link elsewhere (``.tar``).
+    """Write a compiled module of TVM to ``path``: a shared library (``.so``) or object files to link later (``.tar``).
 
-    ``linker`` is a C++ compiler for another machine's architecture.
+    ``linker`` is a C++ compiler for another architecture.
     """
     from tvm.support import cc
     from tvm.support.tar import tar
@@ -119,21 +119,21 @@ def export(library: Any, path: str, linker: str | None = None) -> str:
 
 
 def linker_for(where: str) -> str | None:
-    """The C++ compiler on the PATH that links for another architecture than this machine's, None without one."""
+    """Return the C++ compiler on the PATH that links for the architecture ``where``; None without one."""
     return shutil.which(f"{where}-linux-gnu-g++")
 
 
 def with_host(target: Target) -> Target:
-    """``target``, with this machine as the host of a GPU that names none."""
+    """Return ``target``; a GPU without a host gets this machine as its host."""
     is_gpu = "gpu" in target.keys
     return Target(target, Target({"kind": "llvm"})) if is_gpu and target.host is None else target
 
 
 def for_target(module: IRModule, target: Target) -> IRModule:
-    """``module`` bound to ``target``; for a GPU its functions get TVM's default schedules (dlight), which compile.
+    """Return ``module`` bound to ``target``; on a GPU its functions get TVM's default schedules (dlight).
 
-    dlight's rules do not always give a program that TVM accepts (a reduction divided among threads beside others that
-    are not, for one): the general rule for any program stands in then. Functions that have a schedule keep it.
+    TVM does not accept all programs of dlight's rules, for example a reduction divided among threads beside undivided
+    ones. The rule for any program then replaces them. Functions with a schedule keep it.
     """
     target = with_host(target)
     if "gpu" not in target.keys:
@@ -150,18 +150,18 @@ def _on_gpu(function: BaseFunc, target: Target) -> BaseFunc:
     special = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
 
     def scheduled(*rules: dlight.ScheduleRule) -> BaseFunc:
-        # The pass changes the module that it is given: each try gets its own.
+        # The pass changes its module, so each try gets a new module.
         with target:
-            tried = dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))
-        return tvm.tirx.transform.BindTarget(target)(tried)["main"]
+            module = dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))
+        return tvm.tirx.transform.BindTarget(target)(module)["main"]
 
-    found = scheduled(*special, gpu.Fallback())
-    return found if _compiles(found, target) else scheduled(gpu.Fallback())
+    scheduled_function = scheduled(*special, gpu.Fallback())
+    return scheduled_function if _compiles(scheduled_function, target) else scheduled(gpu.Fallback())
 
 
 def _compiles(function: BaseFunc, target: Target) -> bool:
     try:
         tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target=target)
-    except Exception:  # noqa: BLE001 - TVM raises many kinds; whoever compiles the next try gets its error
+    except Exception:  # noqa: BLE001 - TVM raises many exceptions; compiling the next try raises its own
         return False
     return True

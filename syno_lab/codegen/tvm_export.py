@@ -1,7 +1,7 @@
-"""A network as an exported program in which each Syno operator is one call that names its pGraph: torch alone, no TVM.
+"""Export a network to a program in which each Syno operator is one call that names its pGraph; this needs no TVM.
 
-The program holds all that another process needs to generate code for the operators: their files' text, their bindings
-and their weights. :mod:`syno_lab.codegen.tvm_network` reads it. Importing this module imports torch.
+The program holds everything that another process needs to generate code for the operators: the text of their files,
+their bindings and their weights. :mod:`syno_lab.codegen.tvm_network` reads it. Importing this module imports torch.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
-#: The name of the calls, as the graph of an exported program has it.
+#: The name of an operator's call in the graph of an exported program.
 OPERATOR_CALL = "operator.default"
 
-#: Largest relative difference between a module and its pGraph, in float64.
+#: The largest relative difference between a module and its pGraph, in float64.
 _TOLERANCE = 1e-8
 
 
 @cache
 def register() -> Any:
-    """The torch operation ``syno_lab::operator``; it has a shape and no kernel, for it is only ever exported."""
+    """Define the torch operation ``syno_lab::operator``. It has a shape and no kernel, because it is only exported."""
     torch.library.define(
         "syno_lab::operator",
         "(Tensor x, Tensor[] weights, str operator, str binding, int[] shape, float scale) -> Tensor",
@@ -46,7 +46,7 @@ def register() -> Any:
 
 
 class _Call(nn.Module):
-    """Stands for one Syno module while the network is exported."""
+    """A substitute for one Syno module while the network is exported."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()
@@ -61,33 +61,33 @@ class _Call(nn.Module):
         self.call = register()
 
     def forward(self, x: Tensor) -> Tensor:
-        """One call of ``syno_lab::operator``."""
+        """Call ``syno_lab::operator`` once."""
         bound = _bind_fixed(self.operator, self.binding, tuple(x.shape))
         text, numbers = self.operator.to_json(), json.dumps(bound, sort_keys=True)
         return self.call(x, list(self.weights), text, numbers, list(self.operator.output_sizes(bound)), self.scale)
 
 
 def syno_modules(net: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The modules of ``net`` that were made from operators, each once, with their dotted names."""
-    return [(name, one) for name, one in net.named_modules() if isinstance(getattr(one, "operator", None), Operator)]
+    """Return the modules of ``net`` that were made from operators, each once, with their dotted names."""
+    return [(name, part) for name, part in net.named_modules() if isinstance(getattr(part, "operator", None), Operator)]
 
 
 def quiet_copy(net: nn.Module) -> nn.Module:
-    """A copy in evaluation mode. Operators are values: only modules are copied."""
-    return copied(net, kept={id(one.operator): one.operator for _, one in syno_modules(net)}).eval()
+    """Return a copy in evaluation mode that shares the operators, which are immutable values."""
+    return copied(net, kept={id(part.operator): part.operator for _, part in syno_modules(net)}).eval()
 
 
 def export_network(
     net: nn.Module, example_shape: Sequence[int], dtype: torch.dtype | None = None
 ) -> torch.export.ExportedProgram:
-    """``net`` in evaluation mode as an exported program for inputs of exactly ``example_shape``, the batch included.
+    """Export ``net`` in evaluation mode as a program for inputs of exactly ``example_shape``, the batch included.
 
-    ``dtype`` is that of the input (``torch.int64`` for tokens); None: that of the weights.
+    ``dtype`` is the dtype of the input (``torch.int64`` for tokens); None means the dtype of the weights.
 
-    Every module that was made from a pGraph (``operator.to_torch``, filled into a placeholder or not) is one call of
-    ``syno_lab::operator``; the rest are torch's own operations. ``net`` stays as it is. Weights are float32 or what the
-    network has. Raises SpecError where the network does not take inputs of that shape, and SynoError where a module's
-    weights or results are not those of the operator that it names.
+    Every module that was made from a pGraph (by ``operator.to_torch``, in a placeholder or not) becomes one call of
+    ``syno_lab::operator``. All other modules become torch's own operations. ``net`` is not changed. Weights keep their
+    dtype. Raises SpecError when the network does not take inputs of that shape. Raises SynoError when a module's
+    weights or results do not agree with its operator.
     """
     twin = quiet_copy(net)
     calls: dict[nn.Module, _Call] = {}
@@ -111,15 +111,15 @@ def export_network(
 
 
 def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) -> dict[str, int]:
-    """``binding`` with what the input's ``shape`` says about its fixed axes (the batch).
+    """Return ``binding`` with the sizes of the fixed axes (the batch) from the input's ``shape``.
 
-    Raises SpecError where another axis differs.
+    Raises SpecError when another axis differs.
     """
     bound = dict(binding)
     if len(shape) == len(operator.inputs):
         for axis, c in zip(shape, operator.inputs, strict=True):
             named = [name for name, power in zip(c.size.symbols.names, c.size.exponents, strict=True) if power]
-            if c in operator.state.fixed and len(named) == 1 and sum(c.size.exponents) == 1:  # no product
+            if c in operator.state.fixed and len(named) == 1 and sum(c.size.exponents) == 1:  # a single variable
                 bound[named[0]] = int(axis)
     if operator.input_sizes(bound) != shape:
         raise SpecError(f"expected an input of shape {list(operator.input_sizes(bound))}, found {list(shape)}")
@@ -127,9 +127,9 @@ def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) ->
 
 
 def _scale(module: Any) -> float:
-    """The constant factor between the module and its pGraph (``to_torch(scale=…)``), found by running both.
+    """Compute the constant factor between the module and its pGraph (``to_torch(scale=…)``) by running both.
 
-    Raises SynoError where the module computes something else than its pGraph times a constant.
+    Raises SynoError when the module is not its pGraph times a constant.
     """
     operator, binding = module.operator, module.binding
     ours = copy.deepcopy(module, {id(operator): operator}).double()

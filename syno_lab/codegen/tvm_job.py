@@ -1,6 +1,6 @@
-"""Jobs of code generation that need TVM, each in a process of its own: TVM may take its process down.
+"""Jobs of code generation that need TVM, each in a child process, because TVM may crash its process.
 
-This side imports no TVM.
+This module imports no TVM.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ DEADLINE_S = 300.0
 
 @dataclass(frozen=True)
 class NetworkTask:
-    """One TIR function of a network, to be tuned: ``calls`` is how often the network calls it.
+    """A TIR function of a network, to be tuned; ``calls`` is the number of its calls in the network.
 
     ``module`` is TVM's JSON of a module with this function as ``main``; :func:`.tvm_network.task_module` reads it.
-    ``digest`` is TVM's structural hash of it, which is the same in every network, with the names of its blocks: by them
-    a trace finds what it schedules, and TVM names some after the place of a layer in its network.
+    ``digest`` is TVM's structural hash of the module, which is the same in every network, and the names of its blocks.
+    A trace finds blocks by their names, and TVM names some of them after the place of a layer in its network.
     """
 
     name: str
@@ -44,17 +44,17 @@ def network_tasks(
     tokens: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> list[NetworkTask]:
-    """The different functions of the network: what a tuning of it tunes."""
+    """Return the different functions of the network, which a tuning of the network tunes."""
     with scratch("syno-network-") as folder:
         program = export_to(net, example_shape, folder, tokens=tokens)
         return once("reading a network", _tasks, program, target, deadline_s=deadline_s, has_tvm=False)
 
 
 def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tokens: bool = False) -> str:
-    """Write a random input ``x`` and torch's output for it, ``expected``, as arrays in an ``.npz``; its path as text.
+    """Write a random input ``x`` and torch's output for it, ``expected``, to an ``.npz`` file; return its path.
 
-    The input is of the weights' dtype, or ``tokens``: 0 and 1, which every vocabulary has. Raises SpecError where the
-    network does not take that shape.
+    The input has the weights' dtype, or with ``tokens`` consists of 0 and 1, which every vocabulary has. Raises
+    SpecError when the network does not take that shape.
     """
     import numpy as np
     import torch
@@ -74,9 +74,9 @@ def write_check(net: nn.Module, example_shape: Sequence[int], path: Path, *, tok
 
 
 def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tokens: bool = False) -> str:
-    """Write the exported program of ``net`` to a file in ``folder``; its path.
+    """Write the exported program of ``net`` to a file in ``folder``; return its path.
 
-    Raises SpecError where the network does not take that shape.
+    Raises SpecError when the network does not take that shape.
     """
     import torch
 
@@ -84,14 +84,14 @@ def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tok
 
     path = str(folder / "network.pt2")
     with warnings.catch_warnings():
-        # torch looks for the whole of which each weight is a part, and says so where it finds none; ours are whole.
+        # torch warns about weights that are not part of a larger tensor. Here no weight is.
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
         torch.export.save(export_network(net, example_shape, torch.int64 if tokens else None), path)
     return path
 
 
 def read_network(program: str) -> IRModule:
-    """The Relax module of the exported program in a file. Torch is imported first: it reads the program."""
+    """Return the Relax module of an exported program's file. Torch is imported before TVM, to read the program."""
     import torch
 
     from syno_lab.codegen.tvm_export import register

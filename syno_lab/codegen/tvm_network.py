@@ -1,10 +1,10 @@
-"""A whole network through TVM's Relax, to measure the latency of the network, not the sum of its layers' latencies.
+"""Compile a whole network by TVM's Relax, to measure the network's latency instead of the sum of its layers' latencies.
 
-``torch.nn.Module`` → :func:`~syno_lab.codegen.tvm_export.export_network` → :func:`from_exported` → :func:`optimized`
-→ :func:`compile_network`. Each Syno operator stays one call to a TIR function of its own, with the stages of its
-lowering plan; what stands beside it (normalization, ReLU, the sum with a shortcut) is fused behind it.
+``torch.nn.Module`` → :func:`~syno_lab.codegen.tvm_export.export_network` → :func:`from_exported` → :func:`optimized` →
+:func:`compile_network`. Each Syno operator is one call to its own TIR function, with the stages of its lowering plan.
+The layers beside it (normalization, ReLU, the sum with a shortcut) are fused behind it.
 
-Importing this module imports TVM and torch: use it in a process of its own, as :mod:`syno_lab.codegen.tvm_job` does.
+Importing this module imports TVM and torch, so use it in a child process, as :mod:`syno_lab.codegen.tvm_job` does.
 """
 
 from __future__ import annotations
@@ -45,40 +45,40 @@ def network_to_tvm(
     *,
     keep_params: bool = False,
 ) -> IRModule:
-    """A Relax module with ``main(x)`` for inputs of ``example_shape``, and one TIR function for each kind of operator.
+    """Return a Relax module with ``main(x)`` for ``example_shape``, and a TIR function for each different operator.
 
     Args:
-        net: any network that torch can export; its placeholders hold Syno operators, or none.
-        example_shape: the input's, the batch included.
-        target: without one the module is as it was converted; with one it is fused for it, see :func:`optimized`.
-        keep_params: weights are constants in the module unless this is set; then they are parameters of ``main``
-            after ``x``, and the attribute ``params`` of ``main`` holds their values. Buffers are always constants.
+        net: any network that torch can export, with or without Syno operators in its placeholders.
+        example_shape: the shape of the input, the batch included.
+        target: None returns the module as converted; a target fuses the module for it, see :func:`optimized`.
+        keep_params: whether weights are parameters of ``main`` after ``x``, with their values in the attribute
+            ``params`` of ``main``; else weights are constants. Buffers are always constants.
 
     Raises:
-        SpecError: where the network does not take that shape or torch cannot export it.
-        SynoError: where TVM has no equivalent of one of its operations, and for a target that TVM does not know.
+        SpecError: the network does not take that shape, or torch cannot export it.
+        SynoError: TVM has no equivalent of an operation, or does not know the target.
     """
-    found = None if target is None else find_target(target)
+    tvm_target = None if target is None else find_target(target)
     module = from_exported(export_network(net, example_shape), keep_params=keep_params)
-    return module if found is None else optimized(module, found)
+    return module if tvm_target is None else optimized(module, tvm_target)
 
 
 def from_exported(program: torch.export.ExportedProgram, *, keep_params: bool = False) -> IRModule:
-    """The Relax module of an exported program; see :func:`network_to_tvm`."""
+    """Convert an exported program to a Relax module; see :func:`network_to_tvm`."""
     from tvm.relax.frontend.torch import from_exported_program
 
-    written: dict[tuple[str, str, str], Any] = {}
+    functions: dict[tuple[str, str, str], Any] = {}
 
     def convert(node: Any, importer: Any) -> Any:
         x, weights, text, numbers, shape, scale = importer.retrieve_args(node)
         dtype = str(x.ty.dtype)
         builder = importer.block_builder
-        if (text, numbers, dtype) not in written:
+        if (text, numbers, dtype) not in functions:
             function = prim_func(from_json(text), json.loads(numbers), dtype, index_dtype="int64", is_followed=True)
-            # Without the symbol it is private, and gone where it has been fused into another function.
-            name = f"operator_{len(written) + 1}"
-            written[text, numbers, dtype] = builder.add_func(function.without_attr("global_symbol"), name)
-        result = relax.call_tir(written[text, numbers, dtype], [x, *weights], relax.TensorType(shape, dtype))
+            # Without the symbol the function is private, and is removed once it is fused into another function.
+            name = f"operator_{len(functions) + 1}"
+            functions[text, numbers, dtype] = builder.add_func(function.without_attr("global_symbol"), name)
+        result = relax.call_tir(functions[text, numbers, dtype], [x, *weights], relax.TensorType(shape, dtype))
         result = builder.emit(result)
         return result if scale == 1.0 else builder.emit(relax.op.multiply(result, relax.const(scale, dtype)))
 
@@ -97,11 +97,11 @@ def from_exported(program: torch.export.ExportedProgram, *, keep_params: bool = 
 
 
 def optimized(module: IRModule, target: Target) -> IRModule:
-    """``module`` lowered to calls of fused TIR functions: what is compiled, and what is tuned.
+    """Lower ``module`` to calls of fused TIR functions, which are compiled or tuned.
 
-    On a processor the constant weights of convolutions have the output channels innermost, as those of pGraphs do:
-    the schedule rule ``channel-lanes`` needs them there. Batch normalization with constant statistics is one product
-    and one sum.
+    On a processor the constant weights of convolutions get the output channels innermost, like the weights of pGraphs:
+    the schedule rule ``channel-lanes`` needs that order. Batch normalization with constant statistics becomes one
+    product and one sum.
     """
     passes = relax.transform
     layouts = [] if "gpu" in target.keys else [passes.ConvertLayout({}, layout_cb=_layouts)]
@@ -124,7 +124,7 @@ def optimized(module: IRModule, target: Target) -> IRModule:
 
 @tvm.transform.module_pass(opt_level=0)
 def _normalization(module: IRModule, _context: PassContext) -> IRModule:
-    """Normalization by constants as one product and one sum: TVM's own takes four operations, of them a division."""
+    """Replace normalization by constants with one product and one sum. TVM's own uses four operations and divides."""
     x, gamma, beta, mean, variance = wildcard(), is_const(), is_const(), is_const(), is_const()
     call = is_op("relax.nn.batch_norm")(x, gamma, beta, mean, variance)
 
@@ -133,16 +133,16 @@ def _normalization(module: IRModule, _context: PassContext) -> IRModule:
         if attributes.training:
             return found
         scale, shift, center, spread = (
-            matched[one].value.numpy().astype("float64") for one in (gamma, beta, mean, variance)
+            matched[pattern].value.numpy().astype("float64") for pattern in (gamma, beta, mean, variance)
         )
         scale = (scale if attributes.scale else 1.0) / np.sqrt(spread + attributes.epsilon)
         shift = (shift if attributes.center else 0.0) - center * scale
         kind = matched[x].ty
         sides = [-1 if axis == int(attributes.axis) else 1 for axis in range(int(kind.ndim))]
-        scale, shift = (relax.const(one.reshape(sides), str(kind.dtype)) for one in (scale, shift))
+        scale, shift = (relax.const(constant.reshape(sides), str(kind.dtype)) for constant in (scale, shift))
         return relax.op.add(relax.op.multiply(matched[x], scale), shift)
 
-    changed = module.clone()  # the caller's stays as it is
+    changed = module.clone()  # the caller's module must not change
     for name, function in module.functions_items():
         if isinstance(function, relax.Function):
             changed.update_func(name, rewrite_call(is_tuple_get_item(call, 0), simpler, function))
@@ -150,7 +150,7 @@ def _normalization(module: IRModule, _context: PassContext) -> IRModule:
 
 
 def _layouts(call: relax.Call) -> dict[str, list[str]]:
-    """What TVM shall change of a call's layouts: the constant weight of a convolution without groups, nothing else."""
+    """Return the layouts that TVM must change in a call: the constant weight of a convolution without groups."""
     if getattr(call.op, "name", "") != "relax.nn.conv2d":
         return {}
     is_changed = call.attrs.groups == 1 and isinstance(call.args[1], GenericConst)
@@ -158,7 +158,7 @@ def _layouts(call: relax.Call) -> dict[str, list[str]]:
 
 
 def tuning_tasks(module: IRModule, target: Target) -> list[NetworkTask]:
-    """The different functions that an :func:`optimized` module calls."""
+    """Return the different functions that an :func:`optimized` module calls."""
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
     from tvm_ffi import structural_hash
 
@@ -176,20 +176,20 @@ def tuning_tasks(module: IRModule, target: Target) -> list[NetworkTask]:
 
 
 def task_module(text: str, binding: dict[str, int], dtype: str) -> IRModule:
-    """The module of a :class:`NetworkTask`, with the signature of a builder of the tuning."""
+    """Read the module of a :class:`NetworkTask`; the signature is that of a tuning's builder."""
     return tvm.ir.load_json(text)
 
 
 def called_functions(module: IRModule) -> list[str]:
-    """The names of the TIR functions of a module."""
+    """Return the names of the TIR functions of a module."""
     return sorted(v.name_hint for v, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
 
 
 def compile_network(module: IRModule, target: Target, records: str | os.PathLike[str] | None = None) -> tuple[Any, int]:
-    """The executable of an :func:`optimized` module, and how many of its functions have a tuned schedule.
+    """Compile an :func:`optimized` module; return the executable and the number of functions with a tuned schedule.
 
-    ``records`` is a folder with MetaSchedule's ``database_workload.json`` and ``database_tuning_record.json``: the
-    functions that have a record there get its schedule, and on a GPU the others TVM's default one.
+    ``records`` is a folder with MetaSchedule's ``database_workload.json`` and ``database_tuning_record.json``. A
+    function with a record gets its schedule. On a GPU the other functions get TVM's default schedule.
     """
     target, tuned = with_host(target), 0
     with target, tvm.transform.PassContext(opt_level=3):

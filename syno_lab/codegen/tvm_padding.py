@@ -1,11 +1,11 @@
-"""Which UNFOLDs of a stage are zero-padded copies for TVM, and over which coordinates such a copy runs.
+"""Choose which UNFOLDs of a stage are zero-padded copies for TVM, and the axes of each copy.
 
-A window that only slides over the incoming tensor reads a padded copy of it, as TVM's own convolutions do: the copy
-alone asks whether an index is in bounds, and the loops that multiply stay free of branches, so that they vectorize.
-The views above the UNFOLD are undone by the copy as well, for they are only defined in bounds. Where a weight shares
-the UNFOLD's result or an EXPAND drops it, the copy would be no copy of the incoming tensor, and the stage asks itself.
+A window that only slides over the incoming tensor reads a padded copy of it, as TVM's own convolutions do. Only the
+copy checks indices against bounds, so the loops that multiply have no branches and vectorize. The copy also undoes the
+views above the UNFOLD, because views are only defined in bounds. Where a weight shares the UNFOLD's result, or an
+EXPAND drops it, it would be no copy of the incoming tensor, and the stage checks the bounds itself.
 
-Nothing here needs TVM.
+This module needs no TVM.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from syno_lab.ir.state import Step
 
 @dataclass(frozen=True)
 class Padding:
-    """A padded copy of the tensor that comes into a stage.
+    """A padded copy of a stage's incoming tensor.
 
     Attributes:
         lifted: the views that the copy undoes, top-down.
-        axes: the coordinates of the copy's axes; the padded ones are results of UNFOLDs.
+        axes: the coordinates of the copy's axes; the padded axes are results of UNFOLDs.
     """
 
     lifted: tuple[Step, ...]
@@ -35,7 +35,7 @@ class Padding:
 
 
 def clipping(operator: Operator, stage: Stage) -> dict[Coordinate, Step]:
-    """The coordinates that ``stage`` must find in bounds, with the step (an UNFOLD) that each comes from."""
+    """Return the coordinates that ``stage`` must check against their bounds, each with its step (an UNFOLD)."""
     return {
         result: step
         for step in stage.undo
@@ -45,15 +45,15 @@ def clipping(operator: Operator, stage: Stage) -> dict[Coordinate, Step]:
 
 
 def can_be_padded(operator: Operator, stage: Stage, clipped: Coordinate) -> bool:
-    """Whether an UNFOLD's result reaches the incoming tensor through views alone, and through no other UNFOLD."""
+    """Check whether an UNFOLD's result reaches the incoming tensor through views alone, without another UNFOLD."""
     lifted = _above(operator, stage, (clipped,))
     return all(is_view(step) and not PRIMITIVES[step.primitive].clips for step in lifted)
 
 
 def padding(operator: Operator, stage: Stage, padded: Iterable[Coordinate]) -> Padding:
-    """The copy whose axes ``padded`` are, each of which :func:`can_be_padded`.
+    """Return the copy with the axes ``padded``; :func:`can_be_padded` must hold for each of them.
 
-    The operands of a view stand where its first result stood, so that the copy keeps the tensor's layout.
+    The operands of a view take the place of its first result, so that the copy keeps the tensor's layout.
     """
     lifted = _above(operator, stage, padded)
     axes = list(stage.inputs)
@@ -67,11 +67,11 @@ def padding(operator: Operator, stage: Stage, padded: Iterable[Coordinate]) -> P
 
 
 def _above(operator: Operator, stage: Stage, coordinates: Iterable[Coordinate]) -> tuple[Step, ...]:
-    """The steps of ``stage`` between the incoming tensor and ``coordinates``, top-down."""
+    """Return the steps of ``stage`` between the incoming tensor and ``coordinates``, top-down."""
     reached = set(coordinates)
-    found = []
+    steps = []
     for step in reversed(stage.undo):
         if not reached.isdisjoint(step.operands + step.given):
-            found.append(step)
+            steps.append(step)
             reached.update(operator.state.results(step))
-    return tuple(reversed(found))
+    return tuple(reversed(steps))

@@ -1,7 +1,7 @@
-"""One stage of the lowering plan as a ``te.compute``, with what keeps TVM's passes and schedules from going wrong.
+"""Write a stage of the lowering plan as a ``te.compute``, with workarounds for errors in TVM's passes and schedules.
 
-A stage iterates over its axes and its sums, computes every other coordinate from these through the steps that it
-undoes, and reads the tensor that comes in and its weights there (Syno, section 8). Importing this module imports TVM.
+A stage iterates over its axes and its sums. It computes all other coordinates through the steps that it undoes, and
+reads the incoming tensor and its weights there (Syno, section 8). Importing this module imports TVM.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from syno_lab.ir.plan import Stage
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-Environment = dict[Coordinate, ExprWithOp]  # what each coordinate is, as a TVM expression
+Environment = dict[Coordinate, ExprWithOp]  # each coordinate as a TVM expression
 Range = tuple[int, int]  # the least and the greatest value
 
 
 class StageWriter:
-    """Writes one stage: a sum of products, and a padded copy of the input where windows leave its bounds.
+    """The writer of one stage: a sum of products, and a padded copy of the input if windows exceed its bounds.
 
     Attributes:
-        leaving: the coordinates that are out of bounds in some terms, with the values they take: results of this
-            stage's UNFOLDs, and axes of its own tensor that a later stage wants ``beyond`` their bounds.
-        padded: those along which the tensor that comes in is padded; each of the others is asked for in each term.
+        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values: results of
+            this stage's UNFOLDs, and axes of its own tensor that a later stage reads ``beyond`` their bounds.
+        padded: the coordinates of ``leaving`` along which the incoming tensor is padded; each term checks the others.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class StageWriter:
         self.leaving = {c: (low, high) for c, (low, high) in ranges.items() if low < 0 or high >= self.size(c)}
 
     def size(self, coordinate: Coordinate) -> int:
-        """The length of a coordinate's domain."""
+        """Return the length of a coordinate's domain."""
         return coordinate.size.at(self.binding)
 
     def _number(self, value: int) -> tvm.tirx.IntImm:
-        # te takes the dtype of a loop's variable from its extent.
+        # The dtype of a loop's extent becomes the dtype of its variable in te.
         return tvm.tirx.IntImm(self.index_dtype, value)
 
     def _numbers(self, values: Iterable[int]) -> tuple[tvm.tirx.IntImm, ...]:
@@ -74,7 +74,7 @@ class StageWriter:
         return tvm.ir.Range(self._number(0), self._number(extent))
 
     def write(self, tensor: te.Tensor, weights: list[te.Tensor], name: str) -> te.Tensor:
-        """The stage's tensor, called ``name``, of the ``tensor`` that comes in and all weights of the operator."""
+        """Write the stage's tensor ``name``, from the incoming ``tensor`` and all weights of the operator."""
         summed = [te.reduce_axis(self._range(self.size(c)), name=f"r{c.node.tag}") for c in self.stage.summed]
         inputs = self.stage.inputs
         if self.padded and self.first:
@@ -94,12 +94,12 @@ class StageWriter:
         return te.compute(self._numbers(shape), element, name=name, attrs=attrs)
 
     def _is_misscheduled(self, shape: tuple[int, ...]) -> bool:
-        """Whether MetaSchedule's rules may give wrong code for the stage and are to leave it alone.
+        """Check whether MetaSchedule's rules may generate wrong code for the stage, so that they must skip it.
 
-        A sum that it does not tile (one without reuse: each factor is read once for each element) or that it divides
-        by rfactor (one of more terms than elements) it moves into a later stage's loops, also below those that sum
-        there, while it sets it to zero above them (RewriteReductionBlock): terms are then counted several times. The
-        loops of such a stage still become parallel and unrolled.
+        There are two kinds of sums that MetaSchedule moves into the loops of a later stage: sums that it does not tile
+        (no factor is read twice for an element), and sums that it divides by rfactor (more terms than elements). The
+        sum then lies below the later stage's summing loops, but is set to zero above them (RewriteReductionBlock), so
+        terms count several times. The loops of a skipped stage still become parallel and unrolled.
         """
         if self.last or not self.stage.summed:
             return False
@@ -109,19 +109,19 @@ class StageWriter:
         return not is_tiled or prod(shape) < prod(self.size(c) for c in self.stage.summed)
 
     def _read_along(self, coordinates: Iterable[Coordinate]) -> set[Coordinate]:
-        """Which of the coordinates that the stage iterates over move these."""
+        """Return the coordinates that the stage iterates over and that ``coordinates`` depend on."""
         iterated = {*self.stage.out, *self.stage.summed}
-        found, stack = set(), list(coordinates)
+        moving, stack = set(), list(coordinates)
         while stack:
             top = stack.pop()
             if top in iterated:
-                found.add(top)
+                moving.add(top)
             else:
                 stack.extend(top.node.operands)
-        return found
+        return moving
 
     def _environment(self, variables: list[ExprWithOp]) -> tuple[Environment, Analyzer]:
-        """Every coordinate of the stage as an expression over the axes of its tensor and of its sums."""
+        """Return every coordinate of the stage as an expression over the axes of its tensor and of its sums."""
         analyzer = Analyzer()
         environment: Environment = {}
         for c, variable in zip(self.stage.out + self.stage.summed, variables, strict=True):
@@ -131,25 +131,25 @@ class StageWriter:
         return environment, analyzer
 
     def _extent(self, coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
-        """The length of an axis that is padded to ``ranges``, or is as long as its coordinate."""
+        """Return the length of an axis: padded to ``ranges``, else the size of its coordinate."""
         size = self.size(coordinate)
         return max(ranges.get(coordinate, (0, 0))[1] + 1, size) - _first(coordinate, ranges)
 
     def _evaluate(self, steps: Iterable[Step], environment: Environment, analyzer: Analyzer) -> None:
-        """Add the results of ``steps`` (given top-down) to ``environment``, bottom-up."""
+        """Add the results of ``steps`` (in top-down order) to ``environment``, bottom-up."""
         for step in reversed(tuple(steps)):
             if is_view(step):
-                found = self._index(step, tuple(environment[c] for c in step.operands))
+                indices = self._index(step, tuple(environment[c] for c in step.operands))
                 plain, domains = self._over_domains(step)
-                for result, one, model in zip(self.operator.state.results(step), found, plain, strict=True):
-                    environment[result] = _simple(_opaque(one, model, domains), analyzer)
+                for result, index, model in zip(self.operator.state.results(step), indices, plain, strict=True):
+                    environment[result] = _simple(_opaque(index, model, domains), analyzer)
 
     def _index(self, step: Step, arguments: tuple[ExprWithOp, ...]) -> tuple[ExprWithOp, ...]:
-        # On TVM's integers // and % are floor division and its remainder, as they are on Python's.
+        # For TVM's integers // and % are floor division and its remainder, as in Python.
         return results_of(step, arguments, lambda size: size.at(self.binding))
 
     def _over_domains(self, step: Step) -> tuple[tuple[ExprWithOp, ...], Analyzer]:
-        """The results of ``step`` for free operands, and an analyzer that knows the operands' domains."""
+        """Return the results of ``step`` for free operands, and an analyzer with the operands' domains."""
         analyzer = Analyzer()
         variables = tuple(tvm.tirx.Var(f"v{i}", self.index_dtype) for i in range(len(step.operands)))
         for variable, operand in zip(variables, step.operands, strict=True):
@@ -157,19 +157,19 @@ class StageWriter:
         return self._index(step, variables), analyzer
 
     def _ranges(self, environment: Environment, analyzer: Analyzer) -> dict[Coordinate, Range]:
-        """The values that each clipped coordinate can take in terms that are not zero for another reason."""
-        found = {}
+        """Return the range of each clipped coordinate over the terms that are not zero for another reason."""
+        ranges = {}
         for clipped, step in self.clipping.items():
-            # Where an operand is out of bounds itself the term is zero, so its domain bounds the result as well.
+            # Where an operand itself is out of bounds the term is zero, so the operand's domain bounds the result too.
             whole_index, domains = self._over_domains(step)
-            whole = domains.const_int_bound(whole_index[clipped.index])
+            full = domains.const_int_bound(whole_index[clipped.index])
             here = analyzer.const_int_bound(environment[clipped])
-            low, high = max(whole.min_value, here.min_value), min(whole.max_value, here.max_value)
-            found[clipped] = (int(low), int(high))
-        return found
+            low, high = max(full.min_value, here.min_value), min(full.max_value, here.max_value)
+            ranges[clipped] = (int(low), int(high))
+        return ranges
 
     def _pad(self, tensor: te.Tensor) -> tuple[te.Tensor, tuple[Coordinate, ...]]:
-        """A copy of ``tensor`` that is zero beyond its bounds along ``padded``, and the copy's axes."""
+        """Return a copy of ``tensor`` that is zero beyond its bounds along ``padded``, and the copy's axes."""
         copy = padding(self.operator, self.stage, self.padded)
         extents = {c: self._extent(c, self.padded) for c in copy.axes}
 
@@ -186,7 +186,7 @@ class StageWriter:
         return te.compute(self._numbers(extents.values()), element, name=f"{tensor.op.name}_padded"), copy.axes
 
     def _guard(self, body: ExprWithOp, ranges: dict[Coordinate, Range], environment: Environment) -> ExprWithOp:
-        """``body`` where all coordinates in ``ranges`` are in bounds, zero elsewhere; it is only read in bounds."""
+        """Return ``body`` where all coordinates in ``ranges`` are in bounds, else zero; it is only read in bounds."""
         conditions = []
         for coordinate, (low, high) in ranges.items():
             if low < 0:
@@ -199,17 +199,17 @@ class StageWriter:
 
 
 def _first(coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
-    """Where an axis begins. It is never later than 0: the offset would not be worth the elements that it saves."""
+    """Return the start of an axis, at most 0: a later start would save few elements and cost an offset."""
     return min(ranges.get(coordinate, (0, 0))[0], 0)
 
 
 def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> ExprWithOp:
-    """``expression``, in a form that TVM does not simplify to something else if it wraps around as SHIFT's does.
+    """Return ``expression`` in a form that TVM does not simplify wrongly if it wraps around, as SHIFT's does.
 
-    TVM 0.27 (FlattenBuffer, by iter_map_simplify) makes ((i + 1) % n + 1) % n into (i + 1) % n, and goes wrong
-    wherever one iterator is shifted twice. It leaves the truncating remainder alone, which is the same number here:
-    ``plain``, the same over operands in their ``domains`` as they are in every term that is read, shows a dividend
-    that is not negative.
+    TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n, which is wrong for
+    an iterator that is shifted twice. It does not simplify the truncating remainder, which has the same value for a
+    dividend that is not negative. ``plain``, the expression over operands in their ``domains``, proves that the
+    dividend is not.
     """
     if not isinstance(expression, tvm.tirx.FloorMod) or not isinstance(plain, tvm.tirx.FloorMod):
         return expression
@@ -219,5 +219,5 @@ def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> Exp
 
 
 def _simple(expression: ExprWithOp, analyzer: Analyzer) -> ExprWithOp:
-    # An axis of size 1 is left to be an axis: schedules match axes, which the constant 0 is not.
+    # An axis of size 1 stays a variable: schedules match axes, and the constant 0 is no axis.
     return expression if isinstance(expression, tvm.tirx.Var) else analyzer.simplify(expression)

@@ -1,7 +1,7 @@
 """TVM from an operator: one PrimFunc with a ``te.compute`` for each stage of the lowering plan (Syno, section 8).
 
-Importing this module imports TVM (and TVM imports torch where it can): import it on use. A process that compiles
-should have imported TVM without torch before, see :func:`syno_lab.processes.light.import_tvm`.
+Importing this module imports TVM, and TVM imports torch if it can; so import it on use. A process that compiles must
+first import TVM without torch, see :func:`syno_lab.processes.light.import_tvm`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float16", "float32", "float64")
 
-#: How much of the operator's FLOPs may be added by computing intermediates out of bounds.
+#: The largest share of the operator's FLOPs that computing intermediates out of bounds may add.
 MOST_EXTRA_FLOPS = 0.5
 
 
@@ -41,11 +41,11 @@ def to_tvm(
     order: Order = "fastest",
     target: str | tvm.target.Target | None = None,
 ) -> IRModule:
-    """The method :meth:`.Operator.to_tvm`; ``dtype`` is one of :data:`DTYPES`."""
-    found = None if target is None else find_target(target)
+    """Implement :meth:`.Operator.to_tvm`; ``dtype`` is one of :data:`DTYPES`."""
+    tvm_target = None if target is None else find_target(target)
     function = prim_func(operator, operator.complete_binding(binding), dtype, order=order)
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    return module if found is None else for_target(module, found)
+    return module if tvm_target is None else for_target(module, tvm_target)
 
 
 def prim_func(
@@ -57,10 +57,10 @@ def prim_func(
     index_dtype: Literal["int32", "int64"] = "int32",
     is_followed: bool = False,
 ) -> tvm.tirx.PrimFunc:
-    """The unscheduled function of :func:`to_tvm` for a complete binding.
+    """Return the unscheduled function of :func:`to_tvm` for a complete binding. Raises SynoError.
 
-    Relax counts in ``index_dtype`` int64. ``is_followed``: other operations may be fused behind it, so that its last
-    stage may be misscheduled as the earlier ones are (see :mod:`syno_lab.codegen.tvm_stage`). Raises SynoError.
+    Relax needs the ``index_dtype`` int64. ``is_followed``: other operations may be fused behind the function, so TVM
+    may misschedule its last stage like the earlier stages (see :mod:`syno_lab.codegen.tvm_stage`).
     """
     if dtype not in DTYPES:
         raise SynoError(f"to_tvm: expected dtype to be one of {', '.join(DTYPES)}, found {quoted(dtype)}")
@@ -82,23 +82,23 @@ def prim_func(
 
 
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IRModule:
-    """:func:`to_tvm` of an operator file's text: what the tuning process calls. Needs no torch.
+    """Call :func:`to_tvm` for the text of an operator file, in the tuning process. Needs no torch.
 
-    Raises FormatError when the text is no operator file; SynoError: see :func:`to_tvm`.
+    Raises FormatError when the text is no operator file; SynoError as :func:`to_tvm`.
     """
     return to_tvm(from_json(operator_json), dict(binding), dtype)
 
 
 def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """The same stages with the axes of intermediate tensors in an order that vectorizes.
+    """Return the stages with the axes of intermediate tensors in an order that vectorizes.
 
-    Schedules vectorize the last axis. An intermediate that moves along the output's last axis has that movement last,
-    and what will be summed (its channels) after the batch; otherwise what will be summed comes last.
+    Schedules vectorize the last axis. If an intermediate moves along the output's last axis, that axis comes last, and
+    its channels, which are summed later, come after the batch. Otherwise the channels come last.
     """
     last = operator.output[-1:]
-    found = list(stages)
+    laid_out = list(stages)
     for number in range(len(stages) - 1):
-        moves = {c: {leaf for leaf in c.leaves() if leaf.is_output} for c in found[number].out}
+        moves = {c: {leaf for leaf in c.leaves() if leaf.is_output} for c in laid_out[number].out}
         channels_last = not any(leaf in moved for moved in moves.values() for leaf in last)
 
         def rank(c: Coordinate, moves: dict[Coordinate, set[Coordinate]] = moves, late: bool = channels_last) -> Any:
@@ -106,10 +106,10 @@ def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...
             place = 0 if c in operator.state.fixed else 1 if axes else 2 if late else 0.5
             return place, max(axes, default=-1)
 
-        out = tuple(sorted(found[number].out, key=rank))  # stable: else in order of creation
-        found[number] = replace(found[number], out=out)
-        found[number + 1] = replace(found[number + 1], inputs=out)
-    return tuple(found)
+        out = tuple(sorted(laid_out[number].out, key=rank))  # stable: equal ranks keep the order of creation
+        laid_out[number] = replace(laid_out[number], out=out)
+        laid_out[number + 1] = replace(laid_out[number + 1], inputs=out)
+    return tuple(laid_out)
 
 
 def _writers(
@@ -120,11 +120,11 @@ def _writers(
     index_dtype: Literal["int32", "int64"],
     is_followed: bool,
 ) -> list[StageWriter]:
-    """A writer for each stage; the later ones say how far out of bounds the earlier ones must go.
+    """Return a writer for each stage; a later stage decides how far out of bounds the earlier stages must go.
 
-    Only the input is copied to pad it. An intermediate is computed out of bounds instead, where it is zero because
-    the padded input is: MetaSchedule takes a padded copy of what a stage sums for a mere write-back of it, and moves
-    it into the loops of that stage, where nothing writes the copy's border.
+    Only the input is copied to be padded. An intermediate is computed out of bounds instead, where it is zero because
+    the padded input is zero. MetaSchedule would take a padded copy of a summed intermediate for a mere write-back and
+    move it into the loops of that stage, where no statement writes the copy's border.
     """
     chosen = plan(operator, binding, order)
     stages = _laid_out(operator, chosen.stages)
@@ -136,10 +136,10 @@ def _writers(
         for c, (low, high) in writer.leaving.items():
             further = (max(high, writer.size(c) - 1) - min(low, 0) + 1) / writer.size(c) - 1
             extra = further * sum(stage.flops for stage in stages[:place])
-            # A mere view that asks whether it is in bounds would be taken for a write-back as well.
+            # MetaSchedule would also take a mere view with a bounds check for a write-back.
             is_worth_it = extra <= MOST_EXTRA_FLOPS * chosen.flops or not stages[place].flops
-            # Whether the tensor that comes into this stage can be had out of bounds along ``c``, as zero. What later
-            # stages have asked for was found possible then.
+            # Whether this stage's incoming tensor can be computed out of bounds along ``c``, as zero. The ranges of
+            # later stages were checked before.
             through = all(c in stage.inputs for stage in stages[1 : place + 1])
             can_come = through and all(can_be_padded(operator, stage, c) for stage in stages[: place + 1])
             if c in beyond or (is_worth_it and can_come):

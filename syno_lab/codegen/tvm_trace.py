@@ -1,8 +1,8 @@
-"""Recorded schedules are data: before TVM applies one, nothing in it may be a program of its own.
+"""Check recorded schedules, which are data: before TVM applies a schedule, it must not hold a program of its own.
 
-A trace is a list of instructions on our program, and most are names and numbers. Two kinds could bring code along that
-is compiled with ours: an annotation that imports source text, and a layout whose expression calls a function. No rule
-of TVM's or of ours writes either. No TVM is needed here.
+A trace is a list of instructions on our program; most of them are names and numbers. Two kinds could add code that is
+compiled with ours: an annotation that imports source text, and a layout whose expression calls a function. No rule of
+TVM or of the lab writes these kinds. This module needs no TVM.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from syno_lab.errors import FormatError, TuningError
 from syno_lab.inputs import check_regular, quoted
 
-#: TVM's file of tuning records in a folder of its own format, and the bytes of the largest that is read.
+#: The name of TVM's file of tuning records in a folder, and the largest size in bytes that is read.
 DATABASE, MOST_BYTES = "database_tuning_record.json", 1 << 30
 
 
 def check_trace(trace: Any) -> None:
-    """Refuse a trace, as TVM's JSON data, that brings code of its own along. Raises TuningError with what was found."""
+    """Check that a trace, as TVM's JSON data, holds no code. Raises TuningError with the code otherwise."""
     try:
         bad = next((text for text in _texts(trace) if _is_code(text)), None)
     except RecursionError:
@@ -30,9 +30,9 @@ def check_trace(trace: Any) -> None:
 
 
 def check_database(folder: str | Path) -> None:
-    """The same for TVM's own records in a folder; nothing to say where there are none.
+    """Check TVM's own records in a folder in the same way; a folder without records is fine.
 
-    Raises FormatError where they are no JSON, or too large; TuningError as `check_trace`.
+    Raises FormatError when the file is no JSON or too large; TuningError as :func:`check_trace`.
     """
     file = Path(folder) / DATABASE
     if not file.exists():
@@ -53,19 +53,19 @@ def _is_code(text: str) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in the data, those inside of texts that are JSON themselves included, as layouts are."""
+    """Yield every text in the data; a text that is JSON itself, such as a layout, yields its inner texts too."""
     if isinstance(value, str):
         yield value
         if value.lstrip()[:1] in ("{", "[", '"'):
             try:
-                # Of keys that are there twice we see both, whichever it is that TVM takes.
-                inner = json.loads(value, object_pairs_hook=lambda pairs: [one for pair in pairs for one in pair])
+                # Of a key that occurs twice this reads both values, because TVM may use the one or the other.
+                inner = json.loads(value, object_pairs_hook=lambda pairs: [item for pair in pairs for item in pair])
             except ValueError:
-                return  # no JSON for TVM either
+                return  # TVM cannot parse it as JSON either
             yield from _texts(inner)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
     elif isinstance(value, dict):
         for entry in value.items():
             yield from _texts(entry)

@@ -1,7 +1,7 @@
-"""The values of coordinates, from the iterators up: as numbers, arrays, expressions or the terms of another program.
+"""Compute the values of coordinates from the iterators up, as numbers, arrays, expressions or another program's terms.
 
-Every view says by :meth:`Primitive.index` what its results are (Syno, Table 1). So one walk serves all that read a
-pGraph: only what a size is differs, which the callers' ``number`` says.
+Every view computes its results by :meth:`Primitive.index` (Syno, Table 1). One walk serves all readers of a pGraph:
+they differ only in the value of a size, which the callers' ``number`` returns.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from syno_lab.ir.primitives import PRIMITIVES
 from syno_lab.ir.state import State, Step
 
 Value = TypeVar("Value")
-#: What a size is among such values.
+#: A function from a size to its value.
 Number = Callable[[Size], Value | int]
 
 
 def is_view(step: Step) -> bool:
-    """Whether ``step`` gives coordinates by expressions over others, as all but REDUCE, EXPAND and SHARE do."""
+    """Check whether ``step`` makes coordinates by expressions over others, as all but REDUCE, EXPAND and SHARE do."""
     return step.primitive not in ("REDUCE", "EXPAND", "SHARE")
 
 
 def results_of(view: Step | Node, arguments: Sequence[Value], number: Number[Value]) -> tuple[Value, ...]:
-    """What a view's results are for these values of its operands."""
+    """Return the results of a view for these values of its operands."""
     parameter = None if view.parameter is None else number(view.parameter)
     return PRIMITIVES[view.primitive].index(tuple(arguments), tuple(number(c.size) for c in view.operands), parameter)
 
@@ -37,9 +37,9 @@ def climb(
     values: dict[Coordinate, Value],
     number: Number[Value],
 ) -> Iterator[Coordinate]:
-    """Add the results of ``steps``, bottom-up, to ``values``; gives those that must be inside their domains.
+    """Add the results of ``steps``, bottom-up, to ``values``; yield the coordinates that must be inside their domains.
 
-    Steps whose results are known, or whose operands are not, are passed over.
+    Steps with known results or unknown operands are skipped.
     """
     state = graph.state if isinstance(graph, Operator) else graph
     for step in steps:
@@ -56,7 +56,7 @@ def climb(
 
 
 def value_of(coordinate: Coordinate, values: dict[Coordinate, Value], number: Number[Value]) -> Value:
-    """The value of a coordinate, over those that ``values`` has; it is kept there with all that it is made of.
+    """Return the value of a coordinate, and store it and all values that it depends on in ``values``.
 
     Raises KeyError for an iterator without a value.
     """
