@@ -1,7 +1,7 @@
-"""Jobs continue after the process that submitted them ends, and lose no results: a lab's folder, its store, and Dask.
+"""Jobs of a lab, which continue after the process that submitted them has ended.
 
-`lab` is the door, `ledger` the jobs in the store, `attempts` what may happen to them, `alive` and `sweep` who is dead,
-`cluster`, `keeper` and `supervise` how Dask comes to run them, `child` and `context` the job's own process.
+`lab` is the public interface. `ledger` stores the jobs, `attempts` changes their states, and `sweep` finds dead
+processes. `cluster`, `keeper` and `supervise` run jobs on Dask workers. `child` and `context` run in a job's process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Attempt", "JobContext", "JobFailed", "JobHandle", "JobRecord", "JobStopped", "Lab"]
 
-# Loaded on use: the processes of jobs need only some of them.
+# Each module is imported on use: the process of a job needs only some of the modules.
 _PLACES = {
     "Attempt": "records",
     "JobContext": "context",

@@ -1,7 +1,7 @@
-"""An attempt at a job: a process that finds the job waiting takes it, and only the holder of its token can end it.
+"""Attempts to run a job. A process takes a waiting job, and only the holder of the attempt's token can end the attempt.
 
-The token is drawn when the attempt is taken and forgotten when it ends, both in one transaction with the job's state.
-So if a process dies, hangs or returns late, no job is recorded twice, and no result is counted twice.
+The token is drawn when the attempt starts and deleted when it ends, each time in one transaction with the job's state.
+So no job and no result is recorded twice, even if a process dies, hangs or returns late.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from syno_lab.store.records import plain
 
 
 def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = None) -> Lease | None:
-    """Begin an attempt; None when the job does not wait for one.
+    """Start an attempt and return its lease; None when the job does not wait for an attempt.
 
-    ``holder`` is the place, the boot and the supervisor in whose name, as :mod:`~syno_lab.processes.alive` names them;
-    None: this process.
+    ``holder`` names the machine, the boot and the supervisor of the attempt, as :mod:`~syno_lab.processes.alive` does.
+    By default it names this process.
     """
     place, boot, me = holder or (alive.place(), alive.boot(), alive.me())
     with ledger.database.transaction():
@@ -29,15 +29,15 @@ def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = N
             return None
         lease = Lease(number, secrets.token_hex(16), place, boot, me, "", 0, time.monotonic())
         _put(ledger, lease, "INSERT")
-        begun = now()
-        attempt = Attempt(number, job.attempt + 1, place.partition("/")[0], begun, None, "", 0.0, 0.0)
+        started = now()
+        attempt = Attempt(number, job.attempt + 1, place.partition("/")[0], started, None, "", 0.0, 0.0)
         _put_attempt(ledger, attempt, "INSERT")
-        ledger.write(replace(job, state="running", attempt=job.attempt + 1, reason="", started=begun, ended=None))
+        ledger.write(replace(job, state="running", attempt=job.attempt + 1, reason="", started=started, ended=None))
     return lease
 
 
 def register(ledger: Ledger, number: int, token: str) -> bool:
-    """In the child: say that it is this process; False when nobody waits for it any more."""
+    """Record this process as the attempt's child process; return False when the attempt has another token by now."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or lease.token != token:
@@ -47,18 +47,18 @@ def register(ledger: Ledger, number: int, token: str) -> bool:
 
 
 def adopt(ledger: Ledger, number: int) -> Lease | None:
-    """Become the supervisor of an attempt whose own has died while the child lives; None when there is none such."""
+    """Become the supervisor of an attempt whose child lives after its supervisor died; None when there is none here."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):
             return None
-        ours = replace(lease, supervisor=alive.me(), beat=lease.beat + 1)
-        _put(ledger, ours)
-    return ours
+        adopted = replace(lease, supervisor=alive.me(), beat=lease.beat + 1)
+        _put(ledger, adopted)
+    return adopted
 
 
 def beat(ledger: Ledger, number: int, token: str) -> bool:
-    """Say that the attempt is looked after; False when it is ours no more."""
+    """Renew the lease of an attempt; return False when this process no longer holds it."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or lease.token != token:
@@ -68,7 +68,7 @@ def beat(ledger: Ledger, number: int, token: str) -> bool:
 
 
 def progress(ledger: Ledger, number: int, token: str, fraction: float, message: str) -> None:
-    """Keep how far the attempt is."""
+    """Store the progress of an attempt."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is not None and lease.token == token:
@@ -76,9 +76,9 @@ def progress(ledger: Ledger, number: int, token: str, fraction: float, message: 
 
 
 def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
-    """Write down how the attempt ended, and what becomes of its job; False when it was not the token's to end.
+    """Record how an attempt ended, and the new state of its job; return False when the token is not the attempt's.
 
-    Raises StoreError where the result is no plain data.
+    Raises StoreError where the result is not plain data.
     """
     with ledger.database.transaction():
         lease = ledger.lease(number)
@@ -91,7 +91,7 @@ def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
             after, cause = replace(job, state="cancelled", reason=CANCELLED), CANCELLED
         ledger.database.remove("syno_leases", "job", number)
         ledger.write(replace(after, wish="", ended=now() if after.is_ended else None))
-        for attempt in ledger.attempts(number):  # a store from elsewhere may have a lease and no attempt
+        for attempt in ledger.attempts(number):  # a foreign store may have a lease and no attempt
             if attempt.attempt == job.attempt:
                 ended = replace(attempt, ended=now(), cause=cause, wall_s=ending.wall_s, cpu_s=ending.cpu_s)
                 _put_attempt(ledger, ended, "INSERT OR REPLACE")
@@ -99,7 +99,7 @@ def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
 
 
 def _after(job: JobRecord, ending: Ending) -> JobRecord:
-    """The job after an attempt that ended so."""
+    """Return the job's record after an attempt with this ending."""
     reason = ending.reason
     if ending.how == "finished":
         return replace(job, state="finished", result=plain(ending.result or {}, "result"))

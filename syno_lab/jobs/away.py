@@ -1,8 +1,8 @@
-"""A job on a machine that does not see the lab's folder: ``syno-lab worker`` there takes it through the lab's door.
+"""Jobs on a machine that does not see the lab's folder. ``syno-lab worker`` there takes a job through `door`.
 
-The worker has a small lab of its own for each lab that it works for, in its user's configuration folder: a store, the
-job's folder and its log. The job runs there as any job does (:mod:`.supervise`), and what it leaves travels: its files
-while it runs, so that another machine goes on from its checkpoint, its log, its result.
+For each lab that it serves, the worker has a small lab in its user's configuration folder: a store, the job's folder
+and its log. The job runs there as any job does (:mod:`.supervise`). The worker sends the job's files to the lab while
+the job runs, so that another machine can continue from the checkpoint. At the end it sends the log and the result.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from syno_lab.version import __version__
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: In the environment of a worker that another machine has joined with: it sees no lab's folder.
+#: An environment variable that marks a worker of another machine. That worker does not see the lab's folder.
 VARIABLE = "SYNO_LAB_AWAY"
-#: In the user's configuration folder: a small lab for each lab that this machine works for.
+#: The folder in the user's configuration folder that has a small lab for each lab that this machine serves.
 FOLDER = "away"
-#: Seconds between two signs of life, and between two looks at the files of a job that runs.
+#: Seconds between two heartbeats, and between two checks of a running job's files.
 BEAT_S, FILES_S = 1.0, 10.0
-#: Seconds within which the door must answer, and for which a lab that does not is asked again.
+#: Seconds within which the door must answer, and seconds for which requests to a silent lab are repeated.
 ANSWER_S, PATIENCE_S = 30.0, 120.0
-#: In the environment, for tests: seconds between two looks at a job's files.
+#: An environment variable for tests: seconds between two checks of a job's files.
 FILES_VARIABLE = "SYNO_LAB_AWAY_FILES_S"
 
 
@@ -50,25 +50,25 @@ def is_away() -> bool:
 
 
 def run(folder: str, number: int) -> None:
-    """Do a job of the lab in ``folder`` elsewhere, if it still waits; return when its attempt has ended.
+    """Run a waiting job of the lab in ``folder`` on this machine; return when the attempt has ended.
 
-    Raises JobError where the lab has no door, or the job may not travel.
+    Raises JobError where the lab has no door, or the job cannot run elsewhere.
     """
     from syno_lab.jobs.dispatch import worker_client
     from syno_lab.jobs.supervise import Supervisor, open_store
 
     client = worker_client()
-    taken: door.Taken | None = _ask(
+    attempt: door.Taken | None = _ask(
         client, door.take, folder, number, alive.place(), alive.boot(), alive.me(), __version__
     )
-    if taken is None:
+    if attempt is None:
         return
-    root = private.folder(private.config_folder() / FOLDER / hashlib.sha256(taken.lab.encode()).hexdigest()[:32])
+    root = private.folder(private.config_folder() / FOLDER / hashlib.sha256(attempt.lab.encode()).hexdigest()[:32])
     ledger = Ledger(open_store(str(root)).database)
-    token = taken.token
+    token = attempt.token
     known: dict[str, tuple[int, int]] = {}
     try:
-        job = _brought(ledger, root, taken.job, taken.files, known)
+        job = _copy_job(ledger, root, attempt.job, attempt.files, known)
         lease = attempts.take(ledger, job.id)
         if lease is None:
             raise JobError(f"job {job.id} cannot be begun here")
@@ -77,42 +77,42 @@ def run(folder: str, number: int) -> None:
         _ask(client, door.end, folder, number, token, ending, {}, None)
         return
     over = threading.Event()
-    teller = threading.Thread(
+    messenger = threading.Thread(
         target=_tell,
         args=(client, folder, token, ledger, root, number, known, over),
         name=f"away-{number}",
         daemon=True,
     )
-    teller.start()
+    messenger.start()
     try:
         Supervisor(ledger, root, lease).run()
     finally:
         over.set()
-        teller.join()
+        messenger.join()
     ended = ledger.job(number)
     with suppress(JobError):
         log = _log(root, ended)
         try:
             files = door.files_of(job_folder(root, number), known)
-        except JobError as error:  # too large: the result travels all the same
+        except JobError as error:  # the files are too large; the result is sent without them
             files, log = {}, (log or b"") + f"\n{error}\n".encode()
         ending = _how(ledger, ended)
         insist(lambda line: None, lambda: _ask(client, door.end, folder, number, token, ending, files, log), PATIENCE_S)
         shutil.rmtree(job_folder(root, number), ignore_errors=True)
 
 
-def _brought(
+def _copy_job(
     ledger: Ledger, root: Path, job: JobRecord, files: door.Files, known: dict[str, tuple[int, int]]
 ) -> JobRecord:
-    """The job in the small lab, waiting, signed here: the lab's machine has looked at its own user's signature."""
-    for lease in ledger.leases():  # of a worker here that lost the scheduler, and began the job before
+    """Copy the job into the small lab as waiting. Sign it: the lab's machine has checked its own user's signature."""
+    for lease in ledger.leases():  # a worker here may have lost the scheduler during an earlier attempt
         if lease.job == job.id:
             alive.end_attempt(lease.token, alive.TERM_S)
-    place = job_folder(root, job.id)
-    shutil.rmtree(place, ignore_errors=True)
-    private.folder(place)
-    door.write_files(place, files)
-    door.files_of(place, known)
+    copied_folder = job_folder(root, job.id)
+    shutil.rmtree(copied_folder, ignore_errors=True)
+    private.folder(copied_folder)
+    door.write_files(copied_folder, files)
+    door.files_of(copied_folder, known)
     fresh = replace(
         job, state="waiting", wish="", after=(), parent=None, max_attempts=1, deaths=0, result=None,
         attempt=job.attempt - 1, wall_s=0.0, cpu_s=0.0, reason="", started=None, ended=None,
@@ -135,36 +135,36 @@ def _tell(
     known: dict[str, tuple[int, int]],
     over: threading.Event,
 ) -> None:
-    """Until the attempt is over: bring what it says and leaves, and take the user's wishes to it."""
+    """Until the attempt ends, send its progress, log and files to the lab, and pass the user's requests to it."""
     every = float(os.environ.get(FILES_VARIABLE) or FILES_S)
     silent_since: float | None = None
-    looked = time.monotonic()
+    checked = time.monotonic()
     while not over.wait(BEAT_S):
         with suppress(StoreError):
             job = ledger.job(number)
             files: door.Files = {}
             log: bytes | None = None
-            if time.monotonic() - looked >= every:
-                looked = time.monotonic()
-                with suppress(JobError):  # said at the end
+            if time.monotonic() - checked >= every:
+                checked = time.monotonic()
+                with suppress(JobError):  # the error is reported at the end
                     files, log = door.files_of(job_folder(root, number), known), _log(root, job)
             try:
                 wish = _ask(client, door.beat, folder, number, token, (job.progress, job.message), files, log)
             except JobError:
-                known_lost = [name for name in files if name in known]
-                for name in known_lost:  # it did not arrive
+                lost = [name for name in files if name in known]
+                for name in lost:  # the lab did not receive the file
                     del known[name]
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since < PATIENCE_S:
                     continue
-                wish = None  # the lab is gone: it has given the job to somebody else, or will
+                wish = None  # the lab is gone, or gives the job to another worker
             else:
                 silent_since = None
             _heed(ledger, number, wish)
 
 
 def _heed(ledger: Ledger, number: int, wish: str | None) -> None:
-    """Take a wish to the small lab's job, where the supervisor and the job's own process see it."""
+    """Write a request of the user into the small lab's job, where the supervisor and the job's process read it."""
     with ledger.database.transaction():
         job = ledger.job(number)
         wanted = "cancel" if wish is None else wish
@@ -173,13 +173,13 @@ def _heed(ledger: Ledger, number: int, wish: str | None) -> None:
 
 
 def _how(ledger: Ledger, job: JobRecord) -> Ending:
-    """How the attempt ended, for the lab."""
+    """Return how the attempt ended, as the lab records it."""
     seconds = job.wall_s, job.cpu_s
     if job.state == "finished":
         return Ending("finished", "", job.result, *seconds)
     if job.state == "failed":
         return Ending("failed", job.reason, None, *seconds)
-    cause = next((one.cause for one in reversed(ledger.attempts(job.id)) if one.attempt == job.attempt), "")
+    cause = next((past.cause for past in reversed(ledger.attempts(job.id)) if past.attempt == job.attempt), "")
     return Ending("died" if job.state == "poisoned" else "stopped", cause or job.reason, None, *seconds)
 
 
@@ -189,13 +189,13 @@ def _log(root: Path, job: JobRecord) -> bytes | None:
     return None
 
 
-def _ask(client: Client, what: Callable[..., Any], *words: Any) -> Any:
-    """The door's answer. Raises JobError where it does not answer, or refuses."""
+def _ask(client: Client, call: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a function in the door. Raises JobError where the door does not answer or refuses."""
     try:
-        asked: Future[Any] = client.submit(
-            what, *words, key=f"syno-door-{uuid.uuid4().hex}", resources={door.HOME: 1}, pure=False, priority=100
+        request: Future[Any] = client.submit(
+            call, *args, key=f"syno-door-{uuid.uuid4().hex}", resources={door.HOME: 1}, pure=False, priority=100
         )
-        return asked.result(ANSWER_S)
+        return request.result(ANSWER_S)
     except (JobError, StoreError):
         raise
     except Exception as error:

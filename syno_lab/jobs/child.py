@@ -24,34 +24,34 @@ from syno_lab.jobs.records import Ending, JobFailed, JobStopped
 from syno_lab.store import Store
 from syno_lab.store.records import plain
 
-#: The function of a kind of jobs: of its parameters and the context; it returns the result.
+#: The function of a kind of jobs. It takes the job's parameters and the context, and returns the result.
 Function = Callable[[dict[str, Any], JobContext], dict[str, Any]]
-#: Seconds for which an ending that cannot be written (a full disk) is tried again.
+#: Seconds for which the write of an ending is repeated, for example while the disk is full.
 PATIENCE_S = 600.0
 
 
 def main(arguments: list[str]) -> None:
-    """Run one attempt; every outcome but our own death is one row in the store."""
+    """Run one attempt. Every ending but the death of this process becomes one row in the store."""
     private.keep_private()
     root, number, token = Path(arguments[0]), int(arguments[1]), arguments[2]
-    begun = time.monotonic()
+    started = time.monotonic()
     with Store.open(root, is_thorough=False) as store:
         ledger = Ledger(store.database)
         if not attempts.register(ledger, number, token):
             return
         context = JobContext(ledger, root, number, token)
         context.keep()
-        how = _run(ledger, number, context)
+        outcome = _run(ledger, number, context)
         insist(context.log, context.flush)
-        ending = msgspec.structs.replace(how, wall_s=time.monotonic() - begun, cpu_s=cpu_seconds())
-        insist(context.log, lambda: attempts.end(ledger, number, token, ending))
+        final = msgspec.structs.replace(outcome, wall_s=time.monotonic() - started, cpu_s=cpu_seconds())
+        insist(context.log, lambda: attempts.end(ledger, number, token, final))
 
 
 def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
-    """Call the function and say how it ended."""
+    """Call the function of the job and return the ending."""
     job = ledger.job(number)
     try:
-        trust.check_signed(ledger, job)  # the last look, in the very process that would run it
+        trust.check_signed(ledger, job)  # the last check, in the process that runs the job
         result = _function(job.kind)(job.params, context)
         if not isinstance(result, dict):
             raise JobFailed(f"a job of kind {job.kind} gave {type(result).__name__}, expected a mapping")
@@ -65,25 +65,25 @@ def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
     except MemoryError as error:
         context.log(traceback.format_exc())
         return Ending("died", f"out of memory: {one_line(error)}")
-    except Exception as error:  # noqa: BLE001 - whatever a kind does is its ending, told in the store and the log
+    except Exception as error:  # noqa: BLE001 - the store and the log record any error as an ending
         context.log(traceback.format_exc())
         reason = str(error) if isinstance(error, SynoError) else one_line(error)
         return Ending("died" if isinstance(error, JobFailed) and error.retry else "failed", reason)
 
 
 def _function(kind: str) -> Function:
-    """Import the function of a kind. Raises JobError where it is not registered, or not where it should be."""
+    """Import the function of a kind. Raises JobError where the kind is not registered or the import fails."""
     check(kind)
     module, _, name = kinds()[kind].partition(":")
     try:
-        found: Function = getattr(importlib.import_module(module), name)
+        function: Function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise JobError(f"the function of jobs of kind {quoted(kind)} cannot be loaded ({error})") from error
-    return found
+    return function
 
 
 def insist(log: Callable[[str], None], write: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Write, again and again while the store or the lab does not take it: what was worked out is not thrown away."""
+    """Write, and repeat the write while the store or the lab refuses it, so that no result is lost."""
     deadline, wait = time.monotonic() + patience_s, 0.5
     while True:
         try:
@@ -100,12 +100,12 @@ def insist(log: Callable[[str], None], write: Callable[[], object], patience_s: 
 
 def cpu_seconds() -> float:
     """Processor seconds of this process and of its descendants that have ended."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    used = (resource.getrusage(scope) for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(part.ru_utime + part.ru_stime for part in used)
 
 
 def one_line(error: BaseException) -> str:
-    """The gist of an exception."""
+    """Return the class and the message of an exception in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".rstrip(": ")
 
 

@@ -1,10 +1,10 @@
-"""The lab's own Dask: a scheduler and a worker, started detached by Dask's own commands, found again by a file.
+"""The lab's own Dask scheduler and worker. Dask's own commands start them detached; a file says where they are.
 
-One worker process serves the whole machine: it only looks after the processes of jobs, in a thread for each. Both end
-when the lab says so, and by themselves after idling. A cluster that somebody else started is used by its address.
+One worker process serves the whole machine: it supervises the processes of jobs, in one thread for each. Scheduler and
+worker end when the lab stops them, or after they have been idle. A foreign cluster is used by its address.
 
-Where they are, which processes they are and what opens them stands among the user's own settings, in a folder for each
-lab. A lab's folder may be somebody else's: nothing in it says where to connect or whom to end.
+The address, the identities of the processes and the key are in the user's own settings, in a folder for each lab.
+Another user may own a lab's folder, so no file in it says where to connect or which process to end.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from syno_lab.processes import alive
 from syno_lab.processes.alone import take
 from syno_lab.processes.process import cores, last_line, module_command, own_environment
 
-#: The resources that the lab's own workers count.
+#: The resources that the lab's own workers have.
 COUNTED = frozenset((SLOT, door.HOME))
-#: In the user's settings: a folder for each lab, and what is in it.
+#: In the user's settings: the folder with one folder for each lab, and the names of the files in the latter.
 FOLDER, FILE_NAME, KEY = "clusters", "cluster.json", "tls.pem"
 _MOST_BYTES = 1 << 20
-#: Seconds within which a scheduler must have started; imports on a busy machine are slow.
+#: Seconds within which a scheduler must have started. Imports on a busy machine are slow.
 START_S = 60.0
-#: The port of a scheduler that other machines reach, unless the user names another: Dask's usual one.
+#: The default port of a scheduler that other machines reach; it is Dask's own default.
 PORT = 8786
-#: A slot is so many cores.
+#: The number of cores for each slot, by default.
 CORES_A_SLOT = 2
 IDLE_MINUTES = 10.0
-#: Threads of a worker beyond its slots, in which drivers begin; they give them back at once.
+#: Threads of a worker beyond its slots. A driver's task holds one of them for a moment only.
 SPARE_THREADS = 4
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """How a cluster was started: :class:`Settings` with nothing left out."""
+    """The numbers with which a cluster was started: :class:`Settings` without empty fields."""
 
     slots: int = msgspec.field(default_factory=lambda: max(1, cores() // CORES_A_SLOT))
     gpus: int = 0
@@ -63,14 +63,14 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the file says of a cluster.
+    """The content of the file about a cluster.
 
     Attributes:
-        address: of the scheduler.
-        place, boot: the machine, and since when it is up.
-        settings: with which the cluster was last started.
+        address: the scheduler's address.
+        place, boot: the machine and the identifier of its boot.
+        settings: the settings with which the cluster was last started.
         scheduler, worker: the identities of the processes (:mod:`syno_lab.processes.alive`).
-        foreign: the address of somebody else's scheduler that the user last named.
+        foreign: the address of the foreign scheduler that the user last named.
         root: the lab's folder.
     """
 
@@ -86,18 +86,17 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Settings:
-    """How a lab's own cluster is started.
+    """The settings with which a lab's own cluster is started.
 
     Attributes:
-        slots: how many jobs train at a time; None: what the folder's cluster had last, at first one for every two
-            cores.
-        gpus: how many GPUs jobs may ask for, as the resource ``GPU``; None: as last time, at first none.
-        idle_minutes: how long scheduler and worker stay without a job; None: as last time, at first 10.
-        listen: the address of this machine on which the scheduler listens, so that workers of other machines can join;
-            it keeps its key then, until it is stopped. None: as last time, at first loopback alone. Empty: loopback.
-        port: of that address; None: as last time, at first :data:`PORT`.
+        slots: the number of jobs that train at a time; None: the last number, at first one for every two cores.
+        gpus: the number of GPUs for jobs, as the resource ``GPU``; None: the last number, at first none.
+        idle_minutes: minutes for which scheduler and worker stay without a job; None: the last number, at first 10.
+        listen: the address of this machine on which the scheduler listens for workers of other machines. The cluster
+        then keeps its key until it is stopped. None: the last address, at first loopback. Empty: loopback.
+        port: the port at that address; None: the last port, at first :data:`PORT`.
 
-    Raises JobError for numbers that make no sense.
+    Raises JobError for numbers out of range.
     """
 
     slots: int | None = None
@@ -117,9 +116,9 @@ class Settings:
             check_own_address(self.listen)
 
     def filled(self, last: Numbers | None) -> Numbers:
-        """Return the numbers to go by: ours, else those of last time, else the defaults."""
-        ours = {name: value for name, value in asdict(self).items() if value is not None}
-        return msgspec.structs.replace(last or Numbers(), **ours)
+        """Return complete numbers: the fields of these settings, else the last numbers, else the defaults."""
+        settings = {name: value for name, value in asdict(self).items() if value is not None}
+        return msgspec.structs.replace(last or Numbers(), **settings)
 
 
 class Cluster:
@@ -131,9 +130,9 @@ class Cluster:
 
     @cached_property
     def home(self) -> Path:
-        """The folder of what is known of this lab's cluster here, and of its key.
+        """The folder of the files about this lab's cluster, and of its key.
 
-        Raises JobError where it cannot be made.
+        Raises JobError where the folder cannot be created.
         """
         name = hashlib.sha256(f"{alive.place()}\n{self._root}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
         try:
@@ -150,12 +149,12 @@ class Cluster:
     def endpoint(self) -> Endpoint:
         """Return the endpoint of the running scheduler; start the scheduler or the worker where it is missing.
 
-        Raises JobError where it does not start, with the last line of its log.
+        Raises JobError with the last line of the log where a process does not start.
         """
         with self._locked():
             state = self._state()
             if not alive.is_alive(state.scheduler):
-                if alive.is_alive(state.worker):  # it would look for its scheduler for a while
+                if alive.is_alive(state.worker):  # it would search for its scheduler for a while
                     os.kill(alive.pid_of(state.worker), signal.SIGKILL)
                 state = self._start_scheduler()
             if not alive.is_alive(state.worker):
@@ -163,9 +162,9 @@ class Cluster:
             return Endpoint(state.address, *[str(self.home / KEY)] * 2)
 
     def serve(self) -> Endpoint:
-        """The endpoint, where the settings say; a cluster that listens elsewhere is ended first, and its jobs go on.
+        """Return the endpoint of a scheduler with these settings. A scheduler with other settings is stopped first.
 
-        Raises JobError as `endpoint`.
+        Jobs continue. Raises JobError as `endpoint` does.
         """
         with self._locked():
             now = self._state().settings
@@ -174,7 +173,7 @@ class Cluster:
         return self.endpoint()
 
     def certificate(self) -> bytes:
-        """The key and the certificate by which a machine joins this lab's cluster, as a PEM file: keep it secret.
+        """Return the key and certificate that admit a machine to this lab's cluster, as a PEM file. Keep it secret.
 
         Raises JobError where no cluster was started.
         """
@@ -184,22 +183,22 @@ class Cluster:
             raise JobError(f"expected a cluster of {self._root} that was started, found: {error.strerror}") from None
 
     def is_up(self) -> bool:
-        """Whether both live; asks nobody but the operating system."""
+        """Whether scheduler and worker live, according to the operating system alone."""
         state = self._state()
         return alive.is_alive(state.scheduler) and alive.is_alive(state.worker)
 
     def processes(self) -> dict[str, int]:
-        """The numbers of the cluster's live processes, by role."""
+        """Return the process identifiers of the cluster's live processes by role."""
         state = self._state()
-        found = {"scheduler": state.scheduler, "worker": state.worker}
-        return {role: alive.pid_of(name) for role, name in found.items() if alive.is_alive(name)}
+        identities = {"scheduler": state.scheduler, "worker": state.worker}
+        return {role: alive.pid_of(name) for role, name in identities.items() if alive.is_alive(name)}
 
     def stop(self, patience_s: float = 5.0, *, listens: bool = False) -> None:
-        """End both; the processes of jobs are not theirs and stay. ``listens``: the next one has the same address."""
+        """End scheduler and worker; jobs continue. With ``listens`` the next scheduler has the same address."""
         with self._locked():
             state = self._state()
             names = [state.worker, state.scheduler]
-            # A worker asked to end would wait for its jobs; it holds nothing that is not in the store.
+            # A worker that is asked to end would wait for its jobs. All that it has is in the store too.
             for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
                 for name, number in zip(names, numbers, strict=True):
                     if alive.is_alive(name):
@@ -214,9 +213,9 @@ class Cluster:
             self._keep(state, worker="", scheduler="", address="", settings=settings)
 
     def end(self, address: str) -> None:
-        """Kill the scheduler at an address, if it still is ours, and its worker: it lives and does not answer.
+        """Kill the scheduler at an address, if it is still this lab's, and its worker, because it does not answer.
 
-        The processes of jobs go on, and are adopted by the next worker.
+        The processes of jobs continue, and the next worker adopts them.
         """
         with self._locked():
             state = self._state()
@@ -227,27 +226,27 @@ class Cluster:
                             os.kill(alive.pid_of(name), signal.SIGKILL)
 
     def foreign(self) -> str | None:
-        """The address of somebody else's scheduler that the user last named for this lab."""
+        """The address of the foreign scheduler that the user last named for this lab."""
         return _read(self._file).foreign or None
 
     def remember(self, address: str | None) -> None:
-        """Keep that address for whoever opens the lab without one: to watch its jobs, say."""
+        """Store a scheduler's address for processes that open the lab without an address."""
         with self._locked():
             self._keep(_read(self._file), foreign=address)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _start_scheduler(self) -> State:
-        # Whoever was killed between starting one and writing it down has left it without an owner.
+        # A process that was killed between the start of a scheduler and the write of the file has left an orphan.
         alive.end_marked(self._token("scheduler"))
         self._forget_others()
         ready = self.home / "scheduler.json"
         ready.unlink(missing_ok=True)
         last = _read(self._file).settings
         settings = self._settings.filled(last)
-        # Other machines have the key of a scheduler that they reach; nobody keeps the key of another.
-        was = last.listen if last is not None else ""
-        if not settings.listen or settings.listen != was or not (self.home / KEY).is_file():
+        # Other machines have the key of a scheduler that they reach. All other schedulers get a new key.
+        last_listen = last.listen if last is not None else ""
+        if not settings.listen or settings.listen != last_listen or not (self.home / KEY).is_file():
             tls.make(self.home / KEY)
         idle = f"{settings.idle_minutes * 60:g}s"
         host = settings.listen or "127.0.0.1"
@@ -257,30 +256,30 @@ class Cluster:
             "--idle-timeout", idle,
         )  # fmt: skip
         deadline = time.monotonic() + START_S
-        while not (found := _read(ready)).address:
+        while not (started := _read(ready)).address:
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 raise JobError(f"Dask's scheduler does not start: {last_line(log) or 'no word from it'}; see {log}")
             time.sleep(0.02)
         return self._keep(
-            State(found.address, alive.place(), alive.boot(), settings, scheduler=alive.identity(process.pid) or "")
+            State(started.address, alive.place(), alive.boot(), settings, scheduler=alive.identity(process.pid) or "")
         )
 
     def _start_worker(self, state: State) -> str:
         alive.end_marked(self._token("worker"))
         address, settings = state.address, state.settings or Numbers()
-        places = settings.slots
-        resources = f"slot={places} {door.HOME}={door.HOMES}" + (f" GPU={settings.gpus}" if settings.gpus else "")
+        slots = settings.slots
+        resources = f"slot={slots} {door.HOME}={door.HOMES}" + (f" GPU={settings.gpus}" if settings.gpus else "")
         names = ",".join(gpus.first(settings.gpus)) if settings.gpus else None
         process, _ = self._dask(
-            "worker", address, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
+            "worker", address, "--no-nanny", "--nthreads", str(slots + SPARE_THREADS), "--memory-limit", "0",
             "--host", settings.listen or "127.0.0.1", "--resources", resources, "--death-timeout", "30",
             "--local-directory", str(self.home), names=names,
         )  # fmt: skip
         return alive.identity(process.pid) or ""
 
     def _token(self, role: str) -> str:
-        """What marks our processes of a role, and those of no other folder."""
+        """Return the mark of this folder's processes of a role."""
         return f"{role} of {self._root} by {self.home}"
 
     def _dask(self, *words: str, names: str | None = None) -> tuple[subprocess.Popen[bytes], Path]:
@@ -303,20 +302,20 @@ class Cluster:
     # -- the file ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        """What the file says; nothing where it was written on another boot or another machine."""
+        """Return the state in the file; an empty state where another boot or another machine wrote the file."""
         state = _read(self._file)
         return state if (state.place, state.boot) == (alive.place(), alive.boot()) else State()
 
     def _keep(self, state: State, **changes: str | Numbers | None) -> State:
-        """Write the state with these changes, and return it."""
+        """Replace fields of the state, write the file and return the new state."""
         state = msgspec.structs.replace(state, **changes, root=str(self._root))
-        half = self._file.with_suffix(".new")
+        temporary = self._file.with_suffix(".new")
         try:
-            with private.create(half) as file:
+            with private.create(temporary) as file:
                 file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # a path may be no UTF-8
-            half.replace(self._file)
+            temporary.replace(self._file)
         except OSError as error:
-            raise JobError(f"{half} cannot be written to ({error.strerror or error}); make room there") from None
+            raise JobError(f"{temporary} cannot be written to ({error.strerror or error}); make room there") from None
         return state
 
     def _forget_others(self) -> None:
@@ -329,43 +328,43 @@ class Cluster:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time; the lock ends with its holder."""
+        """Let one process at a time into the block; the lock ends with its process."""
         with private.create(self.home / "cluster.lock") as lock:
             take(lock, self.home / "cluster.lock", is_patient=True)
             yield
 
 
 def dask_command(*words: str) -> list[str]:
-    """Dask's own command, without its pages and with our preload."""
+    """Return Dask's command with our preload and without Dask's web pages."""
     http = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", node.__name__]
     return module_command("dask", *words, *http)
 
 
 def dask_environment(key: Path, token: str, names: str | None = None) -> dict[str, str]:
-    """The environment of a scheduler or worker that shows and wants the certificate in ``key``.
+    """Return the environment of a scheduler or worker that presents and demands the certificate in ``key``.
 
     Args:
         key: a PEM file.
-        token: marks the process as ours.
-        names: of a worker's GPUs, divided by commas; None: nobody has named any.
+        token: the mark of our process.
+        names: the names of a worker's GPUs, separated by commas; None: no GPUs were named.
     """
-    # A worker that died is no fault of the jobs that were in line there: the store counts their own deaths.
-    # Jobs in line for a slot count as a worker's load; a driver, which needs none, must not wait behind them.
-    # What Dask observes of itself, fifty times a second, would take 2 % of a core from trainings that last minutes.
+    # The jobs in a dead worker's queue are not at fault: the store counts the deaths of each job by itself.
+    # Jobs that wait for a slot count as a worker's load. A driver needs no slot and must not wait behind them.
+    # Dask's monitor, which runs fifty times a second, would take 2 % of a core from trainings that last minutes.
     settings = {
         "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
         "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
-        # Until it closes, the HTTP server that Dask starts all the same knows no page.
+        # Dask starts an HTTP server in any case. Without routes it serves no page until it closes.
         "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
         "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
         **tls.environment(key),
     }
     settings |= {
         node.NOT_FOR_JOBS: ",".join(settings),
-        # Not that of the job in which it may be started: the cluster stays when that ends.
+        # Not the token of a job that starts the cluster: the cluster continues when that job ends.
         alive.TOKEN_VARIABLE: token,
     }
     dropped = (endpoint.VARIABLE, gpus.VARIABLE)
@@ -383,13 +382,13 @@ def check_own_address(address: str) -> None:
 
 
 def _read(path: Path) -> State:
-    """The state in a file: our own, or that of Dask's scheduler, which says its address."""
+    """Read the state from our own file, or from the file of Dask's scheduler, which has the address."""
     try:
         return msgspec.convert(json.loads(inputs.read_text(path, _MOST_BYTES)), State)
-    except (OSError, ValueError, RecursionError):  # not there, or half written by a process that was killed
+    except (OSError, ValueError, RecursionError):  # no file, or a part of it from a killed process
         return State()
 
 
 def _reap_later(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a detached process in the background, so that it leaves no zombie while we live."""
+    """Wait for a detached process in the background, so that it does not become a zombie while this process lives."""
     threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()

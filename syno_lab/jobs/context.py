@@ -1,4 +1,4 @@
-"""The context: the second argument of a job's function. Its thread renews the job's lease while the function runs."""
+"""The context of a job: the second argument of its function. A thread renews the lease while the function runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from syno_lab.jobs import attempts
 from syno_lab.jobs.ledger import Ledger, now
 from syno_lab.processes import alive
 
-#: Seconds between two looks at the store; progress is written no more often.
+#: Seconds between two reads of the store. Progress is written at most as often.
 PERIOD_S = 0.5
-#: Seconds between two signs of life in the store.
+#: Seconds between two heartbeats in the store.
 BEAT_S = 5.0
-#: Seconds after which a job whose supervisor died, and that nobody has adopted, stops at its next checkpoint.
+#: Seconds after which a job with a dead supervisor stops at its next checkpoint, unless a worker adopts it.
 ORPHAN_S = 60.0
 
 
@@ -29,8 +29,8 @@ class JobContext:
 
     Attributes:
         id: the job's number.
-        folder: its own, kept between its attempts: checkpoints go here.
-        attempt: 1 for the first.
+        folder: the job's own folder, kept between its attempts, for checkpoints.
+        attempt: the number of the attempt, from 1 on.
         root: the lab's folder.
     """
 
@@ -44,47 +44,47 @@ class JobContext:
         self._token = token
         self._stop = threading.Event()
         self.stop_reason = ""
-        self._said: tuple[float, str] | None = None
+        self._report: tuple[float, str] | None = None
         self._guard = threading.Lock()
 
     def report(self, fraction: float, message: str = "") -> None:
-        """Say how far the job is, from 0 to 1; as often as one likes, the store sees it twice a second."""
+        """Report the progress of the job, from 0 to 1. Calls may be frequent: the store is written twice a second."""
         with self._guard:
-            self._said = min(max(float(fraction), 0.0), 1.0), " ".join(str(message).split())
+            self._report = min(max(float(fraction), 0.0), 1.0), " ".join(str(message).split())
 
     def should_stop(self) -> bool:
         """Whether to save a checkpoint and raise `JobStopped` (or return with ``state`` ``interrupted``)."""
         return self._stop.is_set()
 
     def log(self, line: str) -> None:
-        """Write a line, with the time, to the attempt's log; whatever the job prints goes there as well."""
+        """Write a line with the time to the attempt's log, which also gets all that the job prints."""
         with suppress(OSError):  # a full disk
             print(f"{now()} {line}", file=sys.stderr, flush=True)  # noqa: T201 - the log is our standard error
 
     def flush(self) -> None:
-        """Write down what was reported last."""
+        """Write the last report into the store."""
         with self._guard:
-            said, self._said = self._said, None
-        if said is not None:
-            attempts.progress(self._ledger, self.id, self._token, *said)
+            report, self._report = self._report, None
+        if report is not None:
+            attempts.progress(self._ledger, self.id, self._token, *report)
 
     def keep(self) -> None:
-        """Keep the lease from now on, in a thread; the process ends where the lease has gone to another."""
+        """Start a thread that renews the lease. The process ends when another process has the lease."""
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
 
     def _keep(self) -> None:
         version: tuple[int, int] | None = None
         supervisor, beaten, orphaned = "", time.monotonic(), 0.0
         while True:
-            # A store that is busy or a disk that is full for a moment is no reason to end.
+            # A busy store, or a disk that is full for a moment, does not end the thread.
             with suppress(StoreError):
                 self.flush()
                 if time.monotonic() - beaten >= BEAT_S:
                     beaten = time.monotonic()
                     attempts.beat(self._ledger, self.id, self._token)
-                found = self._ledger.database.version()
-                if found != version:
-                    version = found
+                current = self._ledger.database.version()
+                if current != version:
+                    version = current
                     lease = self._ledger.lease(self.id)
                     if lease is None or lease.token != self._token:
                         leave()
@@ -99,7 +99,7 @@ class JobContext:
     def _heed(self, wish: str) -> None:
         if wish == "pause":
             self._ask("paused")
-        elif self.stop_reason == "paused":  # resumed before it came to a checkpoint
+        elif self.stop_reason == "paused":  # the job was resumed before its checkpoint
             self.stop_reason = ""
             self._stop.clear()
 
@@ -109,17 +109,17 @@ class JobContext:
 
 
 def leave() -> None:
-    """End this process and its group at once: its attempt was given to somebody else."""
+    """End this process and its group at once, because another process has the attempt."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def job_folder(root: Path, number: int) -> Path:
-    """Where a job keeps what it needs between its attempts."""
+    """Return the folder in which a job keeps its files between attempts."""
     return root / "jobs" / str(number)
 
 
 def log_path(root: Path, number: int, attempt: int) -> Path:
-    """The log of an attempt."""
+    """Return the path of an attempt's log."""
     return root / "logs" / f"{number}-{attempt}.log"

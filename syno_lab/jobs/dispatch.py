@@ -1,4 +1,4 @@
-"""Sends jobs to the queue of a Dask scheduler."""
+"""Submission of jobs to the queue of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 #: Seconds within which a scheduler must answer.
 ANSWER_S = 10.0
-#: The resource of every worker that a lab starts.
+#: The resource that every worker of a lab has.
 SLOT = "slot"
-#: Seconds within which a worker's own scheduler must answer it.
+#: Seconds within which a worker's own scheduler must answer the worker.
 WORKER_ANSWER_S = 5.0
-#: Seconds beyond Dask's own limit after which we do not wait for it any more.
+#: Seconds after Dask's own timeout at which the wait for Dask ends.
 GRACE_S = 5.0
 
 
 def connect(endpoint: Endpoint, timeout: float | None = None) -> Client:
-    """Connect to a Dask scheduler. Raises JobError where it does not answer, or not to this key."""
+    """Connect to a Dask scheduler. Raises JobError where the scheduler does not answer, or refuses this key."""
     from distributed import Client
 
     node.use_steady_clock()
@@ -52,56 +52,56 @@ def connect(endpoint: Endpoint, timeout: float | None = None) -> Client:
 
 
 def worker_client() -> Client:
-    """The client of the Dask worker that this is, which shows what the worker shows.
+    """Return the client of this process's Dask worker, which has the worker's certificate.
 
-    Raises ValueError where this is no worker; OSError where the scheduler does not answer.
+    Raises ValueError where this process is no worker; OSError where the scheduler does not answer.
     """
     from distributed import get_worker
 
     worker = get_worker()
-    held: Any = worker.security
-    if not held.tls_client_cert:  # Dask's command gives a worker its key as a worker alone
-        held.tls_client_cert, held.tls_client_key = held.tls_worker_cert, held.tls_worker_key
+    security: Any = worker.security
+    if not security.tls_client_cert:  # Dask's command sets the worker's key, and not its client's
+        security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
     return within(WORKER_ANSWER_S + GRACE_S, lambda: worker._get_client(timeout=WORKER_ANSWER_S))
 
 
 def within(seconds: float, connect: Callable[[], Client]) -> Client:
-    """What ``connect`` gives, within so many seconds of the monotonic clock.
+    """Return the result of ``connect``, within some seconds of the monotonic clock.
 
-    Dask's own time limit is a moment of the clock of the day: where that is set back meanwhile, Dask waits for as long.
-    A connection that comes too late is closed. Raises TimeoutError where the time is over.
+    Dask's own timeout follows the wall clock: where that clock is set back, Dask waits longer by the same time. A
+    connection that comes after the timeout is closed. Raises TimeoutError at the timeout.
     """
-    made: Future[Client] = Future()
+    pending: Future[Client] = Future()
 
     def run() -> None:
         try:
             client = connect()
-        except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
-            made.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it again
+            pending.set_exception(error)
             return
         try:
-            made.set_result(client)
-        except InvalidStateError:  # nobody waits any more
+            pending.set_result(client)
+        except InvalidStateError:  # the wait has ended
             client.close()
 
     threading.Thread(target=run, name="dask-connect", daemon=True).start()
     try:
-        return made.result(seconds)
+        return pending.result(seconds)
     except TimeoutError:
-        if made.cancel() or not made.done():
+        if pending.cancel() or not pending.done():
             raise TimeoutError(f"no answer within {seconds:g} s") from None
-        return made.result()
+        return pending.result()
 
 
 def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str], *, is_again: bool = False) -> Any:
-    """Put a job into a scheduler's queue; each round of a job is there only once, even if several processes send it.
+    """Put a job into a scheduler's queue. The key names the job's round, so several processes can send it only once.
 
-    With ``is_again`` it is put there once more: a task of its own, because Dask does not run one key a second time as
-    long as any client holds what became of the first, and two clients that take turns could hold it for ever.
+    ``is_again`` gives the task a new key. Dask does not run a key a second time while any client holds its result, and
+    two clients could hold a result for ever by turns.
 
-    ``counted`` are the resources that the workers count. Slots are asked for only where they do: else the workers'
-    threads are the slots. Anything else is waited for until a worker has it. A job that works in the lab's store runs
-    on the lab's own machine.
+    ``counted`` are the resources that the workers have. Slots are requested only where workers count slots; elsewhere
+    the workers' threads are the slots. Any other resource is requested in any case. A job that works in the lab's store
+    runs on the lab's own machine.
     """
     from distributed import fire_and_forget
 
@@ -115,14 +115,14 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
 
 
 def counted_resources(client: Client) -> frozenset[str]:
-    """Ask somebody else's scheduler what its workers count. Raises JobError where it does not answer."""
+    """Return the resources that a foreign scheduler's workers have. Raises JobError where it does not answer."""
     return frozenset(name for worker in _information(client)["workers"].values() for name in worker["resources"])
 
 
 def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
-    """What tells the scheduler at an address from one that is started there later.
+    """Return the identifier of a scheduler. A scheduler that starts later at the same address has another identifier.
 
-    Raises JobError: none answers within so many seconds, or not to this key.
+    Raises JobError where no scheduler answers within ``timeout`` seconds, or it refuses this key.
     """
     client = connect(endpoint, timeout)
     try:
@@ -132,12 +132,12 @@ def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
 
 
 def _information(client: Client) -> dict[str, Any]:
-    """What a scheduler says of itself and of all its workers. Raises JobError where it does not answer."""
+    """Return a scheduler's information on itself and its workers. Raises JobError where it does not answer."""
     pool = ThreadPoolExecutor(1)
     try:
-        found: dict[str, Any] = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)
+        information: dict[str, Any] = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)
     except (OSError, TimeoutError) as error:
         raise JobError(f"the Dask cluster at {client.scheduler.address} does not answer") from error
     finally:
-        pool.shutdown(wait=False)  # Dask itself would wait for ever
-    return found
+        pool.shutdown(wait=False)  # Dask's own call would wait for ever
+    return information

@@ -1,8 +1,7 @@
-"""The door of a lab's folder for workers that do not see it: run by the worker on the lab's own machine, for them.
+"""The functions of a lab's door. The worker on the lab's machine runs them for workers that do not see the folder.
 
-Such a worker takes a job, says that it lives, and brings what came out; each is a small task of Dask's on the worker
-that has the resource :data:`HOME`. The store stays with the lab, and so does every decision: as for workers that see
-the folder, only the holder of an attempt's token can end it.
+A worker elsewhere takes a job, renews its lease and sends its results. Each request is a small Dask task on the worker
+with the resource :data:`HOME`. The store and all decisions stay with the lab: only a token's holder can end an attempt.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from syno_lab.processes import alive
 from syno_lab.scratch import replacing
 from syno_lab.version import __version__
 
-#: The resource of the worker that sees the lab's folder: what must run there asks for one.
+#: The resource of the worker that sees the lab's folder. Tasks that must run there require it.
 HOME = "home"
-#: As many as nobody asks for at once.
+#: The amount of that resource, more than tasks require at once.
 HOMES = 100_000
-#: The most bytes of a job's folder that travel, and of its log.
+#: The most bytes that are sent of a job's folder, and of its log.
 MOST_BYTES, MOST_LOG_BYTES = 1 << 30, 1 << 20
 
 #: Files by their path in a folder.
@@ -35,13 +34,13 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Taken:
-    """An attempt that was begun in the name of a worker elsewhere.
+    """An attempt in the name of a worker on another machine.
 
     Attributes:
-        token: of the attempt.
-        job: its record.
-        files: of its folder.
-        lab: what tells this lab from others.
+        token: the attempt's token.
+        job: the job's record.
+        files: the files in the job's folder.
+        lab: the identifier of the lab.
     """
 
     token: str
@@ -51,10 +50,10 @@ class Taken:
 
 
 def take(folder: str, number: int, place: str, boot: str, supervisor: str, version: str) -> Taken | None:
-    """Begin an attempt in the name of a worker elsewhere; None where the job does not wait for one.
+    """Start an attempt in the name of a worker on another machine; None where the job does not wait for an attempt.
 
     Raises:
-        JobError: the worker is of another version, nobody has signed the job, or its folder is too large to travel.
+        JobError: the worker has another version, the job is not signed, or its folder is too large to send.
     """
     if version != __version__:
         raise JobError(f"expected a worker of Syno Lab {__version__}, found {quoted(version)}: install the same there")
@@ -70,10 +69,10 @@ def take(folder: str, number: int, place: str, boot: str, supervisor: str, versi
 def beat(
     folder: str, number: int, token: str, progress: tuple[float, str] | None, files: Files, log: bytes | None
 ) -> str | None:
-    """Say that an attempt is looked after, and keep what it brings.
+    """Renew the lease of an attempt, and store the progress, the files and the log that its worker sends.
 
     Returns:
-        The user's wish (``pause``, ``cancel`` or nothing); None where the attempt was given to somebody else.
+        The user's request (``pause``, ``cancel`` or empty); None where another process has the attempt.
     """
     ledger = _ledger(folder)
     if not attempts.beat(ledger, number, token):
@@ -85,7 +84,7 @@ def beat(
 
 
 def end(folder: str, number: int, token: str, ending: Ending, files: Files, log: bytes | None) -> bool:
-    """Write down how an attempt ended, as its own process would have; False where it is somebody else's by now."""
+    """Record the ending of an attempt, as its own process would; return False where another process has the attempt."""
     ledger = _ledger(folder)
     lease = ledger.lease(number)
     if lease is None or lease.token != token:
@@ -95,18 +94,18 @@ def end(folder: str, number: int, token: str, ending: Ending, files: Files, log:
 
 
 def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> Files:
-    """The files below a folder, by their paths in it; links and other things stay.
+    """Return the files below a folder by their relative paths, without links and special files.
 
     Args:
-        folder: of a job.
-        known: size and time of files that were read before: only others are read, and it is brought up to date.
+        folder: a job's folder.
+        known: size and modification time of files that were read before. Only changed files are read and updated here.
 
-    Raises JobError where they are too large to travel.
+    Raises JobError where the files are too large to send.
     """
-    found: Files = {}
+    files: Files = {}
     total = 0
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # the file was removed meanwhile
             if path.is_symlink() or not path.is_file():
                 continue
             status = path.stat()
@@ -115,14 +114,14 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
                 raise JobError(f"{folder}: expected at most {MOST_BYTES >> 20} MiB of files to travel, found more")
             name, stamp = path.relative_to(folder).as_posix(), (status.st_size, status.st_mtime_ns)
             if known is None or known.get(name) != stamp:
-                found[name] = path.read_bytes()
+                files[name] = path.read_bytes()
                 if known is not None:
                     known[name] = stamp
-    return found
+    return files
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write files below a folder. Raises JobError for a path that leads out of it, before anything is written."""
+    """Write files below a folder. Raises JobError for a path out of the folder, before any file is written."""
     for name in files:
         parts = name.split("/")
         if name.startswith("/") or any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
@@ -148,7 +147,7 @@ def _keep(root: Path, ledger: Ledger, number: int, files: Files, log: bytes | No
 
 
 def _ledger(folder: str) -> Ledger:
-    """The lab's rows, in the store that this worker has open. Raises StoreError where there is no lab."""
+    """Return the ledger in the store that this worker has open. Raises StoreError where there is no lab."""
     from syno_lab.jobs.supervise import open_store
     from syno_lab.store.database import FILE_NAME
 

@@ -1,6 +1,6 @@
-"""How to connect to a Dask cluster: the lab's own, one that the user names, or the one that started this job.
+"""Endpoints of Dask clusters: the lab's own, a cluster that the user names, or the cluster that started this job.
 
-None of it is ever read from a lab's folder, which may be somebody else's: whoever answers at an address is believed.
+No endpoint is read from a lab's folder, which another user may own: the lab trusts any scheduler at an endpoint.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from syno_lab import inputs, private
 from syno_lab.errors import JobError
 from syno_lab.processes.own_listener import is_loopback
 
-#: In the folder of the user's settings: the cluster to use, ``address``, and the TLS files for it.
+#: The file in the user's settings that names the cluster, as ``address``, and its TLS files.
 SETTINGS = "cluster.toml"
-#: In the environment of a job that somebody else's worker has started: that worker's cluster.
+#: An environment variable of a job that a foreign worker has started: the endpoint of that worker's cluster.
 VARIABLE = "SYNO_LAB_CLUSTER"
 _MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A scheduler and what opens it.
+    """The address of a scheduler and the TLS files for it.
 
     Attributes:
-        address: of the scheduler, ``tls://HOST:PORT``, or ``tcp://HOST:PORT`` on this machine alone.
-        ca, certificate, key: PEM files, or their text; where empty, those of Dask's own configuration.
+        address: the scheduler's address, ``tls://HOST:PORT``, or ``tcp://HOST:PORT`` on this machine alone.
+        ca, certificate, key: PEM files or their text; empty: the files of Dask's own configuration.
 
-    Raises JobError where the cluster is on another machine and not behind TLS.
+    Raises JobError where the cluster is on another machine and does not use TLS.
     """
 
     address: str
@@ -48,25 +48,25 @@ class Endpoint:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nobody comes in without a key."""
+        """Whether the scheduler admits only clients with a key."""
         return self.address.partition("://")[0] in ("tls", "wss")
 
     def _is_here(self) -> bool:
         return is_loopback(self.address.rpartition("://")[2].rpartition(":")[0].strip("[]"))
 
     def security(self) -> Any:
-        """What Dask's client shows and wants to see, a `distributed.Security`.
+        """Return the TLS settings for Dask's client, a `distributed.Security`.
 
-        Raises JobError where there is no certificate; SynoError where the key is not the user's own file.
+        Raises JobError where there is no certificate; SynoError where the user does not own the key's file.
         """
         from distributed.security import Security
 
-        wanted = {"tls_ca_file": self.ca, "tls_client_cert": self.certificate, "tls_client_key": self.key}
+        options = {"tls_ca_file": self.ca, "tls_client_cert": self.certificate, "tls_client_key": self.key}
         for path in (self.certificate, self.key):
             if path and "\n" not in path:
                 private.check_own(Path(path))
-        given = {name: value for name, value in wanted.items() if value}
-        security: Any = Security(require_encryption=self.is_encrypted, **given)
+        files = {name: value for name, value in options.items() if value}
+        security: Any = Security(require_encryption=self.is_encrypted, **files)
         if self.is_encrypted and not (security.tls_ca_file and security.tls_client_cert):
             raise JobError(
                 f"expected TLS files for the Dask cluster at {self.address}, found none: name them in "
@@ -76,37 +76,36 @@ class Endpoint:
 
 
 def named(address: str | None) -> Endpoint | None:
-    """The cluster at the address of the command line, else the one of the user's settings; None where neither is.
+    """Return the cluster at an address, by default at the address in the user's settings; None without any address.
 
-    The TLS files are those of the user's settings. An example of ``cluster.toml``, in the folder that
-    `private.config_folder` gives, on which relative paths go::
+    The TLS files are those in the user's settings, ``cluster.toml`` in `private.config_folder`; paths start there::
 
         address = "tls://10.0.0.5:8786"
         ca = "cluster-ca.pem"
         certificate = "me.pem"
         key = "me.key"
 
-    Raises JobError where the file is malformed, or the cluster is elsewhere and not behind TLS; SynoError where the
-    file is not the user's own.
+    Raises JobError where the file is malformed, or a cluster on another machine does not use TLS; SynoError where
+    another user owns the file.
     """
     file = private.config_folder() / SETTINGS
     known = [field.name for field in fields(Endpoint)]
     try:
         private.check_own(file)
-        found = tomllib.loads(inputs.read_text(file, _MOST_BYTES))
+        settings = tomllib.loads(inputs.read_text(file, _MOST_BYTES))
     except FileNotFoundError:
         return None if address is None else Endpoint(address)
     except (OSError, ValueError) as error:
         raise JobError(f"{file}: expected TOML with {', '.join(known)}, found: {error}") from None
-    if wrong := [name for name, value in found.items() if name not in known or not isinstance(value, str)]:
+    if wrong := [name for name, value in settings.items() if name not in known or not isinstance(value, str)]:
         raise JobError(f"{file}: expected texts under {', '.join(known)}, found {inputs.quoted(wrong[0])}")
-    paths = {name: str(file.parent / Path(found[name]).expanduser()) for name in known[1:] if found.get(name)}
-    address = found.get("address") if address is None else address
+    paths = {name: str(file.parent / Path(settings[name]).expanduser()) for name in known[1:] if settings.get(name)}
+    address = settings.get("address") if address is None else address
     return Endpoint(address, **paths) if address else None
 
 
 def inherited() -> Endpoint | None:
-    """The cluster whose worker has started this process as a job; None where it was the lab's own, or nobody."""
+    """Return the foreign cluster whose worker started this process as a job, else None."""
     text = os.environ.get(VARIABLE)
     if not text:
         return None
@@ -117,18 +116,18 @@ def inherited() -> Endpoint | None:
 
 
 def passed_on() -> dict[str, str]:
-    """What a job's environment says of the cluster of the Dask worker that this is: nothing where a lab started it."""
+    """Return a job's environment variable with this worker's cluster; empty where a lab started the worker."""
     from distributed import get_worker
 
     from syno_lab.jobs import node
 
     try:
         worker: Any = get_worker()
-    except ValueError:  # a supervisor by itself
+    except ValueError:  # a supervisor outside a worker
         return {}
     if node.is_ours():
         return {}
-    held = worker.security
-    paths = {"ca": held.tls_ca_file, "certificate": held.tls_worker_cert, "key": held.tls_worker_key}
-    given = {name: path for name, path in paths.items() if path}
-    return {VARIABLE: json.dumps({"address": worker.scheduler.address, **given})}
+    security = worker.security
+    paths = {"ca": security.tls_ca_file, "certificate": security.tls_worker_cert, "key": security.tls_worker_key}
+    files = {name: path for name, path in paths.items() if path}
+    return {VARIABLE: json.dumps({"address": worker.scheduler.address, **files})}

@@ -1,8 +1,8 @@
-"""The GPUs of a worker, and which of them an attempt sees: as many as the job's resources say.
+"""The GPUs of a worker, and the GPUs that an attempt sees, as many as the job's resources require.
 
-A worker that a lab starts has the names of its GPUs in :data:`VARIABLE`; the process of an attempt gets its own in
-``CUDA_VISIBLE_DEVICES``, and none where its job asks for none. Names are numbers or UUIDs, as CUDA takes them; nothing
-here asks a driver but :func:`found`. A worker without the variable leaves its jobs' environment as it is.
+A lab's worker has the names of its GPUs in :data:`VARIABLE`. The process of an attempt gets its GPUs in
+``CUDA_VISIBLE_DEVICES``, which is empty where the job requires no GPU. Names are numbers or UUIDs, as in CUDA. Only
+:func:`found` asks a driver. A worker without the variable does not change the environment of its jobs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from math import ceil
 from syno_lab.errors import JobError
 from syno_lab.inputs import quoted
 
-#: In the environment of a worker: the names of its GPUs, divided by commas.
+#: An environment variable of a worker: the names of its GPUs, separated by commas.
 VARIABLE = "SYNO_LAB_GPUS"
-#: What CUDA reads.
+#: The environment variable that CUDA reads.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 #: The name of the resource.
 GPU = "GPU"
@@ -31,9 +31,9 @@ _SMALL = 1e-9
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """``all`` (those that the machine has), a number of them, or their names divided by commas.
+    """Return the names of GPUs for a text: ``all`` of this machine, a number of GPUs, or names separated by commas.
 
-    Raises JobError for anything else, for a name given twice, and for more than the machine has.
+    Raises JobError for any other text, for a repeated name, and for more GPUs than the machine has.
     """
     if text == "all":
         return found()
@@ -46,7 +46,7 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 def first(count: int) -> tuple[str, ...]:
-    """The names of so many GPUs: the first of those that this process may see, else numbers from 0 on."""
+    """Return the names of the first ``count`` GPUs that this process may see; numbers from 0 on where it sees all."""
     visible = os.environ.get(VISIBLE)
     if visible is None:
         return tuple(map(str, range(count)))
@@ -57,7 +57,7 @@ def first(count: int) -> tuple[str, ...]:
 
 
 def found() -> tuple[str, ...]:
-    """The GPUs that the machine's driver lists and this process may see; none without NVIDIA's driver."""
+    """Return the GPUs that NVIDIA's driver lists and this process may see; empty without the driver."""
     try:
         program = shutil.which("nvidia-smi")
         if program is None:
@@ -67,11 +67,11 @@ def found() -> tuple[str, ...]:
         return ()
     count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     visible = os.environ.get(VISIBLE)
-    return first(count) if visible is None else first(min(count, len([one for one in visible.split(",") if one])))
+    return first(count) if visible is None else first(min(count, len([name for name in visible.split(",") if name])))
 
 
 class Pool:
-    """Who has which GPU of a worker; for threads to share."""
+    """The GPUs of a worker and the load of each; safe for threads."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._load = dict.fromkeys(names, 0.0)
@@ -79,44 +79,44 @@ class Pool:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """The names of all GPUs."""
         return tuple(self._load)
 
     @contextlib.contextmanager
     def some(self, amount: float) -> Iterator[tuple[str, ...]]:
-        """So many GPUs within the block, those with the least to do; jobs that ask for a part of one share it.
+        """Reserve an amount of GPUs within the block, those with the least load. Amounts below 1 may share a GPU.
 
-        Dask lets no more jobs run than the worker has GPUs for.
+        Dask never runs more jobs than the worker's GPUs allow.
         """
-        each = min(amount, 1.0)
+        share = min(amount, 1.0)
         with self._guard:
-            free = sorted(self._load, key=lambda name: (not self._load[name] + each <= 1 + _SMALL, -self._load[name]))
+            free = sorted(self._load, key=lambda name: (not self._load[name] + share <= 1 + _SMALL, -self._load[name]))
             if amount >= 1:
                 free = sorted(self._load, key=lambda name: self._load[name])
             chosen = tuple(sorted(free[: ceil(amount - _SMALL)], key=list(self._load).index)) if amount > 0 else ()
             for name in chosen:
-                self._load[name] += each
+                self._load[name] += share
         try:
             yield chosen
         finally:
-            self._give_back(chosen, each)
+            self._give_back(chosen, share)
 
     @contextlib.contextmanager
     def held(self, names: Sequence[str], amount: float) -> Iterator[None]:
-        """What a process has that another worker has started."""
-        each, known = min(amount, 1.0), [name for name in names if name in self._load]
+        """Count, within the block, the GPUs of a process that another worker has started."""
+        share, known = min(amount, 1.0), [name for name in names if name in self._load]
         with self._guard:
             for name in known:
-                self._load[name] += each
+                self._load[name] += share
         try:
             yield
         finally:
-            self._give_back(known, each)
+            self._give_back(known, share)
 
-    def _give_back(self, names: Sequence[str], each: float) -> None:
+    def _give_back(self, names: Sequence[str], share: float) -> None:
         with self._guard:
             for name in names:
-                self._load[name] = max(0.0, self._load[name] - each)
+                self._load[name] = max(0.0, self._load[name] - share)
 
 
 _pools: dict[str, Pool] = {}
@@ -124,7 +124,7 @@ _guard = threading.Lock()
 
 
 def pool() -> Pool | None:
-    """The GPUs of the worker that this process is; None where nobody has named any, not even none."""
+    """Return the GPUs of this worker process; None where the variable is not set at all."""
     text = os.environ.get(VARIABLE)
     if text is None:
         return None
@@ -134,17 +134,17 @@ def pool() -> Pool | None:
 
 @contextlib.contextmanager
 def assigned(amount: float) -> Iterator[dict[str, str]]:
-    """What the environment of an attempt says of GPUs, for as long as it has them."""
-    ours = pool()
-    if ours is None:
+    """Reserve GPUs within the block, and return the environment variables of an attempt for them."""
+    own_pool = pool()
+    if own_pool is None:
         yield {}
         return
-    with ours.some(amount) as names:
+    with own_pool.some(amount) as names:
         yield {VISIBLE: ",".join(names)}
 
 
 def visible_to(pid: int) -> tuple[str, ...]:
-    """The GPUs that a process of ours was given; none where that cannot be seen any more."""
+    """Return the GPUs that a process of this user sees; empty where its environment cannot be read."""
     import psutil
 
     try:

@@ -1,4 +1,4 @@
-"""A handle of a job: returned where a job is submitted or found, and used to watch, stop and resume it."""
+"""Handles of jobs. A handle is returned when a job is submitted or looked up; it watches, stops and resumes the job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from syno_lab.jobs.lab import Lab
 
 
-#: Bytes of the largest log that is shown.
+#: The largest log, in bytes, that is returned.
 MOST_LOG = 1 << 28
 
 
 class JobFuture(Future[dict[str, Any]]):
-    """A job's result to come; cancelling it cancels the job."""
+    """The future result of a job; to cancel the future cancels the job."""
 
     def __init__(self, ledger: Ledger, number: int) -> None:
         super().__init__()
@@ -29,11 +29,11 @@ class JobFuture(Future[dict[str, Any]]):
         self.job = number
 
     def cancel(self) -> bool:
-        """Cancel the job; the future is cancelled once the job is."""
+        """Cancel the job; the future is cancelled when the job is."""
         return self.cancelled() or self._ledger.cancel(self.job)
 
     def settle(self) -> bool:
-        """Take over the job's ending, if it has come; whether it has."""
+        """Set the result or the exception once the job has ended; return whether it has."""
         if self.done():
             return True
         job = self._ledger.job(self.job)
@@ -50,7 +50,7 @@ class JobFuture(Future[dict[str, Any]]):
 
 
 class JobHandle:
-    """One job of a lab, by its number; all it knows is in the store, so any number of handles may be about."""
+    """One job of a lab, by its number. Its data are in the store, so a job may have any number of handles."""
 
     def __init__(self, lab: Lab, number: int) -> None:
         self._lab = lab
@@ -66,51 +66,50 @@ class JobHandle:
         return self._lab.ledger.job(self.id)
 
     def attempts(self) -> list[Attempt]:
-        """Return each start of it with how it ended."""
+        """Return every attempt at the job."""
         return self._lab.ledger.attempts(self.id)
 
     def future(self) -> JobFuture:
-        """Return a future that gets its result, `JobError` where it has none, or is cancelled with it."""
+        """Return a future of the job's result. It raises `JobError` without a result, and is cancelled with the job."""
         return self._lab.keeper.watch(JobFuture(self._lab.ledger, self.id))
 
     def cancel(self) -> bool:
-        """End it and all that it submitted: at once where it waits, within seconds where it runs. False: had ended."""
+        """Cancel the job, a running job within seconds, and its child jobs. Return False when the job has ended."""
         return self._lab.ledger.cancel(self.id)
 
     def pause(self) -> bool:
-        """Hold it: at its next checkpoint where it runs. False when it has ended."""
+        """Pause the job; a running job stops at its next checkpoint. Return False when the job has ended."""
         return self._lab.ledger.pause(self.id)
 
     def resume(self) -> bool:
-        """Let it go on after a pause. False when it was not paused.
+        """Resume the job after a pause. Return False when the job was not paused.
 
-        Raises JobError where the user has not asked for it: see `allow`.
+        Raises JobError where the user has not signed the job: see `allow`.
         """
         done = self._lab.ledger.resume(self.id)
         self._lab.keeper.wake()
         return done
 
     def allow(self, record: JobRecord | None = None) -> None:
-        """Sign a job that somebody else submitted, as this record of it says, or as it is now: it runs in your name.
+        """Sign another user's job, as in this record (by default as it is now): the job then runs in your name.
 
-        Look at its parameters and at the code in them first: ``record().params``. Raises JobError where it is not the
-        job of the record any more.
+        Read its parameters, and the code in them, first: ``record().params``. Raises JobError where the job differs.
         """
         self._lab.ledger.allow(record or self._lab.ledger.job(self.id))
         self._lab.keeper.wake()
 
     def retry(self) -> None:
-        """Put it in line again after it failed, died or was cancelled; it goes on from its folder.
+        """Put the job in the queue again after it failed, died or was cancelled. It continues from its folder.
 
-        Raises JobError where it is in another state.
+        Raises JobError where the job is in another state.
         """
         self._lab.ledger.retry(self.id)
         self._lab.keeper.wake()
 
     def log(self, attempt: int | None = None) -> str:
-        """Return what an attempt (the last one) wrote; empty where it has not begun.
+        """Return the log of an attempt (by default the last); empty before the attempt has started.
 
-        Raises JobError where it is no regular file, a link, or larger than `MOST_LOG` bytes.
+        Raises JobError where the log is a link, not a regular file, or larger than `MOST_LOG` bytes.
         """
         number = attempt or self._lab.ledger.job(self.id).attempt
         path = log_path(self._lab.folder, self.id, number)
@@ -124,7 +123,7 @@ class JobHandle:
             raise JobError(error.strerror or str(error)) from None
 
     def wait(self, timeout: float | None = None) -> JobRecord:
-        """Wait until the job has ended, or for so many seconds; return its record."""
+        """Wait until the job has ended, or for ``timeout`` seconds; return its record."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             job = self.record()

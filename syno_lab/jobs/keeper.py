@@ -1,7 +1,7 @@
-"""The keeper: a thread of an open lab that sends waiting jobs to a worker and tells futures how their jobs ended.
+"""The keeper: a thread of an open lab that sends waiting jobs to a worker and sets the results of futures.
 
-It may be in several processes at once and in none: what it does is written in the store, and doing it twice is
-harmless. Without any, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
+Several processes may have a keeper at once, or none has. Its actions are in the store, and to repeat an action does no
+harm. Without a keeper, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from syno_lab.jobs.sweep import Watch, is_orphan, sweep
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Seconds between two looks at the store, and between two sweeps.
+#: Seconds between two reads of the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
-#: Seconds that a trouble of the store or the scheduler lasts before the log has it: a caller hears of it at once.
+#: Seconds for which an error of the store or the scheduler lasts before it is logged. A caller gets it at once.
 LASTS_S = 5.0
-#: Seconds that a connection is given to close; the scheduler at its other end may be dead.
+#: Seconds for a connection to close. The scheduler at its other end may be dead.
 CLOSE_S = 2.0
-#: Seconds within which the lab's own scheduler must answer; it may have been killed meanwhile, and is looked at again.
+#: Seconds within which the lab's own scheduler must answer. If it was killed meanwhile, the keeper checks it again.
 OWN_ANSWER_S = 5.0
-#: Seconds after which the lab's own scheduler, which lives but answers nobody, is replaced.
+#: Seconds after which the lab's own scheduler is replaced if it lives but does not answer.
 SILENT_S = 30.0
 
 _log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """See the module; `start` makes the thread, `stop` ends it."""
+    """The keeper of the module's docstring. `start` starts the thread, `stop` ends it."""
 
     def __init__(self, folder: Path, ledger: Ledger, watch: Watch, cluster: Cluster, address: str | None) -> None:
         self._folder, self._ledger, self._watch, self._cluster, self._address = folder, ledger, watch, cluster, address
@@ -55,13 +55,13 @@ class Keeper:
         self._awake, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self.trouble = ""
-        """Why waiting jobs are not being run, one line; empty when all is well."""
+        """Why waiting jobs do not run, in one line; empty without an error."""
 
     def start(self) -> None:
-        """Begin. Raises `JobError` when a cluster was named, here or in the settings, and does not answer."""
+        """Start the thread. Raises `JobError` when a cluster named here or in the settings does not answer."""
         if self._address is None:
             self._inherited = endpoint.inherited()
-        if self._address is not None or self._found() is None:
+        if self._address is not None or self._default() is None:
             self._named = endpoint.named(self._address)
         if self._named is not None:
             self._join(self._named)
@@ -71,7 +71,7 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and the connection; what was sent is run all the same."""
+        """End the thread and the connection. The submitted jobs still run."""
         self._ended.set()
         self._awake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -80,19 +80,19 @@ class Keeper:
         self._disconnect()
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Let the thread read the store at once."""
         self._awake.set()
 
     def hand_over(self, timeout: float | None = None) -> bool:
-        """Wait until all that is ready now is in the cluster's hands; False when the time (in seconds) is up.
+        """Wait until the cluster has all jobs that are ready now; return False after ``timeout`` seconds.
 
-        Raises JobError where the cluster does not start or answer, or nothing is started by this lab.
+        Raises JobError where the cluster does not start or answer, or this lab starts no jobs.
         """
         if self._thread is None:
             raise JobError("this lab was opened only to look: open it with start=True to have jobs run")
         deadline = None if timeout is None else time.monotonic() + timeout
-        wanted = {(job.id, job.round) for job in self._ledger.ready(number for number, _ in self._ledger.waiting())}
-        while wanted := (wanted & set(self._ledger.waiting())) - set(self._sent):
+        pending = {(job.id, job.round) for job in self._ledger.ready(number for number, _ in self._ledger.waiting())}
+        while pending := (pending & set(self._ledger.waiting())) - set(self._sent):
             self.wake()
             time.sleep(0.05)
             if not self._is_silent() and self.trouble:
@@ -110,27 +110,27 @@ class Keeper:
 
     def _run(self) -> None:
         version: tuple[int, int] | None = None
-        swept, since, is_said = 0.0, 0.0, False
+        swept, since, is_logged = 0.0, 0.0, False
         while not self._ended.is_set():
             try:
-                found = self._ledger.database.version()
+                current = self._ledger.database.version()
                 is_due = time.monotonic() - swept >= SWEEP_S
                 if is_due:
                     swept = time.monotonic()
                     sweep(self._ledger, self._watch)
                     if self._client is not None and not self._is_connected():
-                        self._disconnect()  # at once: Dask's client would look for its scheduler, and say so
-                if is_due or found != version:
-                    version = found
+                        self._disconnect()  # at once: Dask's client would search for its scheduler and log that
+                if is_due or current != version:
+                    version = current
                     self._settle()
                     self._dispatch()
                 self.trouble = ""
-            except (JobError, StoreError) as error:  # for a moment or for long: it is tried again either way
+            except (JobError, StoreError) as error:  # the loop tries again in any case
                 if str(error) != self.trouble:
-                    self.trouble, since, is_said = str(error), time.monotonic(), False
-                elif not is_said and time.monotonic() - since >= LASTS_S:
+                    self.trouble, since, is_logged = str(error), time.monotonic(), False
+                elif not is_logged and time.monotonic() - since >= LASTS_S:
                     _log.warning("%s", error)
-                    is_said = True
+                    is_logged = True
             self._awake.wait(PERIOD_S)
             self._awake.clear()
 
@@ -145,20 +145,20 @@ class Keeper:
         current = {*waiting, *((job.id, job.round) for job in orphans)}
         for key in [key for key in self._sent if key not in current]:
             del self._sent[key]
-        # What came to an end without the job being done is sent again.
-        over = {key: future for key, future in self._sent.items() if future.status != "pending"}
-        for key in over:
+        # A task that ended while its job has not ended is sent again.
+        ended = {key: future for key, future in self._sent.items() if future.status != "pending"}
+        for key in ended:
             del self._sent[key]
-        errors = [future.exception(timeout=ANSWER_S) for future in over.values() if future.status == "error"]
-        fresh = self._ledger.ready(job for job, turn in waiting if (job, turn) not in {**self._sent, **over})
+        errors = [future.exception(timeout=ANSWER_S) for future in ended.values() if future.status == "error"]
+        fresh = self._ledger.ready(job for job, turn in waiting if (job, turn) not in {**self._sent, **ended})
         fresh += [job for job in orphans if (job.id, job.round) not in self._sent]
         if fresh or (
             any(lease.is_here for lease in leases) and self._is_down()
-        ):  # attempts go on without a scheduler, but what waits next would not
+        ):  # attempts continue without a scheduler, but waiting jobs would not start
             client = self._connected()
             for job in fresh:
                 key = job.id, job.round
-                self._sent[key] = send(client, self._folder, job, self._counted, is_again=key in over)
+                self._sent[key] = send(client, self._folder, job, self._counted, is_again=key in ended)
         for error in errors:
             raise JobError(f"a worker could not take a job: {error}")
 
@@ -167,21 +167,21 @@ class Keeper:
         return is_running and (self._is_foreign or self._cluster.is_up())
 
     def _is_down(self) -> bool:
-        """Whether the lab's own cluster, where it is the one to use, is not whole."""
-        return self._named is None and self._found() is None and not self._cluster.is_up()
+        """Whether this lab uses its own cluster, and its scheduler or its worker is not alive."""
+        return self._named is None and self._default() is None and not self._cluster.is_up()
 
-    def _found(self) -> Endpoint | None:
-        """Somebody else's cluster that was not named for us: of whoever started us, or the last one of this lab."""
+    def _default(self) -> Endpoint | None:
+        """Return a foreign cluster that was not named here: the cluster of this process's job, or this lab's last."""
         if self._inherited is not None:
             return self._inherited
         last = self._cluster.foreign()
         return None if last is None else endpoint.named(last)
 
     def _connected(self) -> Client:
-        """A connection to the cluster; the lab's own is started where it is not up."""
+        """Return a connection to the cluster; start the lab's own cluster where it is not up."""
         if self._client is not None and self._is_connected():
             return self._client
-        other = self._named or self._found()
+        other = self._named or self._default()
         if other is not None:
             self._disconnect()
             try:
@@ -189,7 +189,7 @@ class Keeper:
             except JobError:
                 if self._named is not None:
                     raise
-                self._inherited = None  # it was not asked for: this machine will do
+                self._inherited = None  # the user did not name it, so use this machine
                 self._cluster.remember(None)
         own = self._cluster.endpoint()
         client = self._client
@@ -200,7 +200,7 @@ class Keeper:
         return self._client
 
     def _answering(self, own: Endpoint) -> Client:
-        """Connect to the lab's own scheduler. One that has not answered for :data:`SILENT_S` is replaced."""
+        """Connect to the lab's own scheduler. Replace a scheduler that has not answered for :data:`SILENT_S`."""
         try:
             client = connect(own, OWN_ANSWER_S)
         except JobError:
@@ -211,17 +211,17 @@ class Keeper:
             _log.warning("the scheduler at %s lives and does not answer: a new one is started", own.address)
             self._cluster.end(own.address)
             client = connect(self._cluster.endpoint(), OWN_ANSWER_S)
-        # In this order: whoever waits in `hand_over` must not find a scheduler that answers and the old trouble.
+        # In this order: a thread in `hand_over` must not see the old error once the scheduler answers.
         self.trouble = ""
         self._silent = None
         return client
 
     def _is_silent(self) -> bool:
-        """Whether the lab's own scheduler does not answer and will soon be replaced: no reason to give up yet."""
+        """Whether the lab's own scheduler does not answer and will soon be replaced, so that callers should wait."""
         return self._silent is not None and time.monotonic() - self._silent[1] < SILENT_S + START_S
 
     def _join(self, other: Endpoint) -> Client:
-        """Connect to somebody else's cluster."""
+        """Connect to a foreign cluster."""
         if not other.is_encrypted:
             _log.warning(
                 "the Dask cluster at %s is without TLS: every user of this machine can run code in it", other.address

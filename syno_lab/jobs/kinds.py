@@ -1,7 +1,7 @@
 """The kinds of jobs: the function ``run(params, context) -> result`` of each, and the resources that a job takes.
 
-Only what is registered here or by whoever starts the process can be run: a store that came from elsewhere names kinds,
-never functions. ``SYNO_LAB_KINDS="name=module:function;…"`` registers more, for tests and for one's own.
+Only registered kinds can run. A foreign store names kinds and never functions. The environment variable
+``SYNO_LAB_KINDS="name=module:function;…"`` registers more kinds, for tests and for users.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ KINDS: dict[str, str] = {
     "train": "syno_lab.trial.job:run",
     "tune": "syno_lab.tuning.job:run",
 }
-#: What a job of a kind occupies of a worker unless told otherwise. A slot is a share of the machine's cores; drivers,
-#: which submit jobs and wait for them, occupy none, so that they cannot stand in the way of what they wait for.
+#: The default resources of a kind's jobs. A slot is a share of the machine's cores. A driver submits jobs and waits for
+#: them; it takes no slot, so that it cannot block the jobs that it waits for.
 RESOURCES: dict[str, dict[str, float]] = {"search": {}}
 ONE_SLOT: dict[str, float] = {"slot": 1}
-#: Kinds that work in the lab's store itself, and so run on a machine that sees its folder; drivers do as well.
+#: Kinds that work in the lab's store and so run on a machine that sees its folder. Drivers run there too.
 AT_HOME = ("rungs", "search")
 VARIABLE = "SYNO_LAB_KINDS"
 
 
 def is_at_home(kind: str, resources: Mapping[str, float]) -> bool:
-    """Whether a job runs only where the lab's folder is."""
+    """Whether a job must run on a machine that sees the lab's folder."""
     return kind in AT_HOME or not resources
 
 
 def kinds() -> dict[str, str]:
-    """Every kind that this process knows, with the place of its function.
+    """Return every registered kind, with the module and the name of its function.
 
-    Raises JobError where the variable is not of the form above.
+    Raises JobError where the environment variable is malformed.
     """
-    found = dict(KINDS)
+    registered = dict(KINDS)
     for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
         name, equals, target = entry.partition("=")
         if not (name and equals and target.count(":") == 1):
             raise JobError(f"{VARIABLE}: expected name=module:function;…, found {quoted(entry)}")
-        found[name] = target
-    return found
+        registered[name] = target
+    return registered
 
 
 def check(kind: str) -> None:
-    """Refuse a kind that nobody registered. Raises JobError with the kinds that there are."""
+    """Refuse a kind that is not registered. Raises JobError with the names of the registered kinds."""
     if kind not in kinds():
         raise JobError(f"no job of kind {quoted(kind)}: expected one of {', '.join(sorted(kinds()))}")

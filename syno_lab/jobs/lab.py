@@ -1,4 +1,4 @@
-"""A laboratory folder with its jobs: submitted, listed, watched, stopped; the one door for every front end."""
+"""A lab's folder with its jobs. Every front end submits, lists, watches and stops jobs through this module."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Lab"]
 
 
 class Lab(Closing):
-    """An open lab; a context manager, made by `Lab.open`. Closing it ends no job.
+    """An open lab; a context manager, made by `Lab.open`. A job continues after its lab is closed.
 
     Attributes:
-        folder: where everything is: ``results.sqlite``, ``logs/``, ``jobs/<id>/``.
-        store: the results store in it.
+        folder: the lab's folder, with ``results.sqlite``, ``logs/`` and ``jobs/<id>/``.
+        store: the results store in the folder.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Lab(Closing):
 
     @classmethod
     def of(cls, context: JobContext) -> Lab:
-        """The lab of a job that runs; jobs that are submitted through it are this one's children."""
+        """Open the lab of a running job. A job that is submitted through this lab is a child of the running job."""
         return cls.open(context.root, parent=context.id, is_thorough=False)
 
     @classmethod
@@ -64,34 +64,34 @@ class Lab(Closing):
         parent: int | None = None,
         is_thorough: bool = True,
     ) -> Lab:
-        """Open the lab in a folder, made where there is none.
+        """Open the lab in a folder; create the lab where there is none.
 
         Args:
-            folder: of the lab.
-            address: of a Dask scheduler to use (``tls://host:port``; ``tcp://`` only on this machine) in place of the
-                lab's own, which is started when the first job needs it and found again by whoever opens the lab later.
-                None: the one of the user's settings (`endpoint.named`), where one is named there.
-            slots: how many jobs that train run at a time, for a cluster that this call starts; None: as many as last
-                time, at first one for every two cores.
-            gpus: how many GPUs that cluster offers as the resource ``GPU``; None: as last time, at first none.
-            idle_minutes: after how long without a job that cluster ends by itself; None: as last time, at first 10.
-            listen: the address of this machine on which that cluster listens, so that workers of other machines can
-                join, with TLS; None: as last time, at first loopback alone.
-            port: of that address; None: as last time, at first Dask's usual one.
-            start: see that waiting jobs get run; False only to look and to cancel.
-            parent: the job in whose name jobs are submitted.
-            is_thorough: look through the whole store for damage.
+            folder: the lab's folder.
+            address: the address of a foreign Dask scheduler, ``tls://host:port`` (``tcp://`` only on this machine).
+                None: the scheduler of the user's settings (`endpoint.named`), else the lab's own, which the first job
+                starts.
+            slots: the number of jobs that train at once on a cluster that this call starts; None: the last number, at
+                first one for every two cores.
+            gpus: the number of that cluster's GPUs, as the resource ``GPU``; None: the last number, at first none.
+            idle_minutes: minutes without a job after which that cluster ends; None: the last number, at first 10.
+            listen: the address of this machine on which that cluster listens for workers of other machines, with TLS;
+            None: the last address, at first loopback alone.
+            port: the port at that address; None: the last port, at first Dask's default.
+            start: whether to start waiting jobs; False only to read the lab and to cancel jobs.
+            parent: the number of the job that submits jobs through this lab.
+            is_thorough: whether to check the whole store for damage.
 
         Raises:
-            StoreError: the store is damaged, of another version or cannot be made.
-            JobError: the cluster at `address` does not answer, or a number makes no sense.
+            StoreError: the store is damaged, has another version or cannot be created.
+            JobError: the cluster at `address` does not answer, or a number is out of range.
         """
         root = Path(folder).expanduser().absolute()
         settings = Settings(slots, gpus, idle_minutes, listen, port)
         if not root.is_dir():
             private.folder(root)
-        is_looking = not start and is_frozen(root)
-        store = Store.look(root) if is_looking else Store.open(root, is_thorough=is_thorough)
+        is_frozen_here = not start and is_frozen(root)
+        store = Store.look(root) if is_frozen_here else Store.open(root, is_thorough=is_thorough)
         try:
             return cls(root, store, address=address, settings=settings, parent=parent, start=start)
         except BaseException:
@@ -108,19 +108,19 @@ class Lab(Closing):
         max_attempts: int = 3,
         resources: Mapping[str, float] | None = None,
     ) -> JobHandle:
-        """Write a job down and have it run as soon as there is room for it; it is safe when this returns.
+        """Store a job, and start it as soon as there is room for it. The job is safe when this method returns.
 
         Args:
             kind: a name of :mod:`syno_lab.jobs.kinds`.
-            params: plain data for its function.
-            name: for people.
-            after: numbers of jobs that must have finished before; where one fails, this one does.
-            max_attempts: deaths (signals, exits without a result, out of memory) after which it is given up.
-            resources: what it occupies of a worker, such as ``{"slot": 1, "GPU": 1}``; None for what its kind does,
-                nothing for one that only waits for others.
+            params: plain data for the kind's function.
+            name: a title for people.
+            after: the numbers of jobs that must finish first. If one of those jobs fails, this job fails.
+            max_attempts: the number of deaths (signals, exits without a result, out of memory) that poison the job.
+            resources: the amounts that the job takes of a worker, such as ``{"slot": 1, "GPU": 1}``; None: the amounts
+                of its kind; empty: for a job that only waits for other jobs.
 
         Raises:
-            JobError: the kind is unknown, or a number makes no sense.
+            JobError: the kind is unknown, or a number is out of range.
             StoreError: the parameters are not plain data, or the store cannot be written.
         """
         check(kind)
@@ -132,17 +132,17 @@ class Lab(Closing):
         return JobHandle(self, number)
 
     def sweep(self) -> list[int]:
-        """Put right what the dead have left; the numbers of jobs that were in their hands."""
+        """End the attempts of dead processes; return the numbers of their jobs."""
         return [] if self.store.database.is_read_only else sweep(self.ledger, self._watch)
 
     def jobs(
         self, kind: str | None = None, state: JobState | None = None, parent: int | None = None
     ) -> list[JobRecord]:
-        """Return jobs in order of submission; a sweep comes first, so that no dead job is shown as running."""
+        """Return jobs in order of submission. A sweep runs first, so that no dead job is listed as running."""
         self.sweep()
-        wanted = {"kind": kind, "state": state, "parent": parent}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        return self.ledger.jobs(" AND ".join(f"{name}=?" for name in given) or "1", given.values())
+        filters = {"kind": kind, "state": state, "parent": parent}
+        conditions = {name: value for name, value in filters.items() if value is not None}
+        return self.ledger.jobs(" AND ".join(f"{name}=?" for name in conditions) or "1", conditions.values())
 
     def job(self, number: int) -> JobHandle:
         """Return a job by its number. Raises JobError where there is none."""
@@ -150,29 +150,29 @@ class Lab(Closing):
         return JobHandle(self, number)
 
     def wait(self, numbers: Iterable[int] | None = None, timeout: float | None = None) -> bool:
-        """Wait until these jobs (all, if none are named) have ended; False when the time (in seconds) is up."""
-        wanted = None if numbers is None else list(numbers)
+        """Wait until these jobs (by default all) have ended; return False after ``timeout`` seconds."""
+        ids = None if numbers is None else list(numbers)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = [job for job in self.jobs() if not job.is_ended and (wanted is None or job.id in wanted)]
-            if not left:
+            running = [job for job in self.jobs() if not job.is_ended and (ids is None or job.id in ids)]
+            if not running:
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             time.sleep(0.2)
 
     def hand_over(self, timeout: float | None = None) -> bool:
-        """Wait until every job that is ready now was given to the cluster, which is started for it: then close.
+        """Wait until the cluster has every job that is ready now. Start the cluster if necessary. Then close the lab.
 
         Returns:
-            Whether they were within `timeout` seconds.
+            Whether the cluster had all jobs within `timeout` seconds.
 
         Raises JobError where the cluster does not start or answer, or the lab was opened with `start=False`.
         """
         return self.keeper.hand_over(timeout)
 
     def shutdown(self) -> None:
-        """End the lab's own cluster and the processes of its jobs; those go on when the lab is opened again."""
+        """End the lab's own cluster and the processes of its jobs. The jobs continue when the lab is opened again."""
         self.keeper.stop()
         self.cluster.stop()
         for lease in self.ledger.leases():
@@ -181,6 +181,6 @@ class Lab(Closing):
         self.sweep()
 
     def close(self) -> None:
-        """Let go of the lab; its jobs go on."""
+        """Close the lab; its jobs continue."""
         self.keeper.stop()
         self.store.close()

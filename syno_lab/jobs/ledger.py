@@ -1,6 +1,6 @@
-"""The jobs of a lab as rows of its store: written down, read, and changed by the user.
+"""The jobs of a lab as rows of its store, with the changes that a user makes.
 
-Every change is one transaction that looks before it writes. What attempts do is in
+Every change is one transaction that reads the row before it writes. The changes by attempts are in
 :mod:`syno_lab.jobs.attempts`.
 """
 
@@ -36,9 +36,9 @@ CANCELLED = "cancelled by the user"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who runs an attempt, as :mod:`syno_lab.processes.alive` names machines and processes.
+    """The processes of an attempt, as :mod:`syno_lab.processes.alive` names machines and processes.
 
-    ``beat`` goes up while it is looked after; ``at`` is the monotonic clock of ``place`` when it was taken, in seconds.
+    ``beat`` counts the supervisor's heartbeats. ``at`` is the monotonic clock of ``place`` at the start, in seconds.
     """
 
     job: int
@@ -52,66 +52,66 @@ class Lease:
 
     @property
     def is_here(self) -> bool:
-        """Whether the attempt is one of this machine since it was started; a store that was copied has others."""
+        """Whether the attempt is of this machine and this boot; a copied store has attempts of other machines."""
         return (self.place, self.boot) == (alive.place(), alive.boot())
 
 
 def now() -> str:
-    """The time for people: ISO 8601, UTC, to the millisecond. Nothing is decided by it."""
+    """Return the time for people: ISO 8601, UTC, to the millisecond. No decision depends on this time."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Ledger:
-    """The rows of jobs in an open store; for threads to share."""
+    """The rows of jobs in an open store; safe for threads."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def jobs(self, where: str = "1", parameters: Iterable[object] = ()) -> list[JobRecord]:
-        """Return the jobs that a condition on the columns of ``syno_jobs`` picks, in order of submission."""
-        given = tuple(parameters)
-        rows = self.database.read(COLUMNS, f"FROM syno_jobs WHERE {where} ORDER BY job", given)
+        """Return the jobs that meet a condition on the columns of ``syno_jobs``, in order of submission."""
+        values = tuple(parameters)
+        rows = self.database.read(COLUMNS, f"FROM syno_jobs WHERE {where} ORDER BY job", values)
         rest = f"FROM syno_progress WHERE job IN (SELECT job FROM syno_jobs WHERE {where})"  # noqa: S608 - conditions of ours
-        said = {job: (fraction, message) for job, fraction, message in self.database.read(PROGRESS, rest, given)}
-        return [from_row(row, said.get(row[0], (0.0, ""))) for row in rows]
+        reports = {job: (fraction, message) for job, fraction, message in self.database.read(PROGRESS, rest, values)}
+        return [from_row(row, reports.get(row[0], (0.0, ""))) for row in rows]
 
     def job(self, number: int) -> JobRecord:
-        """Return one job. Raises JobError where there is none of this number."""
-        found = self.jobs("job=?", (number,))
-        if not found:
+        """Return one job. Raises JobError where no job has this number."""
+        jobs = self.jobs("job=?", (number,))
+        if not jobs:
             raise JobError(f"no job {number} in {self.database.path.parent}")
-        return found[0]
+        return jobs[0]
 
     def state(self, number: int) -> JobState | None:
-        """Return a job's state alone, for watching many; None where there is no such job."""
+        """Return the state of a job by a cheap query, to watch many jobs; None where there is no such job."""
         return next(iter(self.database.column("SELECT state FROM syno_jobs WHERE job=?", (number,))), None)
 
     def attempts(self, number: int) -> list[Attempt]:
-        """Return every start of a job and how it ended."""
+        """Return every attempt at a job, in order."""
         rest = "FROM syno_attempts WHERE job=? ORDER BY attempt"
         return [Attempt(*row) for row in self.database.read(ATTEMPT_COLUMNS, rest, (number,))]
 
     def leases(self) -> list[Lease]:
-        """Return the leases of all attempts under way."""
+        """Return the leases of all running attempts."""
         return [Lease(*row) for row in self.database.read(LEASE, "FROM syno_leases")]
 
     def lease(self, number: int) -> Lease | None:
-        """Return the lease of a job that runs."""
+        """Return the lease of a running job."""
         rows = self.database.read(LEASE, "FROM syno_leases WHERE job=?", (number,))
         return Lease(*rows[0]) if rows else None
 
     def waiting(self) -> list[tuple[int, int]]:
-        """Return number and round of the jobs that wait, in order; cheap, for asking often."""
+        """Return number and round of the waiting jobs, in order; cheap enough for frequent calls."""
         rows = self.database.column("SELECT job || ' ' || round FROM syno_jobs WHERE state='waiting' ORDER BY job")
         return [(int(job), int(turn)) for job, turn in map(str.split, rows)]
 
     def ready(self, numbers: Iterable[int]) -> list[JobRecord]:
-        """Return those of these jobs that may be started, as `is_ready` says."""
-        found = (self.jobs("job=?", (number,)) for number in numbers)
-        return [job for jobs in found for job in jobs if self.is_ready(job)]
+        """Return the jobs with these numbers that may start, by `is_ready`."""
+        candidates = (self.jobs("job=?", (number,)) for number in numbers)
+        return [job for jobs in candidates for job in jobs if self.is_ready(job)]
 
     def is_ready(self, job: JobRecord) -> bool:
-        """Whether a job waits for nothing but its turn: all that it comes after has finished, and it is signed."""
+        """Whether a job waits, is signed, and all jobs that it comes after have finished."""
         is_due = job.state == "waiting" and all(self.state(number) == "finished" for number in job.after)
         return is_due and trust.is_signed(self, job)
 
@@ -126,21 +126,21 @@ class Ledger:
         max_attempts: int = 3,
         parent: int | None = None,
     ) -> int:
-        """Write a job down as waiting, signed with the user's key, and return its number.
+        """Store a job as waiting, signed with the user's key, and return its number.
 
         Raises:
-            JobError: a job that it shall come after does not exist, or a number makes no sense.
+            JobError: the job comes after a job that does not exist, or a number is out of range.
             StoreError: the parameters are not plain data.
-            SynoError: there is no key to sign with, and none can be made.
+            SynoError: there is no key to sign with, and no key can be created.
         """
         if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
             raise JobError(f"max_attempts: expected a whole number from 1 on, found {quoted(max_attempts)}")
         if bad := [f"{key}={value!r}" for key, value in resources.items() if not _is_amount(value)]:
             raise JobError(f"resources: expected positive amounts, found {', '.join(bad)}")
-        wanted = list(dict.fromkeys(after))
-        texts = to_text(params, "params"), json.dumps(wanted), to_text(resources, "resources")
+        predecessors = list(dict.fromkeys(after))
+        texts = to_text(params, "params"), json.dumps(predecessors), to_text(resources, "resources")
         with self.database.transaction():
-            for earlier in wanted:
+            for earlier in predecessors:
                 self.job(earlier)
             (number,) = self.database.column("SELECT COALESCE(MAX(job), 0) + 1 FROM syno_jobs")
             row = (number, kind, name, texts[0], parent, *texts[1:], max_attempts, now())
@@ -150,7 +150,7 @@ class Ledger:
         return int(number)
 
     def cancel(self, number: int) -> bool:
-        """End a job and all that it submitted; what runs is only asked to. False when it had ended already."""
+        """Cancel a job, and the jobs that it submitted. A running job gets a request. Return False if it has ended."""
         with self.database.transaction():
             return self._cancel(self.job(number))
 
@@ -166,7 +166,7 @@ class Ledger:
         return True
 
     def pause(self, number: int) -> bool:
-        """Hold a job: one that waits at once, one that runs at its next checkpoint. False when it has ended."""
+        """Pause a job: a waiting job at once, a running job at its next checkpoint. Return False when it has ended."""
         with self.database.transaction():
             job = self.job(number)
             if job.is_ended or job.wish == "cancel":
@@ -178,9 +178,9 @@ class Ledger:
         return True
 
     def resume(self, number: int) -> bool:
-        """Let a job that was paused go on. False when there is nothing to resume.
+        """Resume a paused job. Return False when the job is not paused.
 
-        Raises JobError where the user has not asked for it, see `allow`.
+        Raises JobError where the user has not signed the job, see `allow`.
         """
         with self.database.transaction():
             job = self.job(number)
@@ -194,34 +194,33 @@ class Ledger:
         return True
 
     def retry(self, number: int) -> None:
-        """Put a job that failed, was cancelled or is poisoned in line again, with its deaths forgotten.
+        """Put a job that failed, was cancelled or is poisoned in the queue again, with its deaths reset.
 
-        Raises JobError where it is in no such state, or the user has not asked for it, see `allow`.
+        Raises JobError where the job has another state, or the user has not signed it, see `allow`.
         """
         with self.database.transaction():
             job = self.job(number)
             if job.state not in ENDED or job.state == "finished":
-                raise JobError(f"job {number} is {job.state}: only one that failed, was cancelled or died is retried")
+                raise JobError(f"job {number} is {job.state}: only a job that failed, was cancelled or died is retried")
             trust.check_signed(self, job)
             self.write(in_line(replace(job, deaths=0, reason="", ended=None)))
 
     def allow(self, job: JobRecord) -> None:
-        """Sign a job in the user's name, as this record has it, and put it in line where it was held for that.
+        """Sign a job in the user's name, as in this record, and queue the job if it was paused for want of a signature.
 
-        Raises JobError where it is another one by now; SynoError where there is no key to sign with, and none can be
-        made.
+        Raises JobError where the stored job differs from the record; SynoError where no key exists or can be created.
         """
         with self.database.transaction():
             now = self.job(job.id)
             if trust.request(now) != trust.request(job):
                 raise JobError(f"job {job.id} has changed meanwhile: look at it again")
-            was_held = now.reason == trust.unsigned(job.id)
+            was_unsigned = now.reason == trust.unsigned(job.id)
             trust.sign(self, now)
-            if now.state == "paused" and was_held:
+            if now.state == "paused" and was_unsigned:
                 self.write(in_line(replace(now, reason="")))
 
     def write(self, job: JobRecord) -> None:
-        """Put a record in the place of the one with its number."""
+        """Replace the row with the record's number by this record."""
         texts = {"params": to_text(job.params, "params"), "resources": to_text(job.resources, "resources")}
         texts["after"] = json.dumps(list(job.after))
         if job.result is not None:
@@ -230,7 +229,7 @@ class Ledger:
 
 
 def in_line(job: JobRecord) -> JobRecord:
-    """The job waiting for its turn once more; a new round tells the schedulers that it is not the old turn."""
+    """Return the job as waiting again, with a new round, by which schedulers distinguish it from the last round."""
     return replace(job, state="waiting", wish="", round=job.round + 1)
 
 

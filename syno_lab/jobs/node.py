@@ -1,6 +1,6 @@
-"""What Dask's scheduler and worker load as they start (``--preload``) where a lab starts them.
+"""The preload of Dask's scheduler and worker (``--preload``) where a lab starts them.
 
-Nothing of the lab is imported here: the scheduler needs none of it.
+This module imports nothing of the lab, because the scheduler needs nothing of it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import os
 import time
 from typing import Any
 
-#: Names in one variable, divided by commas, the variables of the environment that are not for jobs.
+#: An environment variable with the names of variables that jobs must not inherit, separated by commas.
 NOT_FOR_JOBS = "SYNO_LAB_NOT_FOR_JOBS"
 
 _ours: list[Any] = []
 
 
 def use_steady_clock() -> None:
-    """Have Dask's streams and connections wait by the monotonic clock.
+    """Make Dask's streams and connections wait by the monotonic clock.
 
-    They wait until a moment of the clock of the day (``distributed`` 2026.8.0): where that is set back by an hour, no
-    message leaves a stream for an hour.
+    Dask (``distributed`` 2026.8.0) waits for a time of the wall clock. After that clock is set back by an hour, a
+    stream would send no message for an hour.
     """
     from distributed import batched
     from distributed.comm import core
@@ -29,7 +29,7 @@ def use_steady_clock() -> None:
 
 
 def dask_setup(server: Any) -> None:
-    """Close the HTTP server, which Dask starts whatever one asks for, and forget what is only for this process."""
+    """Close Dask's HTTP server, which no option prevents, and delete the variables for this process alone."""
     use_steady_clock()
     server.http_server.stop()
     for name in os.environ.pop(NOT_FOR_JOBS, "").split(","):

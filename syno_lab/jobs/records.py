@@ -1,4 +1,4 @@
-"""The record of a job, and the exceptions by which a job says that it cannot continue."""
+"""The record of a job, and the exceptions by which a job's function reports that it cannot continue."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from syno_lab.errors import JobError, StoreError
 from syno_lab.inputs import QUOTED, printable, quoted
 
 JobState = Literal["waiting", "running", "paused", "finished", "failed", "cancelled", "poisoned"]
-#: States that nothing but a user's retry leads out of.
+#: States that only a user's retry ends.
 ENDED = ("finished", "failed", "cancelled", "poisoned")
 
 
-class JobFailed(JobError):  # noqa: N818 - reads as what it says where a kind raises it
-    """Raised by a kind's function: the job cannot be done; with ``retry`` it is tried again, as after a death."""
+class JobFailed(JobError):  # noqa: N818 - the name reads well where a function raises it
+    """Raised by a kind's function that cannot do the job. With ``retry`` the job runs again, as after a death."""
 
     def __init__(self, reason: str, *, retry: bool = False) -> None:
         super().__init__(reason)
@@ -27,36 +27,36 @@ class JobFailed(JobError):  # noqa: N818 - reads as what it says where a kind ra
 
 
 class JobStopped(JobError):  # noqa: N818
-    """Raised by a kind's function that stopped because ``should_stop()`` said so; it goes on later from its folder."""
+    """Raised by a kind's function after ``should_stop()`` was true. The job later continues from its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job as the store knows it; times are ISO 8601 in UTC.
+    """A job as it is in the store. Times are ISO 8601 in UTC.
 
     Attributes:
-        id: its number in the lab, from 1 on.
-        kind: which function it runs, a name of :mod:`syno_lab.jobs.kinds`.
-        name: for people.
-        params: what the function is given.
-        parent: the job that submitted it.
-        after: jobs that must finish first.
-        resources: what it occupies of a Dask worker; nothing for drivers, which mostly wait.
-        max_attempts: after so many deaths it is poisoned.
-        created: when it was submitted.
+        id: the job's number in the lab, from 1 on.
+        kind: the kind of its function, a name in :mod:`syno_lab.jobs.kinds`.
+        name: a title for people.
+        params: the parameters of the function.
+        parent: the number of the job that submitted this job.
+        after: the numbers of jobs that must finish first.
+        resources: the amounts that the job takes of a Dask worker; empty for drivers, which mostly wait.
+        max_attempts: the number of deaths after which the job is poisoned.
+        created: the time of submission.
         state: ``waiting``, ``running``, ``paused``, ``finished``, ``failed``, ``cancelled`` or ``poisoned``.
-        wish: what it was asked for and has not done yet: ``pause`` or ``cancel``.
-        round: how often it was put in line.
-        attempt: how often it was started.
-        deaths: how often it died of itself: by a signal, by an exit without a result, out of memory.
-        reason: why it is where it is, one line; empty when all is well.
-        result: what the function returned.
-        started: when the last attempt began.
-        ended: when it came to its end.
+        wish: the user's pending request: ``pause`` or ``cancel``.
+        round: the number of times that the job was put in the queue.
+        attempt: the number of times that the job was started.
+        deaths: the number of deaths: by a signal, by an exit without a result, out of memory.
+        reason: the reason for the state, in one line; empty without an error.
+        result: the return value of the function.
+        started: the start of the last attempt.
+        ended: the end of the job.
         wall_s: seconds of all attempts together.
-        cpu_s: processor seconds of all attempts together, those of descendants included.
-        progress: from 0 to 1, as the function said last.
-        message: with it.
+        cpu_s: processor seconds of all attempts together, including descendants.
+        progress: the last reported progress, from 0 to 1.
+        message: the message with that progress.
     """
 
     id: int
@@ -84,13 +84,13 @@ class JobRecord:
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing but a retry will change it."""
+        """Whether only a retry can change the job."""
         return self.state in ENDED
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of a job and how it ended; ``cause`` is empty while it runs and when it gave a result."""
+    """One attempt at a job. ``cause`` is empty while the attempt runs and after it returned a result."""
 
     job: int
     attempt: int
@@ -103,15 +103,14 @@ class Attempt:
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How an attempt ended, and the seconds that it took.
+    """The ending of an attempt.
 
     Attributes:
-        how: ``finished``; ``failed``: the job cannot be done; ``stopped``, not by the job's fault: it waits again, or
-            is paused where it was asked to; ``died`` of itself: it is tried again, from what it left in its folder, or
-            poisoned.
-        reason: one line; empty where it finished.
-        result: what the function returned, where it finished.
-        wall_s, cpu_s: of the attempt.
+        how: ``finished``; ``failed``: the job cannot be done; ``stopped`` without a fault of the job, which waits again
+            or is paused on request; ``died``: the job continues from its folder, or is poisoned.
+        reason: one line; empty for ``finished``.
+        result: the return value of the function, for ``finished``.
+        wall_s, cpu_s: the seconds and processor seconds of the attempt.
     """
 
     how: Literal["finished", "failed", "stopped", "died"]
@@ -121,7 +120,7 @@ class Ending(msgspec.Struct, frozen=True):
     cpu_s: float = 0.0
 
 
-#: The columns of the table, in the order of the fields; progress is kept apart, as it changes often.
+#: The columns of the table, in the order of the fields. Progress has its own table because it changes often.
 COLUMNS = "job, " + ", ".join(field.name for field in fields(JobRecord)[1:-2])
 ATTEMPT_COLUMNS = ", ".join(field.name for field in fields(Attempt))
 _JSON = ("params", "after", "resources", "result")
@@ -129,9 +128,9 @@ _NAMES = tuple(field.name for field in fields(JobRecord))
 
 
 def from_row(row: Sequence[Any], progress: tuple[float, str] = (0.0, "")) -> JobRecord:
-    """Make a record of a row of the table.
+    """Return the record of a row of the table.
 
-    Raises StoreError: something in it is not what a record holds; whoever wrote the row was not this program.
+    Raises StoreError where a value is not valid in a record, because another program wrote the row.
     """
     values = dict(zip(_NAMES, (*row, *progress), strict=True))
     try:
@@ -145,12 +144,12 @@ def from_row(row: Sequence[Any], progress: tuple[float, str] = (0.0, "")) -> Job
             values["progress"] = 1.0
         record = msgspec.convert(values, JobRecord)
     except (TypeError, ValueError, RecursionError, msgspec.ValidationError) as error:
-        what = printable(str(error), QUOTED)
-        raise StoreError(f"job {quoted(row[0])} in the results store is not what a job is: {what}") from None
+        detail = printable(str(error), QUOTED)
+        raise StoreError(f"job {quoted(row[0])} in the results store is not a valid job: {detail}") from None
     return record
 
 
 def to_row(record: JobRecord, texts: dict[str, str]) -> list[Any]:
-    """Make a row of a record; ``texts`` holds the JSON of its mappings."""
+    """Return the row of a record; ``texts`` has the JSON of its mappings."""
     names = [field.name for field in fields(JobRecord)[:-2]]
     return [texts[name] if name in texts else getattr(record, name) for name in names]

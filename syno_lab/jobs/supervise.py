@@ -1,6 +1,6 @@
-"""What a Dask worker does for a job: take it, start its process, look after that, and write down how it died.
+"""The task of a Dask worker for a job: take the job, start and supervise its process, and record the process's death.
 
-The process is in a session of its own, has its attempt's token in its environment and its output in the attempt's log.
+The process has its own session, the attempt's token in its environment, and its output in the attempt's log.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from syno_lab.processes.process import describe_exit, module_command, own_enviro
 from syno_lab.store import Store
 from syno_lab.store.database import FILE_NAME
 
-#: Seconds between two looks at what the user wishes.
+#: Seconds between two reads of the user's requests.
 PERIOD_S = 0.2
-#: Seconds after which a job that could not be started on a full disk is put in line again.
+#: Seconds after which a job that did not start because of a full disk is put in the queue again.
 ROOM_S = 10.0
 
 _stores: dict[str, Store] = {}
@@ -39,7 +39,7 @@ _guard = threading.Lock()
 
 
 def open_store(folder: str) -> Store:
-    """The store of a lab, opened once in this process."""
+    """Return the store of a lab, opened once in this process."""
     with _guard:
         if folder not in _stores:
             _stores[folder] = Store.open(folder, is_thorough=False)
@@ -47,10 +47,10 @@ def open_store(folder: str) -> Store:
 
 
 def supervise(folder: str, number: int) -> None:
-    """Do a job if it still waits, or adopt it; return when its attempt has ended. For Dask's workers.
+    """Run a job that still waits, or adopt its attempt; return when the attempt has ended. Dask's workers call this.
 
-    Dask may call this twice, late, or on another worker after a death: the store alone decides. Raises JobError where
-    the lab's folder is not here.
+    Dask may call this function twice, late, or on another worker after a death: the store alone decides. Raises
+    JobError where the lab's folder is not on this machine.
     """
     root = Path(folder)
     if away.is_away():
@@ -65,10 +65,10 @@ def supervise(folder: str, number: int) -> None:
     needs = ledger.job(number).resources
     if not needs:
         _make_room()
-    # What a dead worker left running occupies what we were given to occupy: it comes first, or there would be too many.
+    # An attempt that a dead worker left still takes resources. Supervise it first, or too many jobs would run.
     is_sent = False
     while lease := _adopt(ledger, number, needs):
-        if lease.job != number and not is_sent:  # our job would wait for the other's end, whatever place is free
+        if lease.job != number and not is_sent:  # else this job would wait for that one's end
             _send_again(ledger, root, number)
             is_sent = True
         Supervisor(ledger, root, lease).watch()
@@ -81,7 +81,7 @@ def supervise(folder: str, number: int) -> None:
 
 
 def _adopt(ledger: Ledger, number: int, needs: dict[str, float]) -> Lease | None:
-    """Adopt an attempt that goes on without a supervisor: this job's, or one that occupies the same."""
+    """Adopt an attempt without a supervisor: of this job, or of a job with the same resources."""
     for lease in filter(is_orphan, ledger.leases()):
         if lease.job == number or (needs and ledger.job(lease.job).resources == needs):
             adopted = attempts.adopt(ledger, lease.job)
@@ -91,32 +91,34 @@ def _adopt(ledger: Ledger, number: int, needs: dict[str, float]) -> Lease | None
 
 
 def _make_room() -> None:
-    """A driver only waits: let Dask give its thread to another job."""
+    """Return this task's thread to Dask for another job, because a driver only waits."""
     from distributed import secede
 
-    with contextlib.suppress(ValueError):  # not in a worker
+    with contextlib.suppress(ValueError):  # this process is no worker
         secede()
 
 
 def _send_again(ledger: Ledger, root: Path, number: int) -> None:
-    """Put a job that waits in line once more, because this task has another's attempt to look after."""
+    """Put a waiting job in the queue again, because this task supervises the attempt of another job."""
     from distributed import get_worker
 
     from syno_lab.jobs.dispatch import send, worker_client
 
-    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # not in a worker: it goes on after that
+    with contextlib.suppress(
+        ValueError, OSError, TimeoutError, StoreError
+    ):  # without a worker the job runs after that attempt
         job = ledger.job(number)
         if job.state == "waiting":
             send(worker_client(), root, job, get_worker().state.total_resources, is_again=True)
 
 
 def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
-    """Send what the end of a job made ready, so that it goes on while no lab is open anywhere."""
+    """Send the jobs that became ready at the end of this job, so that they run without an open lab."""
     from distributed import get_worker
 
     from syno_lab.jobs.dispatch import send, worker_client
 
-    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # a keeper does the same, later
+    with contextlib.suppress(ValueError, OSError, TimeoutError, StoreError):  # a keeper sends the jobs later
         after = ledger.jobs("state='waiting' AND after!='[]'")
         fresh = ledger.ready([number, *(job.id for job in after if number in job.after)])
         if fresh:
@@ -128,9 +130,9 @@ def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
 
 @dataclass(frozen=True)
 class _Started:
-    """A process of an attempt: ``end()`` once it has ended gives its exit code and the CPU-seconds that it had.
+    """The process of an attempt.
 
-    What it left in its group is killed then.
+    ``end()`` kills its group after its end and returns its exit code and its CPU seconds.
     """
 
     pid: int
@@ -138,7 +140,7 @@ class _Started:
 
 
 def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str]) -> _Started:
-    """Start the process of an attempt, with ``more`` in its environment. Raises OSError where it cannot be started."""
+    """Start the process of an attempt with the environment variables ``more``. Raises OSError where the start fails."""
     private.folder(log.parent)
     with private.create(log, "ab") as output:
         child = subprocess.Popen(
@@ -154,7 +156,7 @@ def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, st
 
     def end() -> tuple[int, float]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # its number is not given out before we reap it
+            os.killpg(child.pid, signal.SIGKILL)  # the identifier is not reused before wait4
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         return child.returncode, usage.ru_utime + usage.ru_stime
@@ -167,14 +169,14 @@ def _environment(token: str) -> dict[str, str]:
 
 
 class Supervisor:
-    """One attempt under our eyes."""
+    """The supervisor of one attempt."""
 
     def __init__(self, ledger: Ledger, root: Path, lease: Lease) -> None:
         self.ledger, self.root, self.lease = ledger, root, lease
         self._cancelled = False
 
     def run(self) -> None:
-        """Start the process of the attempt and stay with it to its end."""
+        """Start the process of the attempt and supervise it until it has ended."""
         number, token = self.lease.job, self.lease.token
         job = self.ledger.job(number)
         kills = oom_kills()
@@ -183,39 +185,39 @@ class Supervisor:
                 job_folder(self.root, number).mkdir(parents=True, exist_ok=True)
                 child = _start(self.root, number, token, log_path(self.root, number, job.attempt), visible)
             except OSError as error:
-                said = f"its process could not be started: {error}"
-                if error.errno in NO_ROOM:  # no fault of the job
+                reason = f"its process could not be started: {error}"
+                if error.errno in NO_ROOM:  # the disk is full, and the job is not at fault
                     time.sleep(ROOM_S)
-                    self._give_back(said)
+                    self._give_back(reason)
                 else:
-                    self._write_down(said, 0.0, 0.0)
+                    self._write_down(reason, 0.0, 0.0)
                 return
-            begun = time.monotonic()
+            started = time.monotonic()
             self._stay(child.pid)
             code, cpu_s = child.end()
-        self._write_down(exit_cause(code, oom_kills() > kills), time.monotonic() - begun, cpu_s)
+        self._write_down(exit_cause(code, oom_kills() > kills), time.monotonic() - started, cpu_s)
 
     def watch(self) -> None:
-        """Stay with a process that somebody else started."""
-        begun, pid = time.monotonic(), alive.pid_of(self.lease.child)
-        with contextlib.ExitStack() as held:
+        """Supervise a process that another worker has started."""
+        started, pid = time.monotonic(), alive.pid_of(self.lease.child)
+        with contextlib.ExitStack() as stack:
             pool = gpus.pool()
             if pool is not None:
                 amount = self.ledger.job(self.lease.job).resources.get(gpus.GPU, 0.0)
-                held.enter_context(pool.held(gpus.visible_to(pid), amount))
+                stack.enter_context(pool.held(gpus.visible_to(pid), amount))
             self._stay(pid)
-        self._write_down("died after the worker that supervised it: how is not known", time.monotonic() - begun, 0.0)
+        self._write_down("died after the worker that supervised it: how is not known", time.monotonic() - started, 0.0)
 
     def _stay(self, pid: int) -> None:
-        """Return once the process has ended; end it where the user wishes so."""
+        """Return once the process has ended; end the process if the user requests it."""
         version: tuple[int, int] | None = None
         beaten = time.monotonic()
         with ended(pid) as wait:
             while not wait(PERIOD_S):
-                with contextlib.suppress(StoreError):  # busy or full for a moment: the process goes on meanwhile
-                    found = self.ledger.database.version()
-                    if found != version:
-                        version = found
+                with contextlib.suppress(StoreError):  # the store is busy or the disk full for a moment
+                    current = self.ledger.database.version()
+                    if current != version:
+                        version = current
                         self._heed()
                     if time.monotonic() - beaten >= BEAT_S:
                         beaten = time.monotonic()
@@ -223,16 +225,16 @@ class Supervisor:
 
     def _heed(self) -> None:
         lease = self.ledger.lease(self.lease.job)
-        is_ours = lease is not None and lease.token == self.lease.token
-        if not is_ours or self.ledger.job(self.lease.job).wish == "cancel":
+        is_current = lease is not None and lease.token == self.lease.token
+        if not is_current or self.ledger.job(self.lease.job).wish == "cancel":
             alive.end_attempt(self.lease.token, alive.TERM_S)
 
     def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
-        """Say how the attempt ended, where it has not said so itself."""
+        """Record how the attempt ended, unless its process has recorded that."""
         self._insist(Ending("died", cause, None, wall_s, cpu_s))
 
     def _give_back(self, reason: str) -> None:
-        """Put the job in line again, by no fault of its own; its process, if there is one, finds no lease any more."""
+        """Put the job in the queue again without a death. A process of the attempt finds no lease any more."""
         self._insist(Ending("stopped", reason))
 
     def _insist(self, ending: Ending) -> None:
@@ -246,7 +248,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def ended(pid: int) -> Iterator[Callable[[float], bool]]:
-    """Give a function that waits so many seconds and says whether the process has ended; at once where Linux tells."""
+    """Yield a function that waits some seconds and returns whether the process has ended; instant with a pidfd."""
     name = alive.identity(pid)
     try:
         descriptor = os.pidfd_open(pid)
@@ -267,7 +269,7 @@ def ended(pid: int) -> Iterator[Callable[[float], bool]]:
 
 
 def oom_kills() -> int:
-    """How often this system's kernel has killed for lack of memory; 0 where it does not say."""
+    """Return how often this system's kernel has killed for lack of memory; 0 where the count is not readable."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             if line.startswith("oom_kill "):
@@ -276,8 +278,8 @@ def oom_kills() -> int:
 
 
 def exit_cause(code: int, is_oom: bool) -> str:
-    """A text that says how a process without a result ended."""
-    said = describe_exit(code)
+    """Describe how a process without a result ended."""
+    description = describe_exit(code)
     if code == -9 and is_oom:
-        return f"out of memory: {said} by the kernel"
-    return f"{said}, without a result" if code >= 0 else said
+        return f"out of memory: {description} by the kernel"
+    return f"{description}, without a result" if code >= 0 else description

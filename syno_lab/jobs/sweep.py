@@ -1,7 +1,7 @@
-"""The sweep ends the attempts of dead processes. Every reader of a lab's jobs runs it first, so no job is shown wrong.
+"""The sweep ends the attempts of dead processes. Every reader of a lab's jobs runs a sweep first.
 
-Whether an attempt lives is seen, not guessed from clocks: on this boot of this machine by its processes, elsewhere by
-its beat, which whoever looks must have seen stand still for a while of the looker's own watching.
+No clock decides whether an attempt lives. On this boot of this machine its processes decide. Elsewhere its heartbeat
+decides: an attempt is dead if the reader has seen no heartbeat for a while of the reader's own time.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from syno_lab.jobs.ledger import CANCELLED, Lease, Ledger, now
 from syno_lab.jobs.records import Ending
 from syno_lab.processes import alive
 
-#: Seconds of watching after which an attempt that cannot be seen, and whose beat stands still, is taken for dead.
+#: Seconds without a heartbeat after which an attempt on another machine is dead.
 GRACE_S = 60.0
-#: One look counts for at most so many seconds of watching: a looker that slept has not watched meanwhile.
+#: The most seconds that one look counts as watching, because a process that slept has not watched.
 LONGEST_LOOK_S = 5.0
 
 
 @dataclass
 class Watch:
-    """The memory of one process between sweeps: since when each job's beat has not moved, and which jobs are signed."""
+    """The memory of one process between sweeps: how long each heartbeat has not changed, and which jobs are signed."""
 
     grace_s: float = GRACE_S
     signed: set[tuple[int, int]] = field(default_factory=set)
@@ -32,22 +32,22 @@ class Watch:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, leases: list[Lease], at: float) -> set[str]:
-        """Return the tokens of leases whose beat has stood still for the grace; ``at`` is our monotonic clock."""
+        """Return the tokens of leases without a heartbeat for ``grace_s``; ``at`` is this process's monotonic clock."""
         with self._guard:
             passed = 0.0 if self._looked is None else min(at - self._looked, LONGEST_LOOK_S)
             self._looked = at
-            seen = {}
+            beats = {}
             for lease in leases:
                 beat, still = self._seen.get(lease.token, (lease.beat, 0.0))
-                seen[lease.token] = (lease.beat, still + passed if beat == lease.beat else 0.0)
-            self._seen = seen
-            return {token for token, (_, still) in seen.items() if still >= self.grace_s}
+                beats[lease.token] = (lease.beat, still + passed if beat == lease.beat else 0.0)
+            self._seen = beats
+            return {token for token, (_, still) in beats.items() if still >= self.grace_s}
 
 
 def sweep(ledger: Ledger, watch: Watch) -> list[int]:
-    """Put the jobs of dead attempts in line again, settle those whose predecessors failed, and hold what nobody signed.
+    """Put the jobs of dead attempts in the queue again. Fail jobs whose predecessors failed, and pause unsigned jobs.
 
-    Return the first of these.
+    Return the numbers of the jobs of dead attempts.
     """
     lost = []
     leases = ledger.leases()
@@ -68,17 +68,17 @@ def sweep(ledger: Ledger, watch: Watch) -> list[int]:
 
 
 def is_orphan(lease: Lease) -> bool:
-    """Whether an attempt of this machine goes on without its supervisor: somebody should adopt it."""
+    """Whether an attempt on this machine has lost its supervisor, while its child process lives."""
     return lease.is_here and not alive.is_alive(lease.supervisor) and alive.is_alive(lease.child)
 
 
 def _loss(lease: Lease, is_silent: bool) -> str | None:
-    """Say why nobody looks after an attempt any more; None while somebody does."""
+    """Return why an attempt has no supervisor any more; None while it has one."""
     if lease.place != alive.place():
         return "nothing was heard of its machine any more" if is_silent else None
     if lease.boot != alive.boot():
         return "the machine was started anew"
-    if alive.is_alive(lease.child):  # with or without a supervisor: it is adopted or ends by itself
+    if alive.is_alive(lease.child):  # without a supervisor it is adopted or ends by itself
         return None
     if not alive.is_alive(lease.supervisor):
         return "it and the worker that supervised it died"
@@ -86,7 +86,7 @@ def _loss(lease: Lease, is_silent: bool) -> str | None:
 
 
 def _hold(ledger: Ledger, watch: Watch) -> None:
-    """A job that the user has not asked for is paused. One that was seen to be signed is not read again."""
+    """Pause jobs that the user has not signed. A job that was found signed is not checked again."""
     waiting = ledger.waiting()
     for number, turn in waiting:
         if (number, turn) not in watch.signed:
@@ -99,7 +99,7 @@ def _hold(ledger: Ledger, watch: Watch) -> None:
 
 
 def _settle(ledger: Ledger) -> None:
-    """A job that comes after one that will not finish cannot run."""
+    """Fail every waiting job whose predecessor failed, was cancelled or is poisoned."""
     for job in ledger.jobs("state='waiting' AND after!='[]'"):
         for number in job.after:
             state = ledger.state(number)

@@ -1,4 +1,4 @@
-"""Use of processor, memory and GPU by the jobs that run on this machine, and by all of it."""
+"""Use of processor, memory and GPU by the jobs on this machine, and by the whole machine."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from syno_lab.jobs.ledger import Lease
 from syno_lab.processes import alive
 
 _MIB, _GIB = 1 << 20, 1 << 30
-#: Seconds between two questions to the driver of the GPU, which take a tenth of a second each.
+#: Seconds between two queries of the GPU's driver, which take 0.1 s each.
 GPU_S = 5.0
 _GPU_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of a job use.
+    """The resources that the processes of a job use.
 
     Attributes:
-        cores: processor seconds in a second, since the look before; None at the first look.
-        memory_mib: resident memory; what several processes share counts for each.
-        gpu_mib: memory of the GPU; None where none is used or the driver does not tell.
+        cores: processor seconds per second since the last measurement; None at the first.
+        memory_mib: resident memory in MiB; shared memory counts for every process.
+        gpu_mib: GPU memory in MiB; None where none is used or the driver does not report it.
     """
 
     cores: float | None
@@ -42,22 +42,22 @@ class Usage:
 
 
 class UsageMeter:
-    """Looks at the processes of jobs again and again; processor use is that between two looks."""
+    """Measures the processes of jobs repeatedly. Processor use is the use between two measurements."""
 
     def __init__(self) -> None:
         self._before: dict[int, float] = {}  # processor seconds by process
         self._at = 0.0
         self._gpus: dict[int, float] = {}
         self._asked_at = -float("inf")
-        psutil.cpu_percent()  # the first answer is about nothing
+        psutil.cpu_percent()  # the first result has no meaning
 
     def look(self, leases: Iterable[Lease]) -> dict[int, Usage]:
-        """What the jobs with these leases use, by their numbers; jobs on other machines are left out."""
-        now, was = time.monotonic(), self._before
-        mine = {lease.job: list(_processes(lease)) for lease in leases if lease.is_here and alive.is_alive(lease.child)}
-        gpus = self._on_gpus(now) if mine else {}
-        self._before, found = {}, {}
-        for job, processes in mine.items():
+        """Return the use of the jobs with these leases by their numbers, without jobs on other machines."""
+        now, before = time.monotonic(), self._before
+        own = {lease.job: list(_processes(lease)) for lease in leases if lease.is_here and alive.is_alive(lease.child)}
+        gpus = self._on_gpus(now) if own else {}
+        self._before, usages = {}, {}
+        for job, processes in own.items():
             spent, memory, gpu, is_first = 0.0, 0.0, 0.0, True
             for process in processes:
                 with suppress(psutil.Error):
@@ -65,15 +65,15 @@ class UsageMeter:
                     self._before[number] = seconds = times.user + times.system
                     memory += process.memory_info().rss
                     gpu += gpus.get(number, 0.0)
-                    if number in was:
-                        spent, is_first = spent + seconds - was[number], False
+                    if number in before:
+                        spent, is_first = spent + seconds - before[number], False
             cores = None if is_first or now <= self._at else max(0.0, spent) / (now - self._at)
-            found[job] = Usage(cores, memory / _MIB, gpu or None)
+            usages[job] = Usage(cores, memory / _MIB, gpu or None)
         self._at = now
-        return found
+        return usages
 
     def machine(self) -> str:
-        """The use of this whole machine in words: processor since the last question, memory, and the GPU's memory."""
+        """Describe the use of this machine: processor since the last call, memory, and the GPU's memory."""
         memory, count = psutil.virtual_memory(), psutil.cpu_count() or 1
         words = f"processor {psutil.cpu_percent():.0f} % of {count_of(count, 'core')}"
         words += f", memory {(memory.total - memory.available) / _GIB:.1f} of {memory.total / _GIB:.1f} GiB"
@@ -81,7 +81,7 @@ class UsageMeter:
         return f"{words}, GPU {gpu:,.0f} MiB" if gpu else words
 
     def _on_gpus(self, now: float) -> dict[int, float]:
-        """MiB of GPU memory by process, as NVIDIA's driver tells; nothing where there is none."""
+        """Return MiB of GPU memory by process, from NVIDIA's driver; empty without a driver."""
         program = shutil.which("nvidia-smi")
         if program is not None and now - self._asked_at >= GPU_S:
             self._asked_at, self._gpus = now, {}
@@ -98,13 +98,13 @@ class UsageMeter:
 
 
 def on_gpus(text: str) -> dict[int, float]:
-    """MiB by process, of lines ``pid, MiB`` as ``nvidia-smi`` writes them; lines without numbers are left out."""
-    found: dict[int, float] = {}
+    """Return MiB by process from lines ``pid, MiB`` of ``nvidia-smi``, without lines that have no numbers."""
+    memory: dict[int, float] = {}
     for line in text.splitlines():
         pid, mib = (integer(part.strip()) for part in (*line.split(","), "")[:2])
         if pid is not None and mib is not None:
-            found[pid] = found.get(pid, 0.0) + mib
-    return found
+            memory[pid] = memory.get(pid, 0.0) + mib
+    return memory
 
 
 def _processes(lease: Lease) -> Iterator[psutil.Process]:

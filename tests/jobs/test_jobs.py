@@ -54,7 +54,7 @@ class TestEndings:
         assert "begins at step 0" in handle.log()
         assert (lab.folder / "jobs" / str(job.id) / "checkpoint.json").is_file()
         assert handle.cancel() is False
-        with pytest.raises(JobError, match=f"job {job.id} is finished: only one that failed"):
+        with pytest.raises(JobError, match=f"job {job.id} is finished: only a job that failed"):
             handle.retry()
 
     def test_every_other_ending_has_its_reason(self, lab: Lab) -> None:

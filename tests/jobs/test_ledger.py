@@ -157,7 +157,7 @@ class TestOnce:
         assert not ledger.pause(three)
         assert attempts.end(ledger, three, lease.token, Ending("died", "killed by SIGTERM"))
         assert (ledger.job(three).state, ledger.job(three).reason) == ("cancelled", "cancelled by the user")
-        with pytest.raises(JobError, match=r"job 1 is paused: only one that failed"):
+        with pytest.raises(JobError, match=r"job 1 is paused: only a job that failed"):
             ledger.retry(one)
 
     def test_what_was_submitted_by_a_cancelled_job_is_cancelled(self, ledger: Ledger) -> None:
