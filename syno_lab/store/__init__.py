@@ -1,7 +1,7 @@
-"""The results store: one SQLite file per laboratory folder, safe against kills, rivals and damage.
+"""The results store: one SQLite file per lab, which survives kills, concurrent processes and damage.
 
-`records` are the values that go in and come out, `database` is the file and its failures, `searches` is
-what a search was told, `studies` shows the same results to Optuna, `schema` has the tables, `store` opens it all.
+`records` has the stored values, `database` the file and its errors, `searches` the trials of searches, `schema` the
+tables. `studies` copies trials to Optuna. `store` opens a store.
 """
 
 from .searches import SearchLog, SearchTrial

@@ -1,7 +1,7 @@
-"""Curve files: a running job writes its curves to its folder; the result of the finished job has all of them.
+"""Curve files. A running job writes its curves to its folder; the result of the finished job has all curves.
 
-Only views use them: a job that cannot write its file continues without it, and a reader finds the file whole or
-not at all. Nothing heavy is loaded here, since readers are notebooks.
+Only views read these files, so a job whose write fails continues. A reader gets a complete file or none. This module
+imports nothing heavy, because readers are notebooks.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import msgspec
 
 from syno_lab.inputs import read_json
 
-#: Of a training: for each epoch what its outcome will have in ``curve``.
+#: The curve file of a training: for each epoch the entry of the outcome's ``curve``.
 CURVE_FILE = "curve.json"
-#: Of a tuning: for each operator by its label, pairs of trial and best milliseconds so far.
+#: The curve file of a tuning: for each operator's label, pairs of a trial and the best milliseconds up to it.
 COURSE_FILE = "course.json"
-#: Of such a file.
+#: The largest curve file, in bytes.
 MOST_BYTES = 1 << 26
 
 
 def write_course(path: Path, course: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Put the course so far in the place of the earlier one; a disk that is full or away is passed over."""
-    half = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Replace the curve file by the curves up to now; ignore a disk that is full or missing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with suppress(OSError):
         try:
-            half.write_bytes(msgspec.json.encode(course))
-            half.replace(path)
+            temporary.write_bytes(msgspec.json.encode(course))
+            temporary.replace(path)
         finally:
-            half.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def read_course(path: Path) -> Any:
-    """The curves in the file; None where there is no file, or it holds something else."""
+    """Return the curves in the file; None where there is no file, or it is not JSON."""
     try:
         return read_json(path, MOST_BYTES)
     except (OSError, msgspec.DecodeError):

@@ -1,12 +1,11 @@
-"""The SQLite file under the store: how it is made, checked, written, shared and refused.
+"""The SQLite file under the store: its creation, checks, writes and errors.
 
-Promises: what a finished call wrote survives a kill of the process at any moment (write-ahead log, synchronous=FULL);
-several processes and threads may use one file; a damaged or foreign file, and one of another version, is refused with
-one line and stays as it is. Each row of ours ends with a digest, because SQLite does not notice a bit that flips inside
-a number.
+A finished write survives a kill of the process at any moment (write-ahead log, synchronous=FULL). Several processes and
+threads may use one file. A damaged or foreign file, or a file of another version, is refused with one line and not
+changed. Each row of this program ends with a digest, because SQLite does not notice a bit that flips inside a number.
 
-The file is never opened other than through SQLite: closing a plain handle on it would drop the locks that SQLite
-holds for this process (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+Only SQLite may open the file. To close a plain handle on it would drop the locks that SQLite holds for this process
+(https://www.sqlite.org/howtocorrupt.html, section 2.2).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .schema import APPLICATION_ID, KINDS, SCHEMA_VERSION, SCRIPT
 FILE_NAME = "results.sqlite"
 BUSY_SECONDS = 30.0
 _NOTHING = type(None)
-#: The values that a column of each kind may hold.
+#: The Python types of the values in a column of each kind.
 _VALUES: dict[str, tuple[type, ...]] = {
     "TEXT": (str, _NOTHING),
     "TEXT NOT NULL": (str,),
@@ -44,17 +43,17 @@ _VALUES: dict[str, tuple[type, ...]] = {
 }
 
 
-#: What to do with a lab in a folder that cannot be written to.
+#: The remedy for a lab in a folder without write permission.
 COPY = "copy the whole folder to one of your own and name that"
 
 
 def is_frozen(folder: Path) -> bool:
-    """Whether nothing can be written in a folder: another's, or on a medium or a mount that is only read."""
+    """Whether a folder cannot be written: it is another user's, or on a read-only medium or mount."""
     return not os.access(folder, os.W_OK)
 
 
 def digest(values: Sequence[object]) -> str:
-    """Return 64 bits over a row's values; what was read is compared with what was written."""
+    """Return 64 bits over a row's values, by which a reader detects a changed row."""
     return hashlib.blake2b(repr(tuple(values)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -63,8 +62,8 @@ def _uri(path: Path, mode: str) -> str:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn every error of SQLite into one line for the user."""
+def _errors(path: Path) -> Iterator[None]:
+    """Raise every error of SQLite as a StoreError of one line."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -84,10 +83,10 @@ def _told(path: Path) -> Iterator[None]:
         raise StoreError(f"the results store {path} {reason}") from error
 
 
-def damage(found: str) -> str:
-    """Say what a damaged file means for the user."""
-    found = " ".join(found.split())
-    return f"is damaged or no Syno Lab store ({found}): move it away or restore a copy; nothing was changed"
+def damage(problem: str) -> str:
+    """Return the message for a damaged file."""
+    problem = " ".join(problem.split())
+    return f"is damaged or no Syno Lab store ({problem}): move it away or restore a copy; nothing was changed"
 
 
 class Closing(ABC):
@@ -107,12 +106,12 @@ class Closing(ABC):
 
 
 class Database(Closing):
-    """An open store file. One connection, guarded so that threads may share it; not to be used after a fork.
+    """An open store file. Threads may share its one connection; a forked process may not use it.
 
     Args:
-        path: the file; made where there is none.
-        is_thorough: read the whole file once to see that it is undamaged; rows have their digests either way.
-        is_read_only: look and never write: the file must be there.
+        path: the file; created where there is none.
+        is_thorough: whether to check the whole file for damage. Rows are checked by their digests in any case.
+        is_read_only: whether to open an existing file without any write.
     """
 
     def __init__(self, path: Path, *, is_thorough: bool = True, is_read_only: bool = False) -> None:
@@ -136,9 +135,9 @@ class Database(Closing):
         if not exists:
             self._create()
         if is_read_only and is_frozen(path.parent) and not self._state()[-1]:
-            self._looks, self._unchanged = "ro&immutable=1", self._state()  # else SQLite would make files beside it
+            self._looks, self._unchanged = "ro&immutable=1", self._state()  # else SQLite would create files here
         self._check(is_thorough)
-        with _told(path):
+        with _errors(path):
             self._connection = sqlite3.connect(
                 _uri(path, self._looks if is_read_only else "rw"),
                 uri=True,
@@ -150,48 +149,47 @@ class Database(Closing):
                 prepare(self._connection)
 
     def _create(self) -> None:
-        """Build the file beside its place and move it there whole, so that no half-made store can be found."""
+        """Create the file under another name and rename it, so that no process can open an incomplete store."""
         with self.exclusive():
             if self.path.exists():  # another process was faster
                 return
-            half = self.path.with_name(self.path.name + "-new")
-            parts = [half, half.with_name(half.name + "-wal"), half.with_name(half.name + "-shm")]
+            new = self.path.with_name(self.path.name + "-new")
+            parts = [new, new.with_name(new.name + "-wal"), new.with_name(new.name + "-shm")]
             try:
-                for left in parts:  # by a process that was killed here
-                    left.unlink(missing_ok=True)
-                private.create(half, "xb").close()  # what SQLite adds beside it later has its mode
-                with _told(self.path), closing(sqlite3.connect(half, isolation_level=None)) as connection:
+                for part in parts:  # files of a process that was killed here
+                    part.unlink(missing_ok=True)
+                private.create(new, "xb").close()  # SQLite's other files get the mode of this file
+                with _errors(self.path), closing(sqlite3.connect(new, isolation_level=None)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")
                     connection.executescript(f"BEGIN; {SCRIPT} COMMIT;")
-                half.replace(self.path)
+                new.replace(self.path)
             except OSError as error:
                 raise StoreError(f"the results store {self.path} cannot be made: {error.strerror or error}") from error
             finally:
-                for left in parts:
-                    left.unlink(missing_ok=True)
+                for part in parts:
+                    part.unlink(missing_ok=True)
 
     def _check(self, is_thorough: bool) -> None:
-        """Refuse a damaged or foreign file, and one of another version, through a connection that cannot write.
+        """Refuse a damaged or foreign file, and a file of another version, by a connection that cannot write.
 
-        A read-only connection also leaves the write-ahead log where it is, which a writing one would move into the
-        file when it closes.
+        A read-only connection keeps the write-ahead log. A writing connection would move it into the file at its end.
         """
         if not self.path.is_file() or self.path.stat().st_size == 0:
             raise StoreError(f"the results store {self.path} {damage('it is not a file or is empty')}")
-        for side in ("-wal", "-shm", "-journal"):  # SQLite opens them too, and would wait for a FIFO for ever
-            beside = self.path.with_name(self.path.name + side)
-            if os.path.lexists(beside) and not beside.is_file():
-                raise StoreError(f"the results store {self.path} {damage(f'{beside.name} beside it is no file')}")
+        for side in ("-wal", "-shm", "-journal"):  # SQLite opens these files too, and would wait for a FIFO for ever
+            side_file = self.path.with_name(self.path.name + side)
+            if os.path.lexists(side_file) and not side_file.is_file():
+                raise StoreError(f"the results store {self.path} {damage(f'{side_file.name} beside it is no file')}")
         with (
-            _told(self.path),
+            _errors(self.path),
             closing(sqlite3.connect(_uri(self.path, self._looks), uri=True, timeout=BUSY_SECONDS)) as file,
         ):
-            (found,) = file.execute("PRAGMA application_id").fetchone()
+            (application,) = file.execute("PRAGMA application_id").fetchone()
             (version,) = file.execute("PRAGMA user_version").fetchone()
             (health,) = file.execute("PRAGMA integrity_check(1)").fetchone() if is_thorough else ("ok",)
         if health != "ok":
             raise StoreError(f"the results store {self.path} {damage(health)}")
-        if found != APPLICATION_ID:
+        if application != APPLICATION_ID:
             raise StoreError(f"the results store {self.path} {damage('it was made by another program')}")
         if version != SCHEMA_VERSION:
             age, todo = ("a newer", "update, or use") if version > SCHEMA_VERSION else ("an older", "use")
@@ -201,7 +199,7 @@ class Database(Closing):
             )
 
     def _state(self) -> tuple[int, int, int]:
-        """What changes when somebody writes: the file's time and size, and the size of the log beside it."""
+        """Return values that change with each write: the file's time and size, and the size of its write-ahead log."""
         status, log = self.path.stat(), self.path.with_name(self.path.name + "-wal")
         return status.st_mtime_ns, status.st_size, log.stat().st_size if log.is_file() else 0
 
@@ -214,47 +212,47 @@ class Database(Closing):
                 raise StoreError(f"the results store {self.path} is closed")
             if self._unchanged is not None and self._unchanged != self._state():
                 raise StoreError(f"the results store {self.path} has changed while it was looked at: open it again")
-            with _told(self.path):
+            with _errors(self.path):
                 yield self._connection
 
     def read(self, columns: str, rest: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Select `columns` of whole rows and return them without their digests, which must be right.
+        """Select `columns` of rows, check each row's digest and return the rows without digests.
 
-        The columns must be those, in the order, that `write` was given.
+        The columns must have the names and the order of the `write` call.
 
-        Raises StoreError: a row differs from what was written, or holds what its columns are not for.
+        Raises StoreError where a row differs from the written row, or a value has not its column's type.
         """
         with self._use() as connection:
             rows = connection.execute(f"SELECT {columns}, digest {rest}", parameters).fetchall()
-        for *values, seal in rows:
-            if seal != digest(values):
+        for *values, stored_digest in rows:
+            if stored_digest != digest(values):
                 raise StoreError(f"the results store {self.path} {damage('a row differs from what was written')}")
         kinds = KINDS[rest.split()[1]]
-        wanted = [(name, _VALUES[kinds[name]]) for name in columns.split(", ")]
+        types = [(name, _VALUES[kinds[name]]) for name in columns.split(", ")]
         for *values, _ in rows:
-            for (name, kind), value in zip(wanted, values, strict=True):
+            for (name, kind), value in zip(types, values, strict=True):
                 if not isinstance(value, kind) or (value.__class__ is float and not isfinite(value)):
                     raise StoreError(f"the results store {self.path} {damage(f'{name} of a row holds something else')}")
         return [tuple(values) for *values, _ in rows]
 
     def column(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return the one column that a query asks for; for keys and counts, as no digest guards them."""
+        """Return the one column of a query's result, for keys and counts. No digest is checked."""
         return [value for (value,) in self.columns(query, parameters)]
 
     def columns(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return what a query asks for, without a look at digests."""
+        """Return the result of a query. No digest is checked."""
         with self._use() as connection:
             return connection.execute(query, parameters).fetchall()
 
     def version(self) -> tuple[int, int]:
-        """Return a value that differs once anybody has written to the file; it costs next to nothing to ask."""
+        """Return a value that changes with each write by any process; a cheap call."""
         with self._use() as connection:
-            (others,) = connection.execute("PRAGMA data_version").fetchone()
-            return others, self._writes
+            (changes,) = connection.execute("PRAGMA data_version").fetchone()
+            return changes, self._writes
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make all writes inside one: all of them are kept, or none."""
+        """Keep all writes within the block, or none."""
         with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._writes += 1
@@ -266,45 +264,44 @@ class Database(Closing):
                     connection.execute("ROLLBACK")
 
     def write(self, verb: str, table: str, columns: str, values: Sequence[object]) -> None:
-        """Insert one row with its digest; `verb` is INSERT, INSERT OR REPLACE or INSERT OR IGNORE."""
+        """Insert one row with its digest. `verb` is INSERT, INSERT OR REPLACE or INSERT OR IGNORE."""
         with self._use() as connection:
             self._writes += 1
             marks = ", ".join("?" * (len(values) + 1))
             connection.execute(f"{verb} INTO {table} ({columns}, digest) VALUES ({marks})", (*values, digest(values)))
 
     def remove(self, table: str, key: str, value: object) -> int:
-        """Delete the rows of a table whose column `key` has this value; return how many there were."""
+        """Delete the rows of a table whose column `key` has this value; return the number of rows."""
         with self._use() as connection:
             self._writes += 1
             return connection.execute(f"DELETE FROM {table} WHERE {key}=?", (value,)).rowcount  # noqa: S608 - names of ours
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep other processes of ours out, without locking the store itself.
+        """Exclude this program's other processes, without a lock on the store itself.
 
-        The lock is one that SQLite takes on an empty file beside the store, so it ends with its holder, however that
-        ends.
+        SQLite holds the lock on an empty file next to the store, so the lock ends when its process ends.
         """
-        with _told(self.path):
+        with _errors(self.path):
             name = self.path.with_name(self.path.name + "-lock")
             lock = sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None)
             with closing(lock):
                 lock.execute("BEGIN EXCLUSIVE")
-                with suppress(OSError):  # somebody else's, who lets us write
+                with suppress(OSError):  # another user's file with write permission
                     name.chmod(0o600)
                 yield
 
     def close(self) -> None:
-        """Close the connection; closing twice is fine."""
+        """Close the connection. A second call does nothing."""
         with self._guard:
             connection, self._connection = self._connection, None
             if connection is not None and os.getpid() == self._pid:
-                with _told(self.path):
+                with _errors(self.path):
                     connection.close()
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Set what makes a finished write last; SQLite keeps none of it but the journal mode in the file."""
+    """Set the options that make a finished write durable. Of these SQLite stores only the journal mode in the file."""
     connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")

@@ -1,33 +1,33 @@
-"""What a stored latency is of, by the name of the target under which the store has it.
+"""Kinds of latencies, by the name of the target in the store.
 
-Latencies of different kinds are never one measure, so their names differ: ``pytorch``, ``network@local`` and, for sums
-over the replaced layers, the target alone.
+Latencies of different kinds are different measures, so their names differ: ``pytorch``, ``network@local``, and the
+target alone for sums over the replaced layers.
 """
 
 from __future__ import annotations
 
-#: The network as PyTorch runs it, in the process that trained it.
+#: The name of the network's latency in PyTorch, in the process that trained the network.
 TORCH = "pytorch"
 _NETWORK = "network@"
 
 
 def network_on(target: str) -> str:
-    """The name for latencies of whole networks that TVM compiled for ``target``."""
+    """Return the name for latencies of whole networks that TVM compiled for ``target``."""
     return _NETWORK + target
 
 
 def is_of_network(name: str) -> bool:
-    """Whether latencies of this name are those of whole networks, by TVM or by PyTorch."""
+    """Whether a name is for latencies of whole networks, with TVM or with PyTorch."""
     return name == TORCH or name.startswith(_NETWORK)
 
 
 def target_of(name: str) -> str:
-    """The target that latencies of this name were measured on."""
+    """Return the target of the latencies with this name."""
     return name.removeprefix(_NETWORK)
 
 
 def latency_title(name: str) -> str:
-    """What people read beside a latency of this name."""
+    """Return the title of latencies with this name."""
     if name == TORCH:
         return "latency of the whole network in PyTorch"
     if name.startswith(_NETWORK):
@@ -36,7 +36,7 @@ def latency_title(name: str) -> str:
 
 
 def short_title(name: str) -> str:
-    """The same for legends: ``whole network, local``, ``whole network, PyTorch`` or ``sum of layers, local``."""
+    """Return the short title, for legends: ``whole network, local``, ``sum of layers, local`` and so on."""
     if name == TORCH:
         return "whole network, PyTorch"
     if name.startswith(_NETWORK):

@@ -1,4 +1,4 @@
-"""What the trainings of a trial gave, and the comparison of an operator with its baseline: plain data, as stored."""
+"""The outcomes of trainings, and the comparison of an operator with its baseline: plain data, as stored."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ MeasuredOn = Literal["test", "held out"]
 
 
 class TrialOutcome(Plain, frozen=True, kw_only=True):
-    """The outcome of a trial: how it ended, its accuracy and its costs.
+    """The outcome of a trial: its state, its accuracy and its costs.
 
     Attributes:
-        state: ``finished``; ``pruned`` (by the rule for early termination, or its patience); ``diverged`` (a loss or
-            gradient that is no number, or no gradient at all); ``oom`` (out of memory); ``timeout``; ``interrupted``
-            (on request: the next attempt continues from the checkpoint); ``failed`` (anything wrong with the request,
-            the data or the files).
+        state: ``finished``; ``pruned`` (by the rule for early termination or its patience); ``diverged`` (a loss or
+            gradient that is not a number, or no gradient); ``oom`` (out of memory); ``timeout``; ``interrupted`` (on
+            request: the next attempt continues from the checkpoint); ``failed`` (an error in the request, the data or
+            the files).
+        reason: one line; for ``finished`` empty, or the difference between the training and the request.
         reason: one line; of a ``finished`` trial empty, or how the training differed from the request.
-        accuracy: the measure to maximise, after the last epoch: for images the share of images classified correctly;
-            for text exp(-loss), the geometric mean of the probabilities given to the right tokens, which is
-            1 / perplexity. None where no epoch was completed.
-        measured_on: the images (or the part of a text) of accuracy, losses and predictions: ``test``, or ``held out``
-            from the training images.
+        accuracy: the measure to maximise, after the last epoch. For images: the share of images classified correctly.
+            For text: exp(-loss), the geometric mean of the right tokens' probabilities, which is 1 / perplexity. None
+            without a completed epoch.
+        measured_on: the data of accuracy, losses and predictions: ``test``, or ``held out`` from the training data.
         train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
-            the weights still changed; None where no epoch was completed.
-        best_accuracy: the highest accuracy of any epoch, for comparison with papers that report it.
-        perplexity: for a text, after the last epoch, for each token; ``perplexity_per_byte``: for each byte of UTF-8,
-            which compares texts in different tokens.
-        curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure), ``seconds``, and of
-            a text ``perplexity``.
-        flops, params: of the network for one example, as trained; ``baseline_flops``, ``baseline_params`` without the
-            operator.
-        replaced, places: the number of layers that the operator replaced, and of those that it was offered.
-        wall_s, cpu_s: seconds of all attempts together, without work that a kill made the trial repeat.
-        work_s: seconds for which the training's thread was on a processor (of a GPU: wall seconds), without those for
-            reading data and building the network.
+            the weights still change; None without a completed epoch.
+        best_accuracy: the highest accuracy of any epoch, for comparison with papers that report that number.
+        perplexity: for text: the perplexity of each token after the last epoch. ``perplexity_per_byte``: the perplexity
+            of each byte of UTF-8, which compares texts with different tokens.
+        curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure) and ``seconds``; for
+            text also ``perplexity``.
+        flops, params: the trained network's FLOPs for one example, and its parameters; ``baseline_flops``,
+            ``baseline_params``: the same without the operator.
+        replaced, places: the number of replaced layers, and of layers that the operator could replace.
+        wall_s, cpu_s: seconds of all attempts together, without work that was repeated after a kill.
+        work_s: seconds of the training's thread on a processor (on a GPU: wall seconds), without those for reading data
+            and building the network.
         latency_ms: if requested, the time of the trained network for one example
             (:func:`syno_lab.trial.meter.latency_ms`).
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
-        resumed: epochs that earlier attempts had completed.
-        batch_size: the batch size of the training; after a retry half of the requested one.
-        machine: where it was trained (:func:`syno_lab.trial.machine.machine_name`): equal requests give equal numbers
-            on one machine, not on two.
-        predictions: if requested, the predicted class of each image that it is measured on. ``losses``: the loss of
-            each of them, or of each window of a text, in nats.
+        resumed: the number of epochs that earlier attempts completed.
+        batch_size: the batch size of the training; after a retry half of the requested size.
+        machine: the machine of the training (:func:`syno_lab.trial.machine.machine_name`). Equal requests have equal
+            numbers on one machine, but not on two.
+        predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each of
+            these images, or of each window of a text, in nats.
     """
 
     called: ClassVar[str] = "a trial's outcome"
@@ -84,7 +84,7 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> float | None:
-        """The mean loss in nats on what it is measured on, after the last epoch; None where there is none."""
+        """The mean loss in nats on the test or held-out data, after the last epoch; None without an epoch."""
         return self.curve[-1].get("test_loss") if self.curve else None
 
 
@@ -102,7 +102,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Plain, frozen=True, kw_only=True):
-    """An operator against its baseline; a field has its default only in a file that does not say it.
+    """The comparison of an operator with its baseline. The defaults are for files that lack a field.
 
     Attributes:
         measure: ``accuracy`` (of images; higher is better) or ``loss`` (of text, in nats; lower is better).
@@ -111,17 +111,16 @@ class Comparison(Plain, frozen=True, kw_only=True):
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.
         over_seeds: operator - baseline with an interval over seeds *and* images
-            (:func:`syno_lab.trial.two_way_bootstrap`), which says what to expect of another training; None with one
-            seed.
-        verdict: what the comparison decides (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` where there is it,
-            else by ``interval``.
-        measured_on: the images (or the part of a text) that it is measured on.
-        machine: where all of it was trained; empty where that is not known.
-        seed_spread: the standard deviation of the baseline's accuracy over the seeds: what to expect of another seed on
-            this machine; None with one seed.
+            (:func:`syno_lab.trial.two_way_bootstrap`), in which another training can be expected; None with one seed.
+        verdict: the verdict of the comparison (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` if present, else by
+            ``interval``.
+        measured_on: the images (or the part of a text) of the measure.
+        machine: the machine of all trainings; empty where it is unknown.
+        seed_spread: the standard deviation of the baseline's accuracy over the seeds, and so of another seed on this
+            machine; None with one seed.
         flops_ratio, params_ratio: operator over baseline, for the whole network.
         seeds: the seeds.
-        baselines, operators: the trials, in the order of the seeds; without their predictions.
+        baselines, operators: the trials, in the order of the seeds, without their predictions.
     """
 
     measure: Literal["accuracy", "loss"] = "accuracy"
@@ -142,17 +141,17 @@ class Comparison(Plain, frozen=True, kw_only=True):
 
     @property
     def by(self) -> Interval | None:
-        """The difference, over seeds and images where there are several seeds."""
+        """The difference and its interval, over seeds and images where there are several seeds."""
         return self.over_seeds or self.interval
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether it is measured by the accuracy, else by the loss, in nats: less is better."""
+        """Whether the measure is the accuracy, and not the loss in nats, of which less is better."""
         return self.measure == "accuracy"
 
     @property
     def texts(self) -> tuple[str | None, str | None]:
-        """The difference in percentage points or nats, and its interval; None where they are not known."""
+        """The difference in percentage points or nats, and its interval; None where these are unknown."""
         if self.by is None:
             return None, None
         scale, digits, unit = (100, 1, "points") if self.is_accuracy else (1, 3, "nats")

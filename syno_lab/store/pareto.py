@@ -1,4 +1,4 @@
-"""What operators are compared by, and which of them nothing beats; :mod:`syno_lab.reports.fronts` has the rest."""
+"""The measures by which operators are compared, and the Pareto front. :mod:`syno_lab.reports.fronts` draws it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syno_lab.errors import SynoError
 
 
 class Axis(NamedTuple):
-    """One objective: the attribute it is read from, how it is called, its unit ("" for none) and its good side."""
+    """One objective: its attribute, its title, its unit ("" for none), and whether more is better."""
 
     name: str
     title: str
@@ -37,12 +37,12 @@ AXES = {
 def pareto_front(
     points: Sequence[Mapping[str, float | None]], *, maximise: Sequence[str] = (), minimise: Sequence[str] = ()
 ) -> list[int]:
-    """Return the indices of the points that no other beats, in their given order.
+    """Return the indices of the points that no other point beats, in order of the points.
 
-    A point beats another when it is at least as good in every named value and better in one; so equal points are on
-    the front together or not at all. Points with a value that is missing or not finite take no part.
+    A point beats another point if it is at least as good in every named value and better in one. So equal points are on
+    the front together or not at all. Points with a missing or infinite value take no part.
 
-    Raises SynoError: no value is named, or one is named on both sides.
+    Raises SynoError where no value is named, or a value is named on both sides.
     """
     if not (maximise or minimise) or set(maximise) & set(minimise):
         raise SynoError(
@@ -55,8 +55,8 @@ def pareto_front(
         if len(values) == len(signs):
             costs[index] = tuple(sign * value for (_, sign), value in zip(signs, values, strict=True))
     front: list[tuple[float, ...]] = []
-    best = math.inf  # of the last value: with two values a new point has only to be compared with it
-    for cost in sorted(set(costs.values())):  # whatever beats a point sorts before it
+    best = math.inf  # the best last value: with two values a new point needs only this comparison
+    for cost in sorted(set(costs.values())):  # a point is sorted after all points that beat it
         if len(signs) <= 2:
             beaten = bool(front) and best <= cost[-1]
         else:
@@ -64,5 +64,5 @@ def pareto_front(
         if not beaten:
             front.append(cost)
             best = cost[-1]
-    kept = set(front)
-    return [index for index, cost in costs.items() if cost in kept]
+    on_front = set(front)
+    return [index for index, cost in costs.items() if cost in on_front]

@@ -1,7 +1,6 @@
-"""Where a store may lie: its write-ahead log needs memory that its processes share, which only one machine has.
+"""Folders for a store. Its write-ahead log needs memory that processes share, which is possible on one machine only.
 
-https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." There it damages the file and
-reports no error.
+https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." It damages the file without an error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from syno_lab.errors import StoreError
 
-#: File systems whose files another machine may hold as well, by the names that the kernel gives them.
+#: File systems whose files another machine may have open too, by the kernel's names.
 # fmt: off
 NETWORK = frozenset((
     "9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs", "fuse.glusterfs",
@@ -22,36 +21,36 @@ NETWORK = frozenset((
     "smb3", "smbfs", "vboxsf", "webdav",
 ))
 # fmt: on
-#: Set to 1 by those who know that only one machine uses the folder.
+#: The variable to set to 1 if only one machine uses the folder.
 VARIABLE = "SYNO_LAB_NETWORK_STORE"
 _MOUNTS = Path("/proc/self/mountinfo")
-#: The variable that names the folder of the lab where the user names none, and the folder where it is not set either.
+#: The variable that names the lab's folder by default, and the folder where the variable is not set.
 FOLDER_VARIABLE, DEFAULT_FOLDER = "SYNO_LAB_FOLDER", ".syno-lab"
 
 
 def lab_folder(given: str | Path | None = None) -> Path:
-    """The lab's folder as a whole path: the one given, else that of the variable, else :data:`DEFAULT_FOLDER` here."""
+    """Return the absolute path of the lab's folder: the given one, else the variable's, else :data:`DEFAULT_FOLDER`."""
     return Path(given or os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER).expanduser().absolute()
 
 
 def file_system(path: Path, mounts: str) -> str:
-    """Return the type of the file system that holds `path`, given the text of Linux's mountinfo; "" if unknown."""
-    place = os.path.realpath(path)
-    best, found = -1, ""
+    """Return the type of the file system of `path`, from the text of Linux's mountinfo; "" if unknown."""
+    real_path = os.path.realpath(path)
+    best, kind = -1, ""
     for line in mounts.splitlines():
-        left, dash, right = line.partition(" - ")
-        fields = left.split()
-        if not dash or len(fields) < 5 or not right:
+        before, dash, after = line.partition(" - ")
+        fields = before.split()
+        if not dash or len(fields) < 5 or not after:
             continue
         mount = fields[4].encode().decode("unicode_escape")  # a blank is written \040
-        is_above = place == mount or place.startswith(mount.rstrip("/") + "/")
-        if is_above and len(mount) >= best:  # of two on one place the later one counts
-            best, found = len(mount), right.split()[0]
-    return found
+        is_above = real_path == mount or real_path.startswith(mount.rstrip("/") + "/")
+        if is_above and len(mount) >= best:  # of two mounts at one path the later one counts
+            best, kind = len(mount), after.split()[0]
+    return kind
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether a file in `folder` can be locked; SQLite takes a file that cannot for one that another process holds."""
+    """Whether a file in `folder` can be locked. SQLite reports a file that cannot as locked by another process."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,13 +60,13 @@ def has_locks(folder: Path) -> bool:
 
 
 def refuse_network(path: Path) -> None:
-    """Refuse a place on a network file system, unless the user has said that it is all right.
+    """Refuse a path on a network file system, unless the user has set :data:`VARIABLE`.
 
-    Raises StoreError with what to do.
+    Raises StoreError with the remedy.
     """
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux: nothing is known
+    except OSError:  # the system is not Linux
         return
     kind = file_system(path, mounts)
     if kind in NETWORK and os.environ.get(VARIABLE) != "1":

@@ -1,4 +1,4 @@
-"""The values that the store keeps, and the one way in which they become text."""
+"""The conversion of stored values to text and back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Kind = TypeVar("_Kind")
 
 
 def plain(value: object, where: str) -> Any:
-    """Return `value` as what JSON can hold; numbers that are not finite become None, as JSON has no word for them.
+    """Return `value` as JSON data. Numbers that are not finite become None, because JSON has no such numbers.
 
-    Raises StoreError: something in it is neither text, number, list nor mapping; `where` tells the user which.
+    Raises StoreError where a part is neither text, number, list nor mapping; `where` names it in the message.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -39,43 +39,43 @@ def plain(value: object, where: str) -> Any:
 
 
 def to_text(value: Mapping[str, JSON], where: str) -> str:
-    """Return the canonical JSON of a mapping: equal mappings give equal text."""
+    """Return the canonical JSON of a mapping. Equal mappings have equal texts."""
     if not isinstance(value, Mapping):
         raise StoreError(f"{where}: expected a mapping, found {type(value).__name__}")
     return json.dumps(plain(value, where), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def from_text(text: str, kind: type[_Kind], what: str) -> _Kind:
-    """Return what JSON text of the store holds, which must be of this kind.
+def from_text(text: str, kind: type[_Kind], name: str) -> _Kind:
+    """Parse a JSON text of the store into a value of a type.
 
-    Raises StoreError: it is none, or of another kind: not this program wrote it.
+    Raises StoreError where the text is not JSON of that type, because another program wrote the text.
     """
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise not_ours(what, error) from None
-    if not isinstance(found, kind):
-        raise not_ours(what, f"expected a {kind.__name__}, found a {type(found).__name__}")
-    return found
+        raise not_ours(name, error) from None
+    if not isinstance(value, kind):
+        raise not_ours(name, f"expected a {kind.__name__}, found a {type(value).__name__}")
+    return value
 
 
-def decoded(text: str, decoder: msgspec.json.Decoder[_Kind], what: str) -> _Kind:
-    """Return what a decoder makes of JSON text of the store. Raises as `from_text` does."""
+def decoded(text: str, decoder: msgspec.json.Decoder[_Kind], name: str) -> _Kind:
+    """Decode a JSON text of the store. Raises StoreError as `from_text` does."""
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise not_ours(what, error) from None
+        raise not_ours(name, error) from None
 
 
-def not_ours(what: str, why: object) -> StoreError:
-    """Return the error for a row whose digest is right and whose content is not."""
+def not_ours(name: str, why: object) -> StoreError:
+    """Return the error for a row with a right digest and wrong content."""
     return StoreError(
-        f"the results store holds {what} that Syno Lab did not write ({quoted(str(why))}): restore a copy of the store"
+        f"the results store holds {name} that Syno Lab did not write ({quoted(str(why))}): restore a copy of the store"
     )
 
 
 def finite(value: object) -> float | None:
-    """Return a number as a float, or None for what is missing, not a number or not finite."""
+    """Return a number as a float; None for a missing value, a value that is no number, and an infinite number."""
     if value is None or isinstance(value, (str, bool)) or not isinstance(value, SupportsFloat):
         return None
     try:
@@ -85,19 +85,19 @@ def finite(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def whole(value: int, what: str, least: int) -> int:
-    """Return an integer that SQLite can hold, or say what is not one."""
+def whole(value: int, name: str, least: int) -> int:
+    """Return an integer that SQLite can store. Raises StoreError for any other value."""
     try:
         number = None if isinstance(value, bool) else index(value)
     except TypeError:
         number = None
     if number is None or not least <= number < 2**63:
-        raise StoreError(f"{what}: expected a whole number from {least} to 2^63-1, found {quoted(value)}")
+        raise StoreError(f"{name}: expected a whole number from {least} to 2^63-1, found {quoted(value)}")
     return number
 
 
 def difference(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> str:
-    """Name what differs between two settings, at most three of them: `epochs was 3, is 5`."""
+    """Name up to three differences between two settings: `epochs was 3, is 5`."""
 
     def shown(settings: Mapping[str, JSON], key: str) -> str:
         text = json.dumps(settings[key], ensure_ascii=False) if key in settings else "absent"

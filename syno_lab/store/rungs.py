@@ -1,8 +1,8 @@
-"""The trainings of a search in rungs: a queue in the store, from which every worker takes the next one.
+"""The trainings of a search in rungs: a queue in the store, from which every worker takes the next training.
 
 A *rung* is a way to train an operator, from a cheap proxy to the network itself (successive halving: Jamieson and
 Talwalkar, Non-stochastic best arm identification and hyperparameter optimization, AISTATS 2016). A training is one
-operator on one rung with one seed. It is recorded once; one that was taken by a process that died is given out again.
+operator on one rung with one seed. It is recorded once. If its process dies, the training is taken again.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from syno_lab.store.database import Database
 from syno_lab.store.records import finite, from_text, to_text
 from syno_lab.versioned import JSON
 
-#: The number that stands for the network without an operator.
+#: The number of the network without an operator.
 BASELINE = -1
-#: The finals: the network with the full recipe, on all training images, measured on the test images.
+#: The rung of the finals: the network with the full recipe, on all training images, measured on the test images.
 FINAL = "final"
-#: The best of the last rung on more seeds, of which the finalists are chosen: two trainings of one operator differ by
-#: more than two good operators do. A part of the plan and a stage of the funnel; its trainings are of the last rung.
+#: The part of the plan that trains the best of the last rung on more seeds, to choose the finalists. Two trainings of
+#: one operator differ more than two good operators. These trainings are of the last rung.
 CONFIRM = "confirm"
-#: The first batches of the full recipe, which tell how long it takes.
+#: The rung of the first batches of the full recipe, which measure its duration.
 TIMING = "timing"
-#: States of a training without an outcome.
+#: The states of a training without an outcome.
 WAITING, TAKEN = "waiting", "taken"
-#: Processes that may die over one training before it counts as failed.
+#: The number of processes that may die in one training before the training has failed.
 MOST_DEATHS = 2
 
 _TABLE = "syno_search_rungs"
 _COLUMNS = "place, search, number, rung, seed, priority, holder, deaths, state, measure, outcome, ended"
-# The texts below are put together of our own names, never of anybody's data.
+# The SQL texts below contain names of this module alone, and no data.
 # ruff: noqa: S608
 _KEY = "WHERE search=? AND number=? AND rung=? AND seed=?"
 
@@ -44,14 +44,14 @@ class RungTraining:
     """One training of a search in rungs.
 
     Attributes:
-        number: the trial's; :data:`BASELINE` for the network without an operator.
+        number: the trial's number; :data:`BASELINE` for the network without an operator.
         rung: the name of the rung.
-        seed: of the training.
-        priority: lower ones are taken first.
-        state: ``waiting``, ``taken``, or the outcome's.
-        measure: what the rung ranks by, higher is better; None without an outcome.
-        ended: when (ISO 8601, UTC); None before.
-        outcome: all that the training gave; {} before it has ended.
+        seed: the seed of the training.
+        priority: trainings with a lower priority are taken first.
+        state: ``waiting``, ``taken``, or the outcome's state.
+        measure: the measure by which the rung ranks, higher is better; None without an outcome.
+        ended: the time of the end (ISO 8601, UTC); None before the end.
+        outcome: the outcome of the training; {} before the end.
     """
 
     number: int
@@ -65,58 +65,58 @@ class RungTraining:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it has an outcome."""
+        """Whether the training has an outcome."""
         return self.state not in (WAITING, TAKEN)
 
     @property
     def reason(self) -> str:
-        """Why it did not finish, in one line; empty where nothing is said."""
+        """Why the training did not finish, in one line; empty without a reason."""
         return str(self.outcome.get("reason") or "")
 
     def spent(self, kind: str) -> float:
-        """Seconds that it took: ``wall_s``, ``cpu_s`` or ``work_s``; 0 where they are not known."""
+        """Return the seconds that the training took: ``wall_s``, ``cpu_s`` or ``work_s``; 0 where they are unknown."""
         return finite(self.outcome.get(kind)) or 0.0
 
 
 class RungLog:
-    """The queue of one search, made by ``SearchLog.rungs``. Every method that writes has saved when it returns."""
+    """The queue of one search, made by ``SearchLog.rungs``. A method that writes returns after the data are saved."""
 
     def __init__(self, database: Database, key: int) -> None:
         self._database = database
         self._key = key
-        self._seen: tuple[int, int] | None = None  # the database's version of what is below
-        self._known: dict[int, RungTraining] = {}  # by their place in the queue
+        self._seen: tuple[int, int] | None = None  # the database's version of `_known`
+        self._known: dict[int, RungTraining] = {}  # by the position in the queue
 
     def queue(self, number: int, rung: str, seed: int, priority: int) -> bool:
-        """Add a training; False where the queue has it already (its priority stays)."""
+        """Add a training; return False where the queue has the training already, whose priority does not change."""
         with self._database.transaction():
             if self._row(number, rung, seed) is not None:
                 return False
-            (place,) = self._database.column(f"SELECT COALESCE(MAX(place) + 1, 0) FROM {_TABLE}")
-            row = (place, self._key, number, rung, seed, priority, "", 0, WAITING, None, "", None)
+            (position,) = self._database.column(f"SELECT COALESCE(MAX(place) + 1, 0) FROM {_TABLE}")
+            row = (position, self._key, number, rung, seed, priority, "", 0, WAITING, None, "", None)
             self._database.write("INSERT", _TABLE, _COLUMNS, row)
         return True
 
     def take(self, holder: str) -> RungTraining | None:
-        """Give ``holder`` the waiting training of the lowest priority, the first of equals; None where none waits."""
+        """Assign ``holder`` the waiting training of the lowest priority, the oldest of equals; None without any."""
         with self._database.transaction():
             query = (
                 f"SELECT number, rung, seed FROM {_TABLE} WHERE search=? AND state=? ORDER BY priority, place LIMIT 1"
             )
-            found = self._database.columns(query, (self._key, WAITING))
-            if not found:
+            rows = self._database.columns(query, (self._key, WAITING))
+            if not rows:
                 return None
-            row = self._row(*found[0])
+            row = self._row(*rows[0])
             assert row is not None
             self._write((*row[:6], holder, row[7], TAKEN, *row[9:]))
         return _training(row)
 
     def record(self, one: RungTraining, outcome: Mapping[str, JSON], measure: float | None) -> None:
-        """Keep the outcome of a training, with its ``state``; one that has an outcome keeps the first.
+        """Store the outcome of a training, with its ``state``. A training keeps its first outcome.
 
-        An ``interrupted`` one waits again.
+        An ``interrupted`` training waits again.
 
-        Raises StoreError: the queue has no such training, or the outcome is no plain data.
+        Raises StoreError where the queue has no such training, or the outcome is not plain data.
         """
         text = to_text(outcome, "outcome")
         with self._database.transaction():
@@ -132,7 +132,7 @@ class RungLog:
                 self._write((*row[:8], state, finite(measure), text, _now()))
 
     def release(self, holder: str, *, is_dead: bool = True) -> int:
-        """Give out again what ``holder`` had taken, and return how many; after :data:`MOST_DEATHS` it has failed."""
+        """Return the trainings of ``holder`` to the queue, and count them. :data:`MOST_DEATHS` fail a training."""
         with self._database.transaction():
             rows = self._database.read(
                 _COLUMNS, f"FROM {_TABLE} WHERE search=? AND holder=? AND state=?", (self._key, holder, TAKEN)
@@ -147,28 +147,28 @@ class RungLog:
         return len(rows)
 
     def holders(self) -> set[str]:
-        """Who has taken a training that has not ended."""
+        """Return the holders of trainings that have not ended."""
         query = f"SELECT DISTINCT holder FROM {_TABLE} WHERE search=? AND state=?"
         return set(self._database.column(query, (self._key, TAKEN)))
 
     def trainings(self, rung: str | None = None) -> list[RungTraining]:
-        """Return the trainings, or those of a rung, in the order of queueing."""
-        given: tuple[object, ...] = (self._key,)
+        """Return the trainings of a rung, by default of all rungs, in the order of the queue."""
+        values: tuple[object, ...] = (self._key,)
         rest = f"FROM {_TABLE} WHERE search=?"
         if rung is not None:
-            rest, given = f"{rest} AND rung=?", (*given, rung)
-        return list(map(_training, self._database.read(_COLUMNS, f"{rest} ORDER BY place", given)))
+            rest, values = f"{rest} AND rung=?", (*values, rung)
+        return list(map(_training, self._database.read(_COLUMNS, f"{rest} ORDER BY place", values)))
 
     def current(self) -> list[RungTraining]:
-        """As :meth:`trainings`, for whoever asks many times a second: only rows that changed are read again."""
+        """Return all trainings as :meth:`trainings` does, for frequent calls: only changed rows are read again."""
         version = self._database.version()
         if version != self._seen:
             query = f"SELECT place, state FROM {_TABLE} WHERE search=? ORDER BY place"
             states: list[tuple[Any, ...]] = self._database.columns(query, (self._key,))
-            for place, state in states:
-                if place not in self._known or self._known[place].state != state:
-                    rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (place,))
-                    self._known.update((place, _training(row)) for row in rows)
+            for position, state in states:
+                if position not in self._known or self._known[position].state != state:
+                    rows = self._database.read(_COLUMNS, f"FROM {_TABLE} WHERE place=?", (position,))
+                    self._known.update((position, _training(row)) for row in rows)
             self._seen = version
         return list(self._known.values())
 
@@ -177,7 +177,7 @@ class RungLog:
         return rows[0] if rows else None
 
     def _write(self, row: tuple[Any, ...]) -> None:
-        """Replace a row by its place in the queue."""
+        """Replace a row by its position in the queue."""
         self._database.write("REPLACE", _TABLE, _COLUMNS, row)
 
 

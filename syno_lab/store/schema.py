@@ -1,6 +1,6 @@
-"""The tables of a store. A file has the number of their version, and a file of another version is refused.
+"""The tables of a store. A file has the version of its tables, and a file of another version is refused.
 
-Each row of ours ends with a digest, see :mod:`syno_lab.store.database`.
+Each row of this program ends with a digest, see :mod:`syno_lab.store.database`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 APPLICATION_ID = 0x53594E4F  # "SYNO"
 
-# `token` is drawn anew for each attempt: only its holder may say how the attempt ended. The `steps` of a trial are
+# `token` is drawn for each attempt; only its holder may record how the attempt ended. The `steps` of a trial are
 # `syno_lab.protocol.SearchStep`s.
 _JOBS_AND_SEARCHES = """
 CREATE TABLE syno_jobs (
@@ -47,13 +47,13 @@ CREATE TABLE syno_search_latencies (
     FOREIGN KEY (search, number) REFERENCES syno_search_trials (search, number));
 """
 
-# The signature of a job, made with the key of the account that submitted it: see `syno_lab.jobs.trust`.
+# The signature of a job, with the key of the account that submitted the job: see `syno_lab.jobs.trust`.
 _SIGNATURES = """
 CREATE TABLE syno_signatures (
     job INTEGER PRIMARY KEY REFERENCES syno_jobs, signature TEXT NOT NULL, digest TEXT NOT NULL);
 """
 
-# The trainings of a search in rungs: see `syno_lab.store.rungs`. A number of -1 is the baseline.
+# The trainings of a search in rungs: see `syno_lab.store.rungs`. The baseline has the number -1.
 _RUNGS = """
 CREATE TABLE syno_search_rungs (
     place INTEGER PRIMARY KEY, search INTEGER NOT NULL REFERENCES syno_searches, number INTEGER NOT NULL,
@@ -64,7 +64,7 @@ CREATE TABLE syno_search_rungs (
 
 _TABLES = _JOBS_AND_SEARCHES + _SIGNATURES + _RUNGS
 SCHEMA_VERSION = 7
-#: The statements that make an empty file a store.
+#: The statements that turn an empty file into a store.
 SCRIPT = f"PRAGMA application_id={APPLICATION_ID}; {_TABLES} PRAGMA user_version={SCHEMA_VERSION};"
 
 
@@ -75,5 +75,5 @@ def _kinds() -> dict[str, dict[str, str]]:
     return tables
 
 
-#: What each column of each table holds, as its declaration says: SQLite itself takes any value in any column.
+#: The declared type of each column of each table. SQLite itself accepts any value in any column.
 KINDS = _kinds()

@@ -1,4 +1,4 @@
-"""The trials of one search in the store: each is recorded once, even if a process is killed in between."""
+"""The trials of one search in the store. Each trial is recorded once, even if a process is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .database import Database
 from .records import decoded, finite, from_text, to_text, whole
 from .rungs import RungLog
 
-#: The state of a trial without an outcome; one that was interrupted may have another outcome later.
+#: States of a trial without a final outcome. An interrupted trial may get another outcome later.
 WAITING, INTERRUPTED = "waiting", "interrupted"
 
 _TRIAL = "search, number, fingerprint, operator, steps, flops, params, created"
@@ -33,7 +33,7 @@ _STEPS = msgspec.json.Decoder(tuple[SearchStep, ...])
 
 
 class _Gist(msgspec.Struct):
-    """What a list of trials shows of an outcome; the rest is not even read, which is most of it."""
+    """The parts of an outcome that a list of trials shows. The rest, most of the text, is not decoded."""
 
     reason: str | None = None
     wall_s: float | None = None
@@ -41,7 +41,7 @@ class _Gist(msgspec.Struct):
 
 
 class _Named(msgspec.Struct):
-    """What a list of trials shows of a step."""
+    """The parts of a step that a list of trials shows."""
 
     name: str
     steps: int
@@ -53,25 +53,25 @@ _NAMED = msgspec.json.Decoder(tuple[_Named, ...])
 
 @dataclass(frozen=True, slots=True)
 class SearchTrial:
-    """One operator of a search with all that is known of it.
+    """One operator of a search with its outcome.
 
     Attributes:
-        number: in the order of asking, from 0 on.
-        fingerprint: which operator it is; once in a search.
-        operator: its JSON.
-        steps: how it was built, for people; ``lengths``: how many of the operator's steps each of them is.
-        flops: of the whole backbone with it.
-        params: likewise.
-        created: when it was asked for (ISO 8601, UTC).
-        state: ``waiting``, or the outcome's.
-        reason: why it has none better, one line.
-        accuracy: a share of 1; None where there is none.
-        reward: what the search was told, from 0 to 1; None while it waits.
-        position: goes up in the order of telling, over all searches of the store; None while it has not been told.
-        job: the number of the job that evaluated it.
-        wall_s: seconds that it took.
-        cpu_s: processor seconds that it took.
-        ended: when (ISO 8601, UTC).
+        number: the trial's number in the order of proposal, from 0 on.
+        fingerprint: the operator's fingerprint, unique in a search.
+        operator: the operator's JSON.
+        steps: the names of the steps that built the operator; ``lengths``: the number of the operator's steps in each.
+        flops: the FLOPs of the whole backbone with the operator.
+        params: the parameters of the whole backbone with the operator.
+        created: the time of proposal (ISO 8601, UTC).
+        state: ``waiting``, or the outcome's state.
+        reason: the reason for the state, in one line.
+        accuracy: the accuracy as a share of 1; None without an outcome.
+        reward: the reward that the search was told, from 0 to 1; None before.
+        position: the trial's position in the order of telling, over all searches of the store; None before.
+        job: the number of the job that evaluated the trial.
+        wall_s: the seconds of the evaluation.
+        cpu_s: the processor seconds of the evaluation.
+        ended: the time of the end (ISO 8601, UTC).
     """
 
     number: int
@@ -95,12 +95,12 @@ class SearchTrial:
 
     @property
     def outcome(self) -> dict[str, JSON] | None:
-        """All that the evaluation gave; None while it waits."""
+        """The complete outcome of the evaluation; None while the trial waits."""
         return None if self._outcome is None else from_text(self._outcome, dict, "an outcome")
 
 
 class SearchLog:
-    """One search in a store, made by `Store.search`. Every method that writes has saved when it returns."""
+    """One search in a store, made by `Store.search`. A method that writes returns after the data are saved."""
 
     def __init__(self, database: Database, key: int, name: str, settings: str, created: str) -> None:
         self._database = database
@@ -108,29 +108,29 @@ class SearchLog:
         self._settings = settings
         self.name = name
         self.created = created
-        """When it was first made: ISO 8601, UTC."""
+        """The time of creation: ISO 8601, UTC."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._settings})"
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """What it was made with; it cannot change."""
+        """The settings of the search, which cannot change."""
         return from_text(self._settings, dict, "settings")
 
     @property
     def rungs(self) -> RungLog:
-        """The queue of the search's trainings, where it trains in rungs."""
+        """The queue of the search's trainings, for a search in rungs."""
         return RungLog(self._database, self._key)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def add(self, fingerprint: str, operator: str, steps: Iterable[SearchStep], flops: int, params: int) -> int:
-        """Keep an operator that is to be evaluated and return its number; one that is there already keeps its own.
+        """Store an operator to evaluate and return its number. An operator that is stored already keeps its number.
 
-        ``steps``: how it was built.
+        ``steps`` are the steps that built the operator.
 
-        Raises StoreError: a count is no whole number.
+        Raises StoreError where a count is not a whole number.
         """
         texts = str(fingerprint), str(operator), msgspec.json.encode(list(steps)).decode()
         counts = whole(flops, "a trial's FLOPs", 0), whole(params, "a trial's parameters", 0)
@@ -147,13 +147,13 @@ class SearchLog:
     def record(
         self, number: int, outcome: Mapping[str, JSON], job: int | None = None, *, reward: float | None = None
     ) -> bool:
-        """Keep how a trial ended; True when it is told now, False when it had been told before (this one is ignored).
+        """Store the outcome of a trial; return False where the trial has a final outcome already, which stays.
 
-        `outcome` holds `state` (anything but ``waiting``) and whatever else is worth keeping, `accuracy`, `reason`,
-        `wall_s` and `cpu_s` among it. `reward` is what the search is told: by default the accuracy, 0 where there is
-        none. An outcome ``interrupted`` is not told, and may be followed by another.
+        `outcome` has a `state` (not ``waiting``) and any other data, among them `accuracy`, `reason`, `wall_s` and
+        `cpu_s`. `reward` is told to the search: by default the accuracy, 0 without an accuracy. An ``interrupted``
+        outcome is not told, and a later outcome may replace it.
 
-        Raises StoreError: there is no such trial, no state, a reward outside [0, 1], or what is no plain data.
+        Raises StoreError where the trial or the state is missing, the reward is outside [0, 1], or data are not plain.
         """
         state = outcome.get("state")
         if not isinstance(state, str) or state in ("", WAITING):
@@ -161,8 +161,8 @@ class SearchLog:
                 f"trial {number} of search {quoted(self.name)}: expected the state of an outcome, found {quoted(state)}"
             )
         accuracy = finite(outcome.get("accuracy"))
-        given = (accuracy or 0.0) if reward is None else finite(reward)
-        if given is None or not 0 <= given <= 1:
+        stored_reward = (accuracy or 0.0) if reward is None else finite(reward)
+        if stored_reward is None or not 0 <= stored_reward <= 1:
             raise StoreError(
                 f"trial {number} of search {quoted(self.name)}: expected a reward from 0 to 1, found {quoted(reward)}"
             )
@@ -180,21 +180,20 @@ class SearchLog:
             old = self._database.column(query, (self._key, number))
             if old and old[0] != INTERRUPTED:
                 return False
-            # Rows come in the order of telling, so the last one told has the highest position: no need to look at all.
+            # Rows are in the order of telling, so the last row that was told has the highest position.
             query = "SELECT position FROM syno_search_outcomes WHERE position>=0 ORDER BY rowid DESC LIMIT 1"
             last = next(iter(self._database.column(query)), -1)
             position = -1 if state == INTERRUPTED else last + 1
-            row = (self._key, number, position, state, accuracy, given, job, text, _now())
+            row = (self._key, number, position, state, accuracy, stored_reward, job, text, _now())
             self._database.write("INSERT OR REPLACE", "syno_search_outcomes", _OUTCOME, row)
         return state != INTERRUPTED
 
     def record_latency(self, number: int, target: str, result: Mapping[str, JSON]) -> None:
-        """Keep the latency of a trial on a target: `latency_ms` in milliseconds, and what else there is.
+        """Store the latency of a trial on a target, `latency_ms` in milliseconds, with any other data.
 
-        It is whatever the search means by it, the same for all trials: that of :mod:`~syno_lab.experiments` is
-        the sum over the layers that are replaced.
+        The latency has one meaning for all trials: in :mod:`~syno_lab.experiments` the sum over the replaced layers.
 
-        Raises StoreError: there is no such trial, or no latency above 0.
+        Raises StoreError where there is no such trial, or no latency above 0.
         """
         latency = finite(result.get("latency_ms"))
         if latency is None or latency <= 0:
@@ -211,7 +210,7 @@ class SearchLog:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def trials(self) -> list[SearchTrial]:
-        """Return all trials in the order of asking."""
+        """Return all trials in the order of proposal."""
         rest = "WHERE search=?"
         trials = self._database.read(_TRIAL, f"FROM syno_search_trials {rest} ORDER BY number", (self._key,))
         outcomes = self._database.read(_OUTCOME, f"FROM syno_search_outcomes {rest}", (self._key,))
@@ -219,20 +218,20 @@ class SearchLog:
         return [_trial(row, ended.get(row[1])) for row in trials]
 
     def trial(self, number: int) -> SearchTrial:
-        """Return one trial. Raises StoreError: there is none of this number."""
+        """Return one trial. Raises StoreError where no trial has this number."""
         return self._one(number)
 
     def taken(self) -> dict[int, tuple[SearchStep, ...]]:
-        """Return the steps by which each trial was built, by its number, in the order of asking."""
+        """Return the steps that built each trial's operator, by the trial's number, in the order of proposal."""
         rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? ORDER BY number", (self._key,))
         return {row[1]: decoded(row[4], _STEPS, "steps") for row in rows}
 
     def latencies(self, target: str) -> dict[int, dict[str, JSON]]:
-        """Return what was measured on a target, by the number of the trial."""
+        """Return the stored latency data on a target, by the number of the trial."""
         return {row[1]: from_text(row[4], dict, "a latency") for row in self._measured(target)}
 
     def milliseconds(self, target: str) -> dict[int, float]:
-        """Return the latencies on a target, by the number of the trial."""
+        """Return the latencies on a target in milliseconds, by the number of the trial."""
         return {row[1]: row[3] for row in self._measured(target)}
 
     def _measured(self, target: str) -> list[tuple[Any, ...]]:
@@ -240,7 +239,7 @@ class SearchLog:
         return self._database.read(_LATENCY, rest, (self._key, target))
 
     def told(self) -> list[tuple[str, float]]:
-        """Return (operator's JSON, reward) in the order in which the search was told: what it continues from."""
+        """Return (operator's JSON, reward) in the order of telling, from which a search continues."""
         rest = "FROM syno_search_outcomes WHERE search=? AND position>=0 ORDER BY position"
         outcomes = self._database.read(_OUTCOME, rest, (self._key,))
         trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=?", (self._key,))
@@ -248,17 +247,18 @@ class SearchLog:
         return [(operators[row[1]], row[5]) for row in outcomes]
 
     def front(self, axes: Sequence[str] = ("accuracy", "flops"), target: str | None = None) -> list[SearchTrial]:
-        """Return the trials that no other beats on these axes of `syno_lab.store.pareto.AXES`, in order of asking.
+        """Return the trials that no other trial beats on these axes of `syno_lab.store.pareto.AXES`, as proposed.
 
-        Trials whose training did not finish take no part. ``latency_ms`` is that on `target`.
+        Trials whose training did not finish take no part. ``latency_ms`` is the latency on `target`.
 
-        Raises StoreError: an axis is unknown, or latency is asked for without a target.
+        Raises StoreError where an axis is unknown, or latency is an axis and there is no target.
         """
         if unknown := [name for name in axes if name not in AXES]:
             raise StoreError(f"no axis {quoted(unknown[0])}: expected one of {', '.join(AXES)}")
         if "latency_ms" in axes and target is None:
             raise StoreError("a front in latency needs the target that it was measured on")
-        # The numbers alone: digests cover whole rows, whose texts are long; those of the front are read whole below.
+        # Only numbers are read here: the digests cover whole rows with long texts. Below the front's rows are read in
+        # full.
         latencies = self.milliseconds(target) if target is not None else {}
         points = [
             {
@@ -271,18 +271,18 @@ class SearchLog:
             for number, accuracy, flops, params in self._database.columns(_FINISHED, (self._key,))
         ]
         most, least = ([name for name in axes if AXES[name].maximise is side] for side in (True, False))
-        return [self._one(points[place]["number"]) for place in pareto_front(points, maximise=most, minimise=least)]
+        return [self._one(points[index]["number"]) for index in pareto_front(points, maximise=most, minimise=least)]
 
-    # -- for others --------------------------------------------------------------------------------------------------
+    # -- for other programs ------------------------------------------------------------------------------------------
 
     def publish(self, url: str) -> int:
-        """Give an Optuna storage (``sqlite:///…``, ``postgresql://…``, ``mysql://…``) the trials it has not got yet.
+        """Add the missing trials to an Optuna storage (``sqlite:///…``, ``postgresql://…``, ``mysql://…``).
 
-        The study has the search's name, accuracy (maximised) and FLOPs (minimised) as objectives, and is there for
-        Optuna's dashboard and samplers; nothing of ours is read from it. Trials without accuracy are given as failed.
+        The study has the search's name, with accuracy (maximised) and FLOPs (minimised) as objectives. It serves
+        Optuna's dashboard and samplers; the lab reads nothing from it. Trials without accuracy are added as failed.
 
         Returns:
-            How many trials were new to it.
+            The number of added trials.
 
         Raises StoreError where the storage cannot be reached or written.
         """
@@ -291,26 +291,26 @@ class SearchLog:
         return publish_search(url, self.name, [trial for trial in self.trials() if trial.state != WAITING])
 
     def _one(self, number: int) -> SearchTrial:
-        given = (self._key, number)
-        rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? AND number=?", given)
+        key = (self._key, number)
+        rows = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=? AND number=?", key)
         if not rows:
             raise StoreError(f"search {quoted(self.name)} has no trial {number}: add it first")
-        ended = self._database.read(_OUTCOME, "FROM syno_search_outcomes WHERE search=? AND number=?", given)
+        ended = self._database.read(_OUTCOME, "FROM syno_search_outcomes WHERE search=? AND number=?", key)
         return _trial(rows[0], ended[0] if ended else None)
 
 
 def _trial(row: tuple[Any, ...], ended: tuple[Any, ...] | None) -> SearchTrial:
     _, number, fingerprint, operator, steps, flops, params, created = row
-    taken = decoded(steps, _NAMED, "steps")
-    names, lengths = tuple([one.name for one in taken]), tuple([one.steps for one in taken])
+    built = decoded(steps, _NAMED, "steps")
+    names, lengths = tuple([step.name for step in built]), tuple([step.steps for step in built])
     known = (number, fingerprint, operator, names, lengths, flops, params, created)
     if ended is None:
         return SearchTrial(*known, WAITING, "", None, None, None, None, 0.0, 0.0, None, None)
     _, _, position, state, accuracy, reward, job, text, when = ended
     gist = decoded(text, _GIST, "an outcome")
-    place, told = (None, None) if position < 0 else (position, reward)
+    order, final_reward = (None, None) if position < 0 else (position, reward)
     times = (gist.wall_s or 0.0, gist.cpu_s or 0.0)
-    return SearchTrial(*known, state, gist.reason or "", accuracy, told, place, job, *times, when, text)
+    return SearchTrial(*known, state, gist.reason or "", accuracy, final_reward, order, job, *times, when, text)
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""Open a store and find what is in it."""
+"""Opens a store and finds the searches in it."""
 
 from __future__ import annotations
 
@@ -20,51 +20,50 @@ _SEARCH = "search, name, settings, created"
 
 
 class Store(Closing):
-    """The results of a laboratory folder, in one SQLite file; a context manager, made by `Store.open`."""
+    """The results of a lab's folder, in one SQLite file; a context manager, made by `Store.open`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @classmethod
     def open(cls, path: str | Path, *, is_thorough: bool = True) -> Store:
-        """Open the store at `path`, a file, or a folder that holds `results.sqlite`; make it where there is none.
+        """Open the store at `path`, a file or a folder with `results.sqlite`; create the store where there is none.
 
-        `is_thorough=False` leaves out reading the whole file for damage, for processes that open it often.
-        Raises StoreError where the file is damaged, foreign, of another version, busy, or cannot be made. It is left as
-        it was.
+        `is_thorough=False` skips the check of the whole file, for processes that open the store often.
+        Raises StoreError where the file is damaged, foreign, of another version or busy, or cannot be created. No such
+        file is changed.
         """
-        place = Path(path).expanduser().absolute()
-        if place.is_dir():
-            private.narrow_lab(place, FILE_NAME)
-        return cls(Database(place / FILE_NAME if place.is_dir() else place, is_thorough=is_thorough))
+        location = Path(path).expanduser().absolute()
+        if location.is_dir():
+            private.narrow_lab(location, FILE_NAME)
+        return cls(Database(location / FILE_NAME if location.is_dir() else location, is_thorough=is_thorough))
 
     @classmethod
     def look(cls, path: str | Path) -> Store:
-        """Open the store at `path`, a file or a folder, only to read it: nothing in it or beside it is changed.
+        """Open the store at `path`, a file or a folder, for reading: no file is changed or created.
 
-        What would write raises StoreError.
+        A call that would write raises StoreError.
 
-        Raises StoreError: there is none, or it is damaged, foreign or of another version.
+        Raises StoreError where there is no store, or it is damaged, foreign or of another version.
         """
-        place = Path(path).expanduser().absolute()
-        file = place / FILE_NAME if place.is_dir() else place
+        location = Path(path).expanduser().absolute()
+        file = location / FILE_NAME if location.is_dir() else location
         return cls(Database(file, is_thorough=False, is_read_only=True))
 
     @property
     def path(self) -> Path:
-        """The SQLite file. Copy it only while nobody has it open, or with SQLite's own backup."""
+        """The SQLite file. Copy the file only while no process has it open, or with SQLite's own backup."""
         return self._database.path
 
     @property
     def database(self) -> Database:
-        """The open file, for the rooms that keep tables of their own in it."""
+        """The open file, for the packages with their own tables in it."""
         return self._database
 
     def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:
-        """Return the log of the search of this name; make it when there is none and `settings` are given.
+        """Return the log of the search of this name; create the search where there is none and `settings` are given.
 
-        Raises StoreError where the search was made with other settings (named in the message), it does not exist, or
-        the name cannot be one of a folder, in which its files are.
+        Raises StoreError where the search does not exist or has other settings, or no folder can have its name.
         """
         if not is_plain_name(name):
             raise StoreError(f"expected the name of a search, which can be one of a folder, found {quoted(name)}")
@@ -89,10 +88,10 @@ class Store(Closing):
         return log
 
     def searches(self) -> list[SearchLog]:
-        """Return the logs of all searches in the order in which they were made."""
+        """Return the logs of all searches in the order of creation."""
         rows = self._database.read(_SEARCH, "FROM syno_searches ORDER BY search")
         return [SearchLog(self._database, *row) for row in rows]
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
+        """Close the file. A second call does nothing."""
         self._database.close()

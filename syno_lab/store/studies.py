@@ -1,4 +1,4 @@
-"""The trials of a search for Optuna: what its samplers, plots and dashboard understand. Our tables are the truth."""
+"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab itself reads none."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Turn what Optuna and SQLAlchemy raise into one line, and keep Optuna's log lines off the terminal."""
+def _errors(path: str) -> Iterator[None]:
+    """Raise errors of Optuna and SQLAlchemy as one line, and keep Optuna's log lines off the terminal."""
     import optuna
 
     level = optuna.logging.get_verbosity()
@@ -34,8 +34,8 @@ def _told(path: str) -> Iterator[None]:
 
 
 def publish_search(url: str, name: str, trials: Iterable[SearchTrial]) -> int:
-    """Add to the study of this name in any Optuna storage what it lacks of a search's trials; return how many."""
-    with _told(url.partition("@")[2] or url):  # no password in a message
+    """Add a search's missing trials to the study of this name in an Optuna storage; return their number."""
+    with _errors(url.partition("@")[2] or url):  # no password in a message
         import optuna
         from optuna.trial import TrialState, create_trial
 
