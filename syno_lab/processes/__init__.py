@@ -1,1 +1,1 @@
-"""Processes: children that cannot outlive their parent, locks, sockets of this account alone."""
+"""Processes: children that end with their parent, file locks, and sockets for the user's own account."""

@@ -1,7 +1,7 @@
-"""Whether a process is alive, told by its number, its start, and the boot and the machine on which it started.
+"""Whether a process is alive, by its identifier, its start, its boot and its machine.
 
-A number alone is given out again. On Linux the start is read in ticks since boot, which no clock change moves, as it
-does move a start in seconds of the day; elsewhere the kernel's own note of it serves.
+The system reuses process identifiers, so an identity includes the start. On Linux the start is in ticks since boot,
+which no change of the clock moves. Elsewhere the kernel records the start.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import psutil
 
 from syno_lab import inputs
 
-#: Every process of an attempt has the attempt's token in this variable, however it was started.
-TOKEN_VARIABLE = "SYNO_LAB_JOB_TOKEN"  # noqa: S105 - names a job's attempt, opens nothing
+#: Every process of an attempt has the attempt's token in this variable, however the process was started.
+TOKEN_VARIABLE = "SYNO_LAB_JOB_TOKEN"  # noqa: S105 - the token marks an attempt and is no secret
 
-#: Seconds that processes are given between SIGTERM and SIGKILL.
+#: Seconds between SIGTERM and SIGKILL.
 TERM_S = 3.0
 
 _PROC = Path("/proc")
@@ -34,7 +34,7 @@ _DRAWN = re.compile("[0-9a-f]{32}")
 
 @cache
 def place() -> str:
-    """The machine, as far as process numbers go: containers that number their own processes are places apart."""
+    """Return an identifier of the machine and its process namespace: a container with its own namespace differs."""
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except OSError:
@@ -48,7 +48,7 @@ def place() -> str:
 
 @cache
 def boot() -> str:
-    """The present boot of the machine; empty where the system does not tell."""
+    """Return the identifier of the machine's current boot; empty where the system has none."""
     with contextlib.suppress(OSError):
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -60,10 +60,10 @@ def boot() -> str:
 
 
 def identity(pid: int) -> str | None:
-    """``pid:start`` of a process that lives; None for one that is gone or only waits to be reaped."""
+    """Return ``pid:start`` of a live process; None for a process that has ended or is a zombie."""
     if _PROC.joinpath("self/stat").exists():
         try:
-            # The second field is the program's name in brackets, which may hold anything; 3 is the state, 22 the start.
+            # Field 2, the program's name in brackets, may have any text. Field 3 is the state, field 22 the start.
             rest = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             return None
@@ -76,24 +76,24 @@ def identity(pid: int) -> str | None:
 
 
 def me() -> str:
-    """The identity of this process."""
-    found = identity(os.getpid())
-    assert found is not None
-    return found
+    """Return the identity of this process."""
+    own = identity(os.getpid())
+    assert own is not None
+    return own
 
 
 def pid_of(name: str) -> int:
-    """The process number in an identity; 0 where there is none."""
+    """Return the process identifier in an identity; 0 where there is none."""
     return inputs.integer(name.partition(":")[0]) or 0
 
 
 def is_alive(name: str) -> bool:
-    """Whether the process of an identity of this boot lives; nobody lives under an empty one."""
+    """Whether the process of an identity of this boot lives. An empty identity has no process."""
     return bool(name) and identity(pid_of(name)) == name
 
 
 def holders(token: str) -> Iterator[int]:
-    """The processes of an attempt, whatever group or session they have moved to; of this user's processes only."""
+    """Yield the processes of an attempt in any group or session, among the processes that this user can read."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(TOKEN_VARIABLE) == token:
@@ -101,31 +101,31 @@ def holders(token: str) -> Iterator[int]:
 
 
 def end_attempt(token: str, patience_s: float = 0.0) -> None:
-    """End every process of an attempt: asked first where ``patience_s`` is given, then killed.
+    """End every process of an attempt: first with SIGTERM where ``patience_s`` is given, then with SIGKILL.
 
-    Nothing ends by a token that is not one that was drawn: what else a store says may be what marks another process.
+    Only a drawn token ends processes, because any other text in a store may mark unrelated processes.
     """
     if _DRAWN.fullmatch(token):
         end_marked(token, patience_s)
 
 
 def end_marked(token: str, patience_s: float = 0.0) -> None:
-    """The same for whatever has this text in `TOKEN_VARIABLE`."""
+    """End every process with this text in `TOKEN_VARIABLE`, as `end_attempt` does."""
     deadline = time.monotonic() + patience_s
     if patience_s and _signal(token, signal.SIGTERM):
         while time.monotonic() < deadline and any(identity(pid) for pid in holders(token)):
             time.sleep(0.05)
-    for _ in range(20):  # one that has just forked is caught by the next round
+    for _ in range(20):  # the next round kills a child that was forked meanwhile
         if not _signal(token, signal.SIGKILL):
             return
         time.sleep(0.02)
 
 
 def _signal(token: str, number: signal.Signals) -> int:
-    reached = 0
+    signalled = 0
     for pid in holders(token):
         if identity(pid) is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-                reached += 1
-    return reached
+                signalled += 1
+    return signalled

@@ -1,4 +1,4 @@
-"""A lock on a file, held by one process at a time: it ends when the process ends, and says which process holds it."""
+"""A lock on a file for one process at a time. The lock ends with its process and names that process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import integer
 
 _LOOK_S = 0.1
-# What is no regular file, or leads out of the folder, is not waited for and not followed.
+# A file that is not regular, or a link, must not block or be followed.
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -24,11 +24,11 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
     """Hold ``lock`` within the block.
 
     Args:
-        lock: a file, made where there is none, in a folder that is there.
-        busy: said where another process holds it; ``{who}`` in it becomes that process.
-        patience_s: seconds to wait for it first; whoever asks for the holder has it for a moment.
+        lock: a file, created where there is none, in an existing folder.
+        busy: the message where another process has the lock; ``{who}`` in it is replaced by that process.
+        patience_s: seconds to wait for the lock, because a process that reads the holder has the lock for a moment.
 
-    Raises SynoError where another holds it, or the file cannot be made or locked.
+    Raises SynoError where another process has the lock, or the file cannot be created or locked.
     """
     deadline = time.monotonic() + patience_s
     try:
@@ -37,12 +37,12 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
         raise SynoError(f"{lock}: expected a file that can be locked: {error.strerror}; use another folder") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise SynoError(f"{lock}: expected a file that can be locked, found another kind of one")
+            raise SynoError(f"{lock}: expected a file that can be locked, found a file of another kind")
         while not take(descriptor, lock):
             if time.monotonic() >= deadline:
-                raise SynoError(busy.replace("{who}", _who(descriptor)))
+                raise SynoError(busy.replace("{who}", _holder(descriptor)))
             time.sleep(_LOOK_S)
-        with suppress(OSError):  # a full disk: the lock holds all the same
+        with suppress(OSError):  # a full disk does not end the lock
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
@@ -51,22 +51,22 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
 
 
 def holder(lock: Path) -> str | None:
-    """A text that names the process that holds ``lock``; None where no process holds it. Raises as :func:`take`."""
+    """Return a text that names the process with the lock; None where no process has it. Raises as :func:`take`."""
     try:
         descriptor = os.open(lock, _FLAGS)
     except OSError:
         return None
     try:
         is_free = not stat.S_ISREG(os.fstat(descriptor).st_mode) or take(descriptor, lock)
-        return None if is_free else _who(descriptor)
+        return None if is_free else _holder(descriptor)
     finally:
         os.close(descriptor)
 
 
 def take(file: int | IO[bytes], path: Path, *, is_patient: bool = False) -> bool:
-    """Lock an open file for as long as it is open; False where another process holds it, unless ``is_patient``.
+    """Lock a file while it is open; return False where another process has the lock, unless ``is_patient``.
 
-    Raises SynoError where it cannot be locked, for example because its file system has no locks.
+    Raises SynoError where the file cannot be locked, for example because its file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))
@@ -77,6 +77,6 @@ def take(file: int | IO[bytes], path: Path, *, is_patient: bool = False) -> bool
     return True
 
 
-def _who(descriptor: int) -> str:
+def _holder(descriptor: int) -> str:
     number = integer(os.pread(descriptor, 20, 0).decode("ascii", "replace"))
     return "another process" if number is None else f"process {number}"

@@ -1,17 +1,17 @@
-"""The RPC server of a board, in one file that needs only Python 3.10 and TVM: copy it there and run it.
+"""The RPC server of a board, in one file that needs only Python 3.10 and TVM. Copy the file to the board and run it.
 
-``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). Beside TVM's own
-``python -m tvm.exec.rpc_server`` it
+``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). It adds to TVM's
+own ``python -m tvm.exec.rpc_server``:
 
-- tells the tracker TVM's version, the architecture, threads and power mode, so that a wrong version is refused before
-  anything is uploaded, and tells a session the clocks, temperature and load of the moment;
-- goes on serving after a candidate crashed its session: there, the crash ends the listening thread while the process
-  stays, and every later request waits for ever;
-- takes its sessions with it when it is killed, where a stock server leaves one that holds its port;
-- registers anew when the tracker was restarted, and answers without TVM's delays of 40 ms.
+- The tracker gets TVM's version, the architecture, threads and power mode, so that a client refuses a wrong version
+before an upload. A session gets the current clocks, temperature and load.
+- The server continues after a candidate has crashed its session. In TVM's server the crash ends the listening thread
+but not the process, and every later request waits for ever.
+- Its sessions end when the server is killed. TVM's server leaves a session that keeps the port.
+- The server registers again after a restart of the tracker, and answers without TVM's delays of 40 ms.
 
-Whoever reaches the server can run any code on the board, for TVM's RPC has no password: it listens on loopback and
-nowhere else, and is reached through an SSH tunnel. What it writes only its own account may read.
+Any client of the server can run any code on the board, because TVM's RPC has no password. So the server listens on
+loopback alone, for an SSH tunnel. Only its own account may read its files.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from typing import Any
 
 _log = logging.getLogger("syno_lab.board")
 
-#: What the server tells the tracker is under this name in its ``UPDATE_INFO`` message.
+#: The key of the server's facts in its ``UPDATE_INFO`` message to the tracker.
 INFO = "syno_lab"
 #: The function that a session calls for :func:`moment`.
 MOMENT_FUNCTION = "syno_lab.board.moment"
-#: How often a child looks whether its parent is still there, in seconds.
+#: Seconds between two checks of a child that its parent still lives.
 WATCH_PERIOD_S = 0.25
 _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 
 
 def follow_parent(parent: int) -> None:
-    """In a child: kill our whole group as soon as process ``parent`` is no longer our parent, even by ``kill -9``.
+    """In a child: kill the child's group as soon as process ``parent`` is no longer its parent, even after ``kill -9``.
 
-    A forked descendant follows the process that forked it. Linux's PR_SET_PDEATHSIG would not do: it fires when the
+    A forked descendant follows the process that forked it. Linux's PR_SET_PDEATHSIG does not suffice: it acts when the
     parent's *thread* ends, and jobs are started from threads.
     """
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(WATCH_PERIOD_S)
-        if os.getpgrp() in (os.getpid(), parent):  # a group made for us, not somebody else's
+        if os.getpgrp() in (os.getpid(), parent):  # only a group that was made for this child
             os.killpg(0, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -65,7 +65,7 @@ def follow_parent(parent: int) -> None:
 
 
 def import_tvm() -> Any:
-    """Import TVM without torch, which it would import for interchange: faster, and less that can clash."""
+    """Import TVM without torch, which TVM would import for interchange. This is faster, and libraries clash less."""
     if "tvm" not in sys.modules:
         sys.modules["torch"] = None  # type: ignore[assignment]
         try:
@@ -76,7 +76,7 @@ def import_tvm() -> Any:
 
 
 def facts() -> dict[str, Any]:
-    """What stays the same while the server runs: versions, machine, threads of the operators, power mode."""
+    """Return the facts that do not change while the server runs: versions, machine, operators' threads, power mode."""
     import tvm_ffi
 
     usable = cores()
@@ -94,38 +94,38 @@ def facts() -> dict[str, Any]:
 
 
 def cores() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def power_mode() -> str:
-    """The name that a Jetson's ``nvpmodel -q`` gives to its power mode, such as ``15W``; empty on other machines."""
+    """Return a Jetson's power mode from ``nvpmodel -q``, such as ``15W``; empty on other machines."""
     program = shutil.which("nvpmodel")
     if program is None:
         return ""
     try:
-        said = subprocess.run([program, "-q"], capture_output=True, text=True, timeout=10, check=False).stdout
+        output = subprocess.run([program, "-q"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return next((line.partition(":")[2].strip() for line in said.splitlines() if "Power Mode" in line), "unknown")
+    return next((line.partition(":")[2].strip() for line in output.splitlines() if "Power Mode" in line), "unknown")
 
 
 def _numbers(pattern: str) -> list[int]:
-    found = []
+    numbers = []
     for path in sorted(Path("/").glob(pattern.lstrip("/"))):
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(path.read_text()))
-    return found
+            numbers.append(int(path.read_text()))
+    return numbers
 
 
 def moment() -> dict[str, Any]:
-    """What changes: power mode, clocks in MHz, whether they are fixed, the highest temperature in Celsius, load."""
+    """Return the facts that change: power mode, clocks in MHz, whether these are fixed, highest Celsius, load."""
     least, most = _numbers(f"{_FREQUENCIES}/scaling_min_freq"), _numbers(f"{_FREQUENCIES}/scaling_max_freq")
     warmest = max(_numbers("/sys/class/thermal/thermal_zone*/temp"), default=None)
     return {
         "power": power_mode(),
-        "clocks_mhz": [one // 1000 for one in _numbers(f"{_FREQUENCIES}/scaling_cur_freq")],
-        # jetson_clocks sets the least to the most; None where the system does not say.
+        "clocks_mhz": [clock // 1000 for clock in _numbers(f"{_FREQUENCIES}/scaling_cur_freq")],
+        # jetson_clocks sets the lowest frequency to the highest; None where the system reports neither.
         "clocks_fixed": least == most if least and most else None,
         "celsius": None if warmest is None else warmest / 1000,
         "load": os.getloadavg()[0],
@@ -133,35 +133,35 @@ def moment() -> dict[str, Any]:
 
 
 def serve(listener: socket.socket, tracker: tuple[str, int], key: str, address: str | None) -> None:
-    """Serve sessions on ``listener`` for ever; ``address`` is what clients are told, None for what the tracker sees."""
+    """Serve sessions on ``listener`` for ever. Clients get ``address``; with None they get the tracker's view of it."""
     import_tvm()
     import tvm_ffi
     from tvm.rpc import base, server
 
-    multiprocessing.set_start_method("fork", force=True)  # a session is a fork with TVM in memory, not a new process
-    told, connect, send = facts(), base.connect_with_retry, base.sendjson
+    multiprocessing.set_start_method("fork", force=True)  # a session is a fork with TVM in memory
+    constants, connect, send = facts(), base.connect_with_retry, base.sendjson
 
     def connect_without_delay(*arguments: Any, **options: Any) -> socket.socket:
-        # The server sends sizes and texts apart: after each session 40 ms would pass before it is free again.
+        # The server sends sizes and texts separately, which would delay it by 40 ms after each session.
         link: socket.socket = connect(*arguments, **{"retry_period": 1, **options})
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return link
 
     def send_with_facts(link: socket.socket, data: Any) -> None:
         if data[0] == base.TrackerCode.UPDATE_INFO:
-            data = [data[0], {**data[1], INFO: told}]
+            data = [data[0], {**data[1], INFO: constants}]
         send(link, data)
 
     base.connect_with_retry, base.sendjson = connect_without_delay, send_with_facts
     tvm_ffi.register_global_func(MOMENT_FUNCTION, lambda: json.dumps(moment()), override=True)
     home, us = os.getcwd(), os.getpid()  # noqa: PTH109
-    # Threads do not survive a fork: the session needs a watch of its own.
+    # Threads do not survive a fork, so the session needs its own thread that follows the parent.
     os.register_at_fork(after_in_child=lambda: follow_parent(us))
     while True:
         try:
             server._listen_loop(listener, listener.getsockname()[1], key, tracker, None, address)
         except (RuntimeError, AssertionError, ValueError) as error:
-            # A session's process died (a candidate crashed), the tracker is gone, or a peer spoke nonsense.
+            # A session's process died after a candidate crashed, the tracker has ended, or a client broke the protocol.
             _log.warning("listening again after: %s", error)
             os.chdir(home)
 
@@ -175,34 +175,34 @@ def _is_loopback(host: str) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until killed."""
-    wanted = argparse.ArgumentParser(description="Offer this board to an RPC tracker of TVM.")
-    wanted.add_argument("--tracker", required=True, metavar="HOST:PORT", help="where the tracker listens")
-    wanted.add_argument("--key", required=True, help="the name under which clients ask for this board")
-    wanted.add_argument("--host", default="127.0.0.1", help="the loopback address to listen on (127.0.0.1)")
-    wanted.add_argument("--port", type=int, default=9090, help="the port to listen on (9090)")
-    wanted.add_argument("--address", help="the address that clients are told (as the tracker sees it)")
-    wanted.add_argument("--facts", action="store_true", help="print what the tracker would be told, and stop")
-    chosen = wanted.parse_args(arguments)
-    host, _, port = chosen.tracker.rpartition(":")
+    parser = argparse.ArgumentParser(description="Offer this board to an RPC tracker of TVM.")
+    parser.add_argument("--tracker", required=True, metavar="HOST:PORT", help="where the tracker listens")
+    parser.add_argument("--key", required=True, help="the name under which clients ask for this board")
+    parser.add_argument("--host", default="127.0.0.1", help="the loopback address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=9090, help="the port to listen on (9090)")
+    parser.add_argument("--address", help="the address that clients are told (as the tracker sees it)")
+    parser.add_argument("--facts", action="store_true", help="print what the tracker would be told, and stop")
+    options = parser.parse_args(arguments)
+    host, _, port = options.tracker.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or len(port) > 5:
-        wanted.error(f"expected --tracker HOST:PORT, found {chosen.tracker[:80]!r}")
-    if not chosen.key or any(letter.isspace() or letter == ":" for letter in chosen.key):
-        wanted.error(f"expected a key without blanks and colons, found {chosen.key!r}")
-    listens = "127.0.0.1" if chosen.host == "localhost" else chosen.host
+        parser.error(f"expected --tracker HOST:PORT, found {options.tracker[:80]!r}")
+    if not options.key or any(letter.isspace() or letter == ":" for letter in options.key):
+        parser.error(f"expected a key without blanks and colons, found {options.key!r}")
+    listens = "127.0.0.1" if options.host == "localhost" else options.host
     if not _is_loopback(listens):
-        wanted.error(
-            f"expected --host 127.0.0.1 or ::1, found {chosen.host!r}: TVM's RPC has no password, whoever reaches the "
+        parser.error(
+            f"expected --host 127.0.0.1 or ::1, found {options.host!r}: TVM's RPC has no password, whoever reaches the "
             "server can run any code here; reach it through an SSH tunnel (`syno-lab board` prints it)"
         )
-    if chosen.facts:
+    if options.facts:
         print(json.dumps({**facts(), **moment()}, indent=1))  # noqa: T201 - a program of its own
         return
     logging.basicConfig(level=logging.INFO)
     os.umask(0o077)
     family = socket.AF_INET6 if ":" in listens else socket.AF_INET
-    with socket.create_server((listens, chosen.port), family=family) as listener:
+    with socket.create_server((listens, options.port), family=family) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        serve(listener, (host.strip("[]"), int(port)), chosen.key, chosen.address)
+        serve(listener, (host.strip("[]"), int(port)), options.key, options.address)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Findings: whether this machine or a board has one thing that the lab needs. `doctor` and `board` show them."""
+"""Findings: whether this machine or a board has something that the lab needs. `doctor` and `board` show them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing: whether it is there, whether the lab needs it, what was found, and what to do where it is missing."""
+    """A requirement: whether it is met, whether the lab needs it, the observed value, and the remedy."""
 
     name: str
     ok: bool

@@ -1,6 +1,6 @@
-"""Import hooks that shorten TVM's imports in our child processes (four fifths of a default tuning's CPU time).
+"""Import hooks that shorten TVM's imports in child processes (four fifths of a default tuning's CPU time).
 
-Nothing here patches TVM for good; each remedy is an import hook that lasts as long as the import.
+No hook patches TVM permanently: each hook ends with its import.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Refuse:
 
 @contextlib.contextmanager
 def without(package: str) -> Iterator[None]:
-    """Inside the block, importing ``package`` raises ModuleNotFoundError."""
+    """Make imports of ``package`` within the block raise ModuleNotFoundError."""
     finder = _Refuse(package)
     sys.meta_path.insert(0, finder)
     try:
@@ -51,17 +51,17 @@ def import_tvm() -> ModuleType:
 
 
 def import_xgboost() -> ModuleType:
-    """Import XGBoost without the data frames and estimators that MetaSchedule never asks it for: 0.3 s, not 1.4 s."""
+    """Import XGBoost without data frames and estimators, which MetaSchedule does not use: 0.3 s instead of 1.4 s."""
     with without("pandas"), without("sklearn"):
         return importlib.import_module("xgboost")
 
 
 def tame_intrinsics(*families: str) -> None:
-    """Let ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
+    """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
-    MetaSchedule imports that package before each search; it parses every CUDA, ROCm and Hexagon intrinsic, and for
-    each the parser asks ``inspect.stack()`` for source lines of all loaded modules: 12 CPU-seconds that a float32
-    search never uses. Call after :func:`import_tvm`.
+    MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic, and
+    each parse reads source lines of all loaded modules for ``inspect.stack()``: 12 CPU seconds without use for a
+    float32 search. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]
     package = types.ModuleType(_INTRINSICS)

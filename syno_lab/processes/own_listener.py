@@ -1,8 +1,7 @@
-"""A listening socket on loopback that takes connections of this account alone, and which addresses are loopback.
+"""A listening socket on loopback for connections of the user's own account, and a check for loopback addresses.
 
-TVM's RPC has no password. Linux tells to whom the other end of a connection within the machine belongs
-(``/proc/net/tcp``): one of another account is closed before a byte of it is read. Other systems do not tell, and there
-every account of the machine gets in; `tells` says which it is.
+TVM's RPC has no password. Linux lists the account of each local connection (``/proc/net/tcp``). A connection of another
+account is closed before a byte of it is read. On other systems every account can connect; `tells` checks this.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 
 class OwnListener(socket.socket):
-    """Made from the file number of a listening socket. Raises ValueError where that listens elsewhere."""
+    """A listening socket, made from its file descriptor. Raises ValueError where it is not on loopback."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -30,41 +29,43 @@ class OwnListener(socket.socket):
         connection, peer = super().accept()
         if tells() and owner_of(connection) not in (os.geteuid(), 0):
             connection.close()
-            # Both loops of TVM go on after it.
+            # TVM's tracker and its server continue after this exception.
             raise ConnectionAbortedError(errno.ECONNABORTED, f"a connection of another account from {peer} was refused")
         return connection, peer
 
 
 def tells() -> bool:
-    """Whether this system tells whose a connection is."""
+    """Whether this system lists the account of a connection."""
     return Path("/proc/net/tcp").exists()
 
 
 def owner_of(connection: socket.socket) -> int | None:
-    """The user of the other end of a connection within this machine; None where it is closed or not of this machine."""
+    """Return the user of the other end of a connection within this machine; None for a closed or remote connection."""
     ends = connection.getpeername()[:2], connection.getsockname()[:2]
     # The other end of an IPv4 connection may be an IPv6 socket.
     for table, prefix in (("tcp", ""), ("tcp6", "::ffff:")) if connection.family == socket.AF_INET else (("tcp6", ""),):
         path = Path("/proc/net") / table
-        wanted = [_as_listed(prefix + host, port) for host, port in ends]
+        endpoints = [_as_listed(prefix + host, port) for host, port in ends]
         for line in path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else ():
             fields = line.split()
-            if fields[1:3] == wanted and fields[9] != "0":  # closed already: no inode, and 0 for its user
+            if fields[1:3] == endpoints and fields[9] != "0":  # a closed connection has inode 0 and user 0
                 return int(fields[7])
     return None
 
 
 def _as_listed(host: str, port: int) -> str:
-    """An address as the kernel lists it: words of 32 bits in the machine's order of bytes, then the port."""
+    """Return an address as the kernel lists it: words of 32 bits in native byte order, then the port."""
     packed = ipaddress.ip_address(host).packed
-    words = (int.from_bytes(packed[place : place + 4], sys.byteorder) for place in range(0, len(packed), 4))
+    words = (int.from_bytes(packed[start : start + 4], sys.byteorder) for start in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or all that a name stands for, is this machine alone."""
+    """Whether an address, or every address of a name, is on loopback."""
     try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
-        return bool(found) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+        return bool(addresses) and all(
+            ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses
+        )
     except (OSError, ValueError):
         return False

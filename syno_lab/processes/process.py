@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive us: each in a group of its own, killed as a group, and watching its parent."""
+"""Child processes that end with their parent: each has its own group, is killed with it, and follows its parent."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from syno_lab.processes.board_server import follow_parent as follow_parent
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command of a child process that runs a module in this Python.
+    """Return the command of a child process that runs a module in this Python.
 
-    Nothing in the directory where it happens to start is a module for it (-P).
+    With -P the directory of the start is not searched for modules.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def output_of(module: str, *arguments: str) -> str:
-    """What a module prints that a child process of ours runs.
+    """Return the output of a module that runs in a child process.
 
-    Raises SynoError when it ends with an error: the last line that it has written.
+    Raises SynoError with the last line of its errors when the module fails.
     """
     done = subprocess.run(module_command(module, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -39,7 +39,7 @@ def output_of(module: str, *arguments: str) -> str:
 
 
 def own_environment(**more: str) -> dict[str, str]:
-    """Our environment for a child process that finds the same modules as we do, and ``more``."""
+    """Return this process's environment, for a child with the same module search path, with the variables ``more``."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), **more}
 
 
@@ -52,10 +52,10 @@ def start_child(
     environment: Mapping[str, str] | None = None,
     own_group: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Run ``python -m module <our pid> *arguments`` with its output in ``log`` and the caller's module search path.
+    """Run ``python -m module <own pid> *arguments`` with its output in ``log`` and the same module search path.
 
-    With ``own_group`` the child leads a new session, so that Ctrl-C in a terminal reaches only its parent, which then
-    ends it with :func:`end_group`; without, it joins our group and dies with it. What it writes is the user's alone.
+    With ``own_group`` the child leads a new session. Ctrl-C in a terminal then reaches only the parent, which ends the
+    child with :func:`end_group`. Without ``own_group`` the child is in this group. Only the user can read its files.
     """
     return subprocess.Popen(
         module_command(module, str(os.getpid()), *arguments),
@@ -70,16 +70,16 @@ def start_child(
 
 
 def end_group(child: subprocess.Popen[bytes], patience_s: float = 5.0) -> None:
-    """Kill a child started with ``own_group`` and all of its descendants, even where the child is dead already.
+    """Kill a child started with ``own_group`` and all its descendants, even where the child has ended already.
 
-    A group's number is not given out again while a member lives, and the child itself is reaped only at the end.
+    A group's identifier is not reused while a member lives, and the child itself is reaped at the end.
     """
     deadline = time.monotonic() + patience_s
-    # The group is empty when killpg finds nobody; a member that just forked is caught by the next round.
+    # killpg finds no process when the group is empty. The next round kills a member that was forked meanwhile.
     while time.monotonic() < deadline:
         try:
             os.killpg(child.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # macOS answers the second for a group of zombies
+        except (ProcessLookupError, PermissionError):  # macOS raises the second for a group of zombies
             break
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.05)
@@ -88,7 +88,7 @@ def end_group(child: subprocess.Popen[bytes], patience_s: float = 5.0) -> None:
 
 
 def describe_exit(code: int | None) -> str:
-    """A text that says how a process ended: ``killed by SIGSEGV``, ``exit status 3``."""
+    """Describe how a process ended: ``killed by SIGSEGV``, ``exit status 3``."""
     if code is None:
         return "still running"
     if code < 0:
@@ -100,7 +100,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def last_line(log: Path, limit: int = 300) -> str:
-    """The last line in a log that says something, for one-line messages; empty where there is none."""
+    """Return the last line of a log that is not blank, for messages of one line; empty where there is none."""
     try:
         text = log.read_bytes()[-20_000:].decode("utf-8", "replace")
     except OSError:

@@ -1,7 +1,7 @@
 """The process of a local board's tracker or RPC server: ``python -m … <parent> tracker|server <socket> …``.
 
-The tracker is TVM's own loop on a listening socket made by the parent, the server that of every board
-(:mod:`syno_lab.processes.board_server`). Both take connections of this account alone, where the system tells.
+The tracker is TVM's own loop on a listening socket of the parent. The server is that of every board
+(:mod:`syno_lab.processes.board_server`). Both refuse connections of other accounts where the system lists accounts.
 """
 
 from __future__ import annotations

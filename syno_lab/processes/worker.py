@@ -1,8 +1,8 @@
-"""A worker process that runs one call at a time: a call that crashes or never ends takes down only this process.
+"""A worker process that runs one call at a time. A call that crashes or never ends ends only this process.
 
-TVM's own pools start new processes for each batch and rely on a thread inside the worker to notice a timeout; here the
-process lives for the whole tuning, has imported TVM before a call's time starts, and is killed from outside. What runs
-on this machine alone runs in a fork (:func:`apart`): what was imported is there at once.
+TVM's own pools start processes for each batch, and a thread inside the worker must notice a timeout. This worker lives
+for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work for this machine
+alone runs in a fork (:func:`apart`), which needs no imports.
 """
 
 from __future__ import annotations
@@ -28,57 +28,56 @@ from syno_lab.inputs import printable
 from syno_lab.processes.process import describe_exit, end_group, follow_parent, last_line, start_child
 from syno_lab.scratch import scratch
 
-#: For a process that gave its answer to end by itself.
+#: Seconds for a process to end after it has sent its result.
 _PATIENCE_S = 5.0
 
 
 def apart(deadline_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """``function(*arguments)`` in a fork of this process, which should have one thread at work.
+    """Return ``function(*arguments)`` from a fork of this process, which should have one active thread.
 
-    Raises TuningError with one line, where the function raised, crashed its process, or was not done in ``deadline_s``
-    seconds and was killed.
+    Raises TuningError with one line where the function raised, crashed its process, or was killed at ``deadline_s``.
     """
     forks = multiprocessing.get_context("fork")
-    ours, theirs = forks.Pipe(duplex=False)
-    process = forks.Process(target=_run, args=(theirs, os.getpid(), function, arguments))
+    receiver, sender = forks.Pipe(duplex=False)
+    process = forks.Process(target=_run, args=(sender, os.getpid(), function, arguments))
     process.start()
-    theirs.close()
+    sender.close()
     try:
-        if not ours.poll(deadline_s):
+        if not receiver.poll(deadline_s):
             raise TuningError(f"{function.__name__}: not done after {deadline_s:g} s, killed")
-        is_value, answer = ours.recv()
+        is_value, answer = receiver.recv()
     except EOFError:
         process.join(_PATIENCE_S)
-        ended = describe_exit(process.exitcode)
+        exit_text = describe_exit(process.exitcode)
         if process.exitcode == -signal.SIGKILL:
-            ended += ", as the system does where memory runs out"
-        raise TuningError(f"{function.__name__}: the process was {ended}") from None
+            exit_text += ", as the system does where memory runs out"
+        raise TuningError(f"{function.__name__}: the process was {exit_text}") from None
     finally:
         process.kill()
         process.join()
-        ours.close()
+        receiver.close()
     if not is_value:
         raise TuningError(answer)
     return answer
 
 
 def _run(link: Connection, parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    follow_parent(parent)  # threads do not survive a fork
+    follow_parent(parent)  # the parent's thread does not survive a fork
     try:
         answer = True, function(*arguments)
-    except Exception as error:  # noqa: BLE001 - whatever a candidate does is its result, reported to the caller
+    except Exception as error:  # noqa: BLE001 - any exception is a result for the caller
         traceback.print_exc()
         answer = False, str(error) if isinstance(error, SynoError) else one_line(error)
     link.send(answer)
 
 
 def one_line(error: BaseException) -> str:
-    """The gist of an exception in one line; TVM's texts carry C++ stacks and put the reason last."""
+    """Describe an exception in one line. TVM's texts have C++ stacks, with the reason in the last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {printable(lines[-1], 300)}" if lines else type(error).__name__
 
 
-#: A new worker imports TVM, which took half a minute on a busy machine.
+#: Seconds for a new worker to import TVM, which took half a minute on a busy machine.
 START_DEADLINE_S = 120.0
 
 _T = TypeVar("_T")
@@ -86,25 +85,25 @@ _Given = TypeVarTuple("_Given")
 
 
 class CallFailedError(Exception):
-    """A call raised in its worker, crashed it or ran out of time; the message is one line."""
+    """A call raised in its worker, crashed its worker or timed out. The message is one line."""
 
 
 class CrashedError(CallFailedError):
-    """A call's process ended before it answered; ``ended`` says how: ``killed by SIGSEGV``."""
+    """The process of a call ended before its result. ``ended`` describes how, such as ``killed by SIGSEGV``."""
 
-    def __init__(self, what: str, ended: str) -> None:
-        super().__init__(f"{what}: the process {'was' if ended.startswith('killed') else 'ended with'} {ended}")
+    def __init__(self, name: str, ended: str) -> None:
+        super().__init__(f"{name}: the process {'was' if ended.startswith('killed') else 'ended with'} {ended}")
         self.ended = ended
 
 
 class Worker:
-    """One worker process, started on first use, and again after a crash or a timeout; to be closed.
+    """A worker process. It starts on first use, and again after a crash or a timeout; it must be closed.
 
     Args:
-        log: the file to whose end its output goes.
-        environment: variables that are added to ours.
-        has_tvm: TVM is imported before the first call.
-        own_group: the process leads a group, which ends with it; else it is of our group.
+        log: the file to which its output is appended.
+        environment: variables that are added to this process's environment.
+        has_tvm: whether TVM is imported before the first call.
+        own_group: whether the process leads a group, which ends with it, instead of joining this process's group.
     """
 
     def __init__(
@@ -121,25 +120,25 @@ class Worker:
         self._closing = Lock()
 
     def start(self) -> None:
-        """Start the process without waiting for it; :meth:`call` waits for it."""
+        """Start the process without waiting for it; :meth:`call` waits."""
         if self._process is not None:
             return
-        ours, theirs = Pipe()
-        with theirs, self._log.open("ab") as log:
+        own_end, worker_end = Pipe()
+        with worker_end, self._log.open("ab") as log:
             self._process = start_child(
                 "syno_lab.processes.worker",
-                [str(theirs.fileno()), *(["tvm"] if self._has_tvm else [])],
+                [str(worker_end.fileno()), *(["tvm"] if self._has_tvm else [])],
                 log=log,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
                 environment=self._environment,
                 own_group=self._own_group,
             )
-        self._link, self._ready = ours, False
+        self._link, self._ready = own_end, False
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """``function(*arguments)`` in the process; the function is found there by its module and name.
+        """Return ``function(*arguments)`` from the process, which finds the function by its module and name.
 
-        Raises :class:`CallFailedError`, and :class:`TrackerError` where the function raised one.
+        Raises :class:`CallFailedError`, and :class:`TrackerError` where the function raised TrackerError.
         """
         self.start()
         name = function.__name__.lstrip("_")
@@ -149,13 +148,13 @@ class Worker:
             self._ready = True
         self._linked(name, lambda link: link.send((function, arguments, False)))
         self._wait(deadline_s, name)
-        found: _T = _value(*self._linked(name, Connection.recv))
-        return found
+        result: _T = _value(*self._linked(name, Connection.recv))
+        return result
 
     def talk(self, function: Callable[..., None], *arguments: Any, period_s: float) -> Iterator[Any]:
-        """What ``function(say, hear, *arguments)`` says in the process; None after each ``period_s`` without a word.
+        """Yield the messages of ``function(say, hear, *arguments)`` in the process; None after ``period_s`` of silence.
 
-        It ends when the function does. What the function hears is given to :meth:`tell`. Raises as :meth:`call` does.
+        It ends when the function does. :meth:`tell` sends messages to the function. Raises as :meth:`call` does.
         """
         self.start()
         name = function.__name__.lstrip("_")
@@ -173,27 +172,27 @@ class Worker:
                 return _value(kind, value)
 
     def tell(self, message: object) -> None:
-        """Let the function of :meth:`talk` hear something; if its process has died, :meth:`talk` raises."""
+        """Send a message to the function of :meth:`talk`. If its process has died, :meth:`talk` raises."""
         with suppress(OSError):
             if self._link is not None:
                 self._link.send(message)
 
     def _linked(self, name: str, use: Callable[[Connection], _T]) -> _T:
-        """What ``use`` gives for the pipe. Raises CrashedError where the process died, or another thread closed it."""
+        """Return ``use(pipe)``. Raises CrashedError where the process died, or another thread closed the pipe."""
         link = self._link
         with suppress(EOFError, OSError):
             if link is not None:
                 return use(link)
         raise self._crash(name)
 
-    def _wait(self, deadline_s: float, what: str) -> None:
-        if not self._linked(what, lambda link: link.poll(deadline_s)):
+    def _wait(self, deadline_s: float, name: str) -> None:
+        if not self._linked(name, lambda link: link.poll(deadline_s)):
             self.close()
-            raise CallFailedError(f"{what}: not done after {deadline_s:g} s, killed")
+            raise CallFailedError(f"{name}: not done after {deadline_s:g} s, killed")
 
     def _crash(self, name: str) -> CrashedError:
         process = self._process
-        if process is None:  # closed by another thread in the middle of this call
+        if process is None:  # another thread closed the worker during this call
             return CrashedError(name, _KILLED)
         with suppress(subprocess.TimeoutExpired):
             process.wait(10)
@@ -201,8 +200,8 @@ class Worker:
         return CrashedError(name, describe_exit(process.returncode))
 
     def close(self) -> None:
-        """Kill the process. Children of one in our group end with its pipe or with the group."""
-        # A pool closes its workers while their threads wait for answers, and each of these threads closes too.
+        """Kill the process. Children of a process in this group end with its pipe or with the group."""
+        # A pool closes its workers while their threads wait for results. Then each thread closes its worker too.
         with self._closing:
             process, link = self._process, self._link
             self._process = self._link = None
@@ -232,10 +231,10 @@ def once(
     threads: int | None = None,
     has_tvm: bool = True,
 ) -> _T:
-    """``function(*arguments)`` in a process of its own, which ends with it; TVM runs operators in ``threads`` threads.
+    """Return ``function(*arguments)`` from a new process; TVM runs operators there in ``threads`` threads.
 
-    Its folder for temporary files is removed with it. Raises TuningError where it raised, crashed its process or ran
-    out of time: one line that begins with ``label``; TrackerError where it raised one.
+    The process and its temporary folder end with the call. Raises TuningError with one line that begins with ``label``
+    where the function raised, crashed its process or timed out; TrackerError where the function raised TrackerError.
     """
     with scratch("syno-worker-") as folder:
         environment = {"TMPDIR": str(folder)} | ({} if threads is None else {"TVM_NUM_THREADS": str(threads)})
@@ -246,7 +245,7 @@ def once(
             more = ""
             if isinstance(failure, CrashedError):
                 more = ", as the system does where memory runs out" if failure.ended == _KILLED else ""
-                more += f", saying {said!r}" if (said := last_line(folder / "log")) else ""
+                more += f", saying {last!r}" if (last := last_line(folder / "log")) else ""
             raise TuningError(f"{label}: {failure}{more}") from None
 
 
@@ -254,10 +253,10 @@ _KILLED = describe_exit(-signal.SIGKILL)
 
 
 class WorkerPool:
-    """Several workers that take calls in turn; ``environment`` is added to theirs. To be closed."""
+    """Several workers that take calls in turn, with the variables ``environment``; it must be closed."""
 
     def __init__(self, size: int, log: Path, environment: Mapping[str, str] | None = None) -> None:
-        # In this process's group, so that killing the tuning kills its workers.
+        # The workers are in this process's group, so that a kill of the tuning kills its workers.
         self._all = [Worker(log, environment, own_group=False) for _ in range(size)]
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="tuning-pool")
@@ -266,7 +265,7 @@ class WorkerPool:
             self._idle.put(worker)
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """Like :meth:`Worker.call`, on the next idle worker; the time to wait for one does not count."""
+        """Call a function on the next idle worker, as :meth:`Worker.call` does. The wait for it does not count."""
         worker = self._idle.get()
         try:
             return worker.call(function, *arguments, deadline_s=deadline_s)
@@ -274,15 +273,15 @@ class WorkerPool:
             self._idle.put(worker)
 
     def run(self, steps: Callable[[], _T]) -> Future[_T]:
-        """Run ``steps()`` in a thread of the pool: several calls, one after the other."""
+        """Run ``steps()``, with several calls in sequence, in a thread of the pool."""
         return self._threads.submit(steps)
 
     def submit(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> Future[_T]:
-        """:meth:`call` as a future."""
+        """Return the future result of :meth:`call`."""
         return self._threads.submit(lambda: self.call(function, *arguments, deadline_s=deadline_s))
 
     def close(self) -> None:
-        """Kill all workers; calls under way fail."""
+        """Kill all workers. Running calls fail."""
         for worker in self._all:
             worker.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -295,7 +294,7 @@ def _main(arguments: list[str]) -> None:
         from syno_lab.processes.light import import_tvm, tame_intrinsics
 
         import_tvm()
-        tame_intrinsics()  # a scheduled candidate already contains the code of its intrinsics
+        tame_intrinsics()  # a scheduled candidate has the code of its intrinsics already
     link.send(("ready", None))
 
     def say(message: object) -> None:
@@ -303,15 +302,15 @@ def _main(arguments: list[str]) -> None:
 
     while True:
         try:
-            function, given, is_talk = link.recv()
+            function, values, is_talk = link.recv()
         except EOFError:
             return
         answer: tuple[str, Any]
         try:
-            answer = ("value", function(say, link.recv, *given) if is_talk else function(*given))
+            answer = ("value", function(say, link.recv, *values) if is_talk else function(*values))
         except TrackerError as error:
             answer = ("tracker", str(error))
-        except Exception as error:  # noqa: BLE001 - an exception is the candidate's result, reported to the caller
+        except Exception as error:  # noqa: BLE001 - any exception is a result for the caller
             traceback.print_exc()
             answer = ("error", str(error) if isinstance(error, SynoError) else one_line(error))
         link.send(answer)
