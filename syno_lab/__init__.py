@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from syno_lab.models.placeholder import Placeholder as Placeholder
     from syno_lab.tasks import OpenLab
 
-# Names whose rooms need torch or a database: loaded by themselves, so that synthesis does without them.
+# These names need torch or a database. Their modules are imported on first use, so that synthesis needs neither.
 _ELSEWHERE = {
     "Placeholder": "syno_lab.models.placeholder",
     "improve": "syno_lab.experiments.improve",
     "load_dataset": "syno_lab.data.datasets",
 }
 
-#: Modules with public names of their own: two systems, the errors and the known operators.
+#: Modules that are public names: two systems, the errors and the known operators.
 _MODULES = ("alpha", "canvas", "errors", "operators")
 
 
 class _Package(ModuleType):
-    """``syno_lab`` itself: ``search`` is the function, also once the room of that name is imported."""
+    """Keep ``syno_lab.search`` the function, also after the room ``syno_lab.search`` is imported."""
 
     @property
     def search(self) -> Callable[..., OpenLab]:
@@ -44,7 +44,7 @@ class _Package(ModuleType):
 
     @search.setter
     def search(self, room: ModuleType) -> None:
-        """What Python does with a package's module; ``from syno_lab.search import …`` needs none of it."""
+        """Ignore the assignment: an import of the room ``syno_lab.search`` would replace the function by the module."""
 
 
 sys.modules[__name__].__class__ = _Package
@@ -69,14 +69,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext syno_lab``: forwards to the magics, which live with the widgets."""
+    """Implement ``%load_ext syno_lab``: register the magics of :mod:`syno_widgets`."""
     from syno_widgets.magics import load_ipython_extension as load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """``%unload_ext syno_lab``: lets go of the notebook's lab; its jobs go on."""
+    """Implement ``%unload_ext syno_lab``: close the notebook's lab. Its jobs continue."""
     from syno_widgets.magics import unload_ipython_extension as unload
 
     unload(ipython)

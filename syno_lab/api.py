@@ -1,4 +1,4 @@
-"""The public names that need neither torch nor TVM; ``syno_lab`` gives all that stand here when they are asked for."""
+"""The public names that need neither torch nor TVM. ``syno_lab`` imports this module when a name of it is used."""
 
 from syno_lab import operators
 from syno_lab.common.size import Size

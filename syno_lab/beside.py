@@ -1,8 +1,8 @@
-"""The modules of the user's own that a text imports: found without running it, and told apart by what they hold.
+"""Find the user's own modules that a Python source imports, without running the source, and hash their contents.
 
-A file is known by its text; a network of it depends on what the file imports from beside it too. All such modules
-count, and those that they import: of the file's folder, of packages there, and of other places that Python looks in.
-Those of Python and of installed packages do not.
+A record identifies a user's file by its text. What the file computes also depends on the modules that it imports. This
+file finds the user's modules, directly or indirectly imported: beside the file, in packages, elsewhere on ``sys.path``.
+It skips the modules of Python and of installed packages.
 """
 
 from __future__ import annotations
@@ -22,72 +22,72 @@ from syno_lab.blame import is_users_file
 from syno_lab.errors import CodeError
 
 _DIGEST = 12
-_MOST = 2000  # modules
+_MOST = 2000  # the most modules
 _IMPORTS = ("import_module", "__import__")
-#: Folders that :func:`look_beside` has put at the end of ``sys.path``, the last one first.
+#: Folders that :func:`look_beside` has appended to ``sys.path``, the latest first.
 _FOLDERS: list[str] = []
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module of the user's own: its file, and the hash of what is in it."""
+    """A module of the user's own: its file, and the hash of the file's content."""
 
     file: str
     digest: str
 
 
 def look_beside(file: str) -> None:
-    """Let imports find what is beside a file, after everything else but what is beside files looked at earlier."""
+    """Append a file's folder to ``sys.path``, before the folders of files that were added earlier."""
     folder = _folder(file)
     if folder is None or (folder in sys.path and folder not in _FOLDERS):
         return
-    sys.path[:] = [one for one in sys.path if one not in _FOLDERS]
-    _FOLDERS[:] = [folder, *(one for one in _FOLDERS if one != folder)]
+    sys.path[:] = [path for path in sys.path if path not in _FOLDERS]
+    _FOLDERS[:] = [folder, *(path for path in _FOLDERS if path != folder)]
     sys.path += _FOLDERS
 
 
 def modules_of(source: str, file: str) -> dict[str, Module]:
-    """The modules of the user's own that a text imports, directly or through others, by their names.
+    """Return the user's own modules that a source imports, directly or indirectly, by their names.
 
     Args:
-        source: the text.
-        file: that it is in; modules beside a ``.py`` file are found after all others.
+        source: the Python source.
+        file: the file of the source. Modules beside a ``.py`` file are searched after ``sys.path``.
 
-    Raises CodeError for more modules than are looked at.
+    Raises CodeError for more than 2000 modules.
     """
     importlib.invalidate_caches()
     folder = _folder(file)
-    path = [one for one in sys.path if one not in _FOLDERS] + ([] if folder is None else [folder]) + _FOLDERS
+    path = [entry for entry in sys.path if entry not in _FOLDERS] + ([] if folder is None else [folder]) + _FOLDERS
     specs: dict[str, ModuleSpec | None] = {}
-    found: dict[str, Module] = {}
+    modules: dict[str, Module] = {}
     waiting = [(source, "")]
     while waiting:
         text, package = waiting.pop()
         places = _places(specs[package]) if package else [folder] if folder is not None else []
         names = (accumulate(name.split("."), "{}.{}".format) for name in _imported(text, package, places))
-        for one in chain.from_iterable(names):  # the packages that a module is in, and the module
-            if one in specs:
+        for module in chain.from_iterable(names):  # the packages of the module, then the module itself
+            if module in specs:
                 continue
-            spec = specs[one] = _spec(one, path, specs)
+            spec = specs[module] = _spec(module, path, specs)
             if spec is None or not spec.has_location or spec.origin is None:
                 continue
             try:
                 content = Path(spec.origin).read_bytes()
             except OSError:
                 continue
-            if len(found) == _MOST:
+            if len(modules) == _MOST:
                 raise CodeError(f"{file}: expected at most {_MOST} modules beside it, found more; install a package")
-            found[one] = Module(spec.origin, hashlib.sha256(content).hexdigest()[:_DIGEST])
-            inside = one if spec.submodule_search_locations is not None else one.rpartition(".")[0]
+            modules[module] = Module(spec.origin, hashlib.sha256(content).hexdigest()[:_DIGEST])
+            inside = module if spec.submodule_search_locations is not None else module.rpartition(".")[0]
             if spec.origin.endswith(".py"):
                 waiting.append((content.decode("utf-8", "replace"), inside))
-    return dict(sorted(found.items()))
+    return dict(sorted(modules.items()))
 
 
 def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
-    """Refuse a module of the user's own beside those ``before`` the file ran and what :func:`modules_of` has found.
+    """Refuse a user's module that is loaded but in neither ``before`` nor the result ``known`` of :func:`modules_of`.
 
-    Raises CodeError with the module, and how it can be found.
+    Raises CodeError with the module's name and how to make it importable.
     """
     for name in sys.modules.keys() - before - known.keys():
         place = getattr(sys.modules.get(name), "__file__", None)
@@ -104,14 +104,14 @@ def _folder(file: str) -> str | None:
 
 
 def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> ModuleSpec | None:
-    """Where a module of the user's own is; None for all others."""
+    """Find the spec of a module of the user's own; None for every other module."""
     above = name.rpartition(".")[0]
     if name in sys.stdlib_module_names:
         return None
     try:
         spec = PathFinder.find_spec(name, _places(specs[above]) if above else path)
         for finder in sys.meta_path if spec is None and not above else ():
-            spec = spec or finder.find_spec(name, None)  # packages that are installed to be edited
+            spec = spec or finder.find_spec(name, None)  # packages that are installed in editable mode
     except (ImportError, ValueError, AttributeError):
         return None
     places = [spec.origin] if spec is not None and spec.origin is not None else _places(spec)
@@ -119,33 +119,33 @@ def _spec(name: str, path: list[str], specs: dict[str, ModuleSpec | None]) -> Mo
 
 
 def _places(spec: ModuleSpec | None) -> list[str]:
-    """The folders of a package; none for other modules."""
+    """Return the folders of a package; none for other modules."""
     return list(getattr(spec, "submodule_search_locations", None) or ())
 
 
 def _all_in(places: Sequence[str], package: str) -> list[str]:
-    """The names of all modules of a package, or of those beside a file that is in none."""
+    """List the names of all modules in a package, or of all modules beside a file outside packages."""
     files = ((file, place) for place in places for file in Path(place).glob("**/*.py" if package else "*.py"))
     names = (".".join((package, *file.relative_to(place).with_suffix("").parts)) for file, place in files)
     return [name.lstrip(".").removesuffix(".__init__") for name in names]
 
 
 def _imported(text: str, package: str, places: Sequence[str]) -> Iterator[str]:
-    """The full names of all that a text imports, modules or not; where it makes names as it runs, all in ``places``."""
+    """Yield the full names that a source imports; for an import of a computed name, all modules in ``places``."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):  # its import will say so
+    except (SyntaxError, ValueError, RecursionError):  # the import of the module raises the error
         return
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = "." * node.level + (node.module or "")
-            names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{one.name}" for one in node.names)]
+            names = [base, *(f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTS and node.args:
-            said = getattr(node.args[0], "value", None)
-            names = [said] if isinstance(said, str) else _all_in(places, package)
+            argument = getattr(node.args[0], "value", None)
+            names = [argument] if isinstance(argument, str) else _all_in(places, package)
         for name in names:
             try:
                 full = resolve_name(name, package or None) if name.startswith(".") else name

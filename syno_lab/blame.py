@@ -1,7 +1,7 @@
-"""Whose error it is: what the user's own code raises, as one line with its place in their file.
+"""Report an exception of the user's own code as one line, with its file and line number.
 
-Networks, data sets, rules, rewards and files of the user's run inside our calls. Whatever they raise is theirs, and a
-traceback through our files would say the opposite. KeyboardInterrupt is nobody's error and always passes through.
+The lab calls the user's networks, data sets, rules, rewards and files. Their exceptions are errors of the user's code,
+and a traceback through the lab's files would hide that. KeyboardInterrupt is never changed.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from syno_lab.effort import is_out_of_memory
 from syno_lab.errors import CodeError, SynoError
 from syno_lab.inputs import printable, text_of
 
-_MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its name
+_MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its class name
 _STANDARD = Path(dis.__file__).parent
 _OURS = ("syno_lab", "syno_widgets")
 _ARGUMENTS = threading.RLock()  # sys.argv and standard error belong to the whole process
-_RUN: set[Path] = set()  # folders of the files that this process has run
+_RUN: set[Path] = set()  # folders of the user's files that this process has run
 
 
 def is_users_file(file: str, module: str = "") -> bool:
-    """Whether a file is the user's own: neither ours, nor Python's, nor of an installed package."""
+    """Tell whether a file is the user's own: no file of the lab, of Python or of an installed package."""
     if module.partition(".")[0] in _OURS or (file.startswith("<") and not file.startswith(("<ipython", "<stdin"))):
         return False
     return not ("site-packages" in file or "dist-packages" in file or Path(file).is_relative_to(_STANDARD))
 
 
 def place_of(error: BaseException) -> str:
-    """``data.py, line 12``: the last line of the user's own files that an exception came through; empty without one."""
+    """Return ``data.py, line 12``, the last line of the user's own files in a traceback; empty if none is in it."""
     file, number = next(reversed(_users_lines(error)), ("", 0))
     if file.startswith("<ipython") or "ipykernel" in file:
         return f"a cell, line {number}"
-    return f"{Path(file).name}, line {number}" if file.endswith(".py") else ""  # else a text that we put together
+    return f"{Path(file).name}, line {number}" if file.endswith(".py") else ""  # others: generated source
 
 
 def said_by(error: BaseException) -> str:
-    """An exception in one line: its class, the first line of its text, and its place in the user's own files."""
+    """Format an exception as one line: its class, the first line of its text, and its place in the user's own files."""
     if isinstance(error, SynoError):
-        return str(error)  # one line that says all
+        return str(error)  # its message is one complete line
     lines = (line.strip() for line in text_of(error).splitlines())
     text = printable(next(filter(None, lines), ""), _MOST)
     name, place = printable(type(error).__name__, _MOST_NAME), place_of(error)
@@ -54,14 +54,14 @@ def said_by(error: BaseException) -> str:
         text = ", ".join([text or "0", *getattr(error, "__notes__", ())])
     if isinstance(error, BaseExceptionGroup):
         text = f"{text}, the first {said_by(error.exceptions[0])}"
-    said = f"{name}: {text}" if text else name
-    return f"{said} ({place})" if place and not said.endswith(f"({place})") else said
+    message = f"{name}: {text}" if text else name
+    return f"{message} ({place})" if place and not message.endswith(f"({place})") else message
 
 
 def is_theirs(error: BaseException) -> bool:
-    """Whether an exception that came out of the user's own code is to be said as theirs.
+    """Tell whether an exception of the user's own code is reported as an error of that code.
 
-    Not where memory was short, nor Ctrl-C, nor what a handler of signals raised while their code ran.
+    It is not for lack of memory, for Ctrl-C, and for exceptions of a signal handler that ran meanwhile.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit) or is_out_of_memory(error):
         return False
@@ -74,7 +74,7 @@ def is_theirs(error: BaseException) -> bool:
 
 
 def is_of_a_guest(error: BaseException) -> bool:
-    """Whether an exception is theirs and came through a file that :func:`guest` has run, or one in its folder."""
+    """Tell whether an exception is the user's and came through a file in the folder of a file of :func:`guest`."""
     files = {Path(file).absolute() for file, _ in _users_lines(error)}
     return is_theirs(error) and any(file.is_relative_to(folder) for file in files for folder in _RUN)
 
@@ -83,14 +83,14 @@ def is_of_a_guest(error: BaseException) -> bool:
 def blamed(
     where: str, kind: type[SynoError] = CodeError, said: Callable[[BaseException], str] = said_by
 ) -> Iterator[None]:
-    """Around a call of the user's own code.
+    """Run the block, which calls the user's own code, and report its exceptions in one line.
 
     Args:
-        where: what messages call it.
-        kind: of the error.
-        said: what messages say of an exception.
+        where: the name of the code in messages.
+        kind: the class of the error.
+        said: formats an exception for the message.
 
-    Raises SynoError of that kind, one line, for whatever the code raises; errors of our own family pass as they are.
+    Raises SynoError of class ``kind`` for every exception of the code; another SynoError passes unchanged.
     """
     try:
         yield
@@ -104,10 +104,10 @@ def blamed(
 
 @contextmanager
 def guest(file: str) -> Iterator[None]:
-    """Around code of a file of the user's: its arguments are its own, and what it prints goes to standard error.
+    """Run a user's file in the block, with its own ``sys.argv``, and send its standard output to standard error.
 
-    Other code than that of a ``.py`` file is left alone. Where it ends the process, the last line that it has printed
-    on standard error (``argparse`` prints there what it misses) is a note of the exception.
+    This changes nothing for sources without a ``.py`` file. If the file ends the process, the last line that it printed
+    on standard error becomes a note of the exception. ``argparse`` prints its error there.
     """
     if not file.endswith(".py"):
         yield
@@ -126,13 +126,13 @@ def guest(file: str) -> Iterator[None]:
             raise
         finally:
             sys.argv = arguments
-            # Warnings as errors, which a file may ask for, would be raised in our own code as well.
-            warnings.filters[:] = [one for one in warnings.filters if one[0] != "error" or one in filters]  # type: ignore[index]
+            # A file may turn warnings into errors; they would be raised in the lab's code too.
+            warnings.filters[:] = [entry for entry in warnings.filters if entry[0] != "error" or entry in filters]  # type: ignore[index]
             sys.stderr.write(printed.getvalue())
 
 
 def _users_lines(error: BaseException) -> list[tuple[str, int]]:
-    """The files of the user's own that an exception came through, and the line in each, the last one at the end."""
+    """List the files of the user's own in a traceback, with the line number in each; the last call is at the end."""
     return [
         (frame.f_code.co_filename, number)
         for frame, number in traceback.walk_tb(error.__traceback__)

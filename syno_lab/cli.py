@@ -1,7 +1,7 @@
-"""The command ``syno-lab``: its subcommands, and the one place where errors become one line and an exit status.
+"""The command ``syno-lab`` with its subcommands. Here every error becomes one line and an exit status.
 
-The commands are in :mod:`syno_lab.commands`, one in each file; they import torch, TVM and pandas when they run, so that
-``--help`` answers at once.
+The commands are in :mod:`syno_lab.commands`, one in each file. They import torch, TVM and pandas only when they run, so
+that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from syno_lab.errors import NO_ROOM, ReadingWarning, SynoError
 from syno_lab.inputs import QUOTED, printable, shortened
 from syno_lab.version import __version__
 
-#: Exit statuses; 1 is a finding of a command (``doctor``: something is missing, ``replay``: something differs).
+#: Exit statuses; 1 is a finding: ``doctor`` misses something, or ``replay`` sees a difference.
 BAD_INPUT = 2
 FAULT = 70
 INTERRUPTED = 130
 TERMINATED = 143
 
 _LONGEST = 2000  # characters of a message
-_LONGEST_WORD = 4 * QUOTED  # of one word of it, which may be a path
+_LONGEST_WORD = 4 * QUOTED  # of one word of a message, such as a path
 
-#: The modules of the commands, in the order of the help.
+#: The modules of the commands, in the order of the help text.
 _COMMANDS = """
 lab demo pgraphs.sample pgraphs.enumerate alpha.synthesise pgraphs.replay pgraphs.ablate backbone train search tune
 network board operators show pgraphs.export worker doctor
 """
 
-# What typer raises for a wrong command line. It has no public name of its own, and comes from click or from typer's
-# copy of it, depending on the version.
+# The exception of typer for a wrong command line. It has no public name; its class is click's or typer's own, depending
+# on the version.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
-#: Whether the command under way was given ``--traceback``.
+#: True if the running command has the option ``--traceback``.
 _shows_traceback: ContextVar[bool] = ContextVar("shows_traceback", default=False)
 _LONGEST_FAULT = 300
 _REMEDIES: dict[int | None, str] = dict.fromkeys(NO_ROOM, "; make room there")
@@ -91,11 +91,11 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
-    """Run ``syno-lab`` (or other ``commands``) with the given or the process's arguments; return its exit status.
+    """Run ``syno-lab`` (or other ``commands``) with ``arguments``, or with the process's; return its exit status.
 
-    0 is success, 1 a finding (``doctor``, ``replay``), 2 bad input or an environment that cannot do it, 70 a fault of
-    ours, 130 Ctrl-C, 143 SIGTERM. Every error is one line; ``--traceback`` shows the rest. Without ``arguments`` the
-    process belongs to the command, and its files are private.
+    The status is 0 for success, 1 for a finding (``doctor``, ``replay``), 2 for bad input or an unsuitable environment,
+    70 for a fault of the lab, 130 for Ctrl-C, 143 for SIGTERM. Every error is one line, with ``--traceback`` after the
+    traceback. Without ``arguments``, all files that the process creates are private.
     """
     if arguments is None:
         private.keep_private()
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
     except SynoError as error:
         return _fail(str(error), BAD_INPUT)
     except _USAGE_ERROR as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help text itself
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help text
             typer.echo(str(error))
             return BAD_INPUT
         message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
     except OSError as error:
         where = f"{printable(str(error.filename), 4 * QUOTED)}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}{_REMEDIES.get(error.errno, '')}", BAD_INPUT)
-    except BaseException as error:  # the last resort: code of the user's own, a bug of ours, or of a library below
+    except BaseException as error:  # the user's code, or a fault in the lab or a library
         if is_of_a_guest(error):
             return _fail(said_by(error), BAD_INPUT)
         if isinstance(error, SystemExit | GeneratorExit):
@@ -126,19 +126,19 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
         if (too_large := memory_error(error)) is not None:
             return _fail(str(too_large), BAD_INPUT)
         return _fail(fault_line(error, "`syno-lab --traceback …`"), FAULT)
-    if status == INTERRUPTED:  # typer has caught Ctrl-C itself
+    if status == INTERRUPTED:  # typer has handled Ctrl-C
         return _fail("interrupted", INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 
 def fault_line(error: BaseException, how: str) -> str:
-    """An unexpected exception as one line; ``how`` names the way to see the rest."""
+    """Format an unexpected exception as one line; ``how`` names the way to see the traceback."""
     try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - an exception's text is computed, and may fail as well
-        said = ""
-    what = printable(f"{type(error).__name__}: {said}".rstrip(": "), _LONGEST_FAULT)
-    return f"{what} (a fault of Syno Lab, not of yours; {how} shows where it happened)"
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - an exception computes its text, which may fail
+        text = ""
+    summary = printable(f"{type(error).__name__}: {text}".rstrip(": "), _LONGEST_FAULT)
+    return f"{summary} (a fault of Syno Lab, not of yours; {how} shows where it happened)"
 
 
 def _fail(message: str, status: int) -> int:
@@ -154,7 +154,7 @@ def _fail(message: str, status: int) -> int:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """What is read as something else is said in one line on standard error, once for each command."""
+    """Print each ReadingWarning as one line on standard error, once for each command."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", ReadingWarning)
         show = warnings.showwarning
@@ -171,7 +171,7 @@ def _telling() -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM unwinds like Ctrl-C, so that temporary files, servers and children go too."""
+    """Turn SIGTERM into SystemExit, so that temporary files, servers and children are removed as after Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A network of the user's own made ready: copied although torch refuses it, with the shapes that lazy layers lack."""
+"""Copy and check a user's own network: parts that torch cannot copy, lazy layers, the meta device."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from syno_lab.errors import SpecError
 def copied(
     net: nn.Module, way_out: str = "give a function that makes it", *, kept: Mapping[int, Any] | None = None
 ) -> nn.Module:
-    """A copy of a network with weights of its own: see :func:`deep_copied`.
+    """Copy a network with its weights; see :func:`deep_copied`.
 
-    ``kept``: by ``id``, what the copy has in the place of parts. Raises SpecError where the network holds
-    what cannot be copied, such as a lock or an open file; the line ends with ``way_out``.
+    ``kept`` maps the ``id`` of a part to the object that replaces it in the copy. Raises SpecError if the network
+    contains an object that cannot be copied, such as a lock or an open file; ``way_out`` ends the message.
     """
-    found = f"expected a network that can be copied, found this {type(net).__name__}"
-    with blamed(found, SpecError, lambda error: f"{said_by(error)}; {way_out}"):
-        made: nn.Module = deep_copied(net, {**computed(net), **(kept or {})})
-    return made
+    expected = f"expected a network that can be copied, found this {type(net).__name__}"
+    with blamed(expected, SpecError, lambda error: f"{said_by(error)}; {way_out}"):
+        copied_net: nn.Module = deep_copied(net, {**computed(net), **(kept or {})})
+    return copied_net
 
 
 def computed(net: nn.Module) -> dict[int, Tensor]:
-    """Copies of what ``copy.deepcopy`` refuses and torch itself makes, as its memo.
+    """Copy the tensors of a network that ``copy.deepcopy`` refuses; return them as its memo.
 
-    These are tensors that were computed (the weight under ``weight_norm`` or pruning), by their values, and buffers of
+    These are computed tensors, such as the weight under ``weight_norm`` or pruning, copied by value, and buffers of
     lazy layers.
     """
     memo: dict[int, Tensor] = {}
-    for one in _tensors([vars(module) for module in net.modules()]):
-        if isinstance(one, UninitializedBuffer):
-            memo[id(one)] = UninitializedBuffer(device=one.device, dtype=one.dtype)  # type: ignore[call-arg]
-        elif not one.is_leaf:
-            memo[id(one)] = one.detach().clone().requires_grad_(one.requires_grad)
+    for tensor in _tensors([vars(module) for module in net.modules()]):
+        if isinstance(tensor, UninitializedBuffer):
+            memo[id(tensor)] = UninitializedBuffer(device=tensor.device, dtype=tensor.dtype)  # type: ignore[call-arg]
+        elif not tensor.is_leaf:
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
     return memo
 
 
 def deep_copied(found: Any, memo: dict[int, Any]) -> Any:
-    """``copy.deepcopy``; weights of TorchScript, which with gradients it takes for computed ones, can be trained."""
+    """Call ``copy.deepcopy``. It treats trainable TorchScript weights as computed, so ``requires_grad`` is restored."""
     with torch.no_grad():
-        made = copy.deepcopy(found, memo)
-    if isinstance(found, nn.Module) and any(isinstance(one, torch.jit.ScriptModule) for one in found.modules()):
-        for old, new in zip(found.parameters(), made.parameters(), strict=True):
+        result = copy.deepcopy(found, memo)
+    if isinstance(found, nn.Module) and any(isinstance(part, torch.jit.ScriptModule) for part in found.modules()):
+        for old, new in zip(found.parameters(), result.parameters(), strict=True):
             new.requires_grad_(old.requires_grad)
-    return made
+    return result
 
 
 @contextmanager
 def modes_kept(net: nn.Module) -> Iterator[None]:
-    """Each part of a network is in training or in evaluation afterwards as it was before."""
+    """Restore the training mode of each part of a network after the block."""
     modes = [(part, part.training) for part in net.modules()]
     try:
         yield
@@ -66,13 +66,13 @@ def modes_kept(net: nn.Module) -> Iterator[None]:
 
 
 def lacks_shapes(net: nn.Module) -> str | None:
-    """The name of the first parameter or buffer without a shape, as lazy layers have before their first call."""
+    """Return the name of the first parameter or buffer without a shape: a lazy layer was not called yet."""
     named = (*net.named_parameters(), *net.named_buffers())
     return next((name for name, value in named if is_lazy(value)), None)
 
 
 def check_shapes(net: nn.Module) -> None:
-    """Refuse a network with lazy layers that were not called. Raises SpecError with the name of the first."""
+    """Refuse a network with an uninitialised lazy layer. Raises SpecError with the name of its first tensor."""
     name = lacks_shapes(net)
     if name is not None:
         raise SpecError(
@@ -82,9 +82,9 @@ def check_shapes(net: nn.Module) -> None:
 
 
 def check_values(net: nn.Module) -> None:
-    """Refuse a network on the meta device: its weights have shapes and no values.
+    """Refuse a network on the meta device, whose weights have shapes but no values.
 
-    Raises SpecError with the name of the first such weight.
+    Raises SpecError with the name of the first weight without values.
     """
     named = (*net.named_parameters(), *net.named_buffers())
     name = next((name for name, value in named if value.is_meta), None)
@@ -96,15 +96,15 @@ def check_values(net: nn.Module) -> None:
 
 
 def uncompiled(net: nn.Module) -> nn.Module:
-    """The network that ``torch.compile`` was given, of what it returned; another network as it is."""
+    """Return the original network of a result of ``torch.compile``; any other network unchanged."""
     inner = getattr(net, "_orig_mod", None)
     return inner if type(net).__name__ == "OptimizedModule" and isinstance(inner, nn.Module) else net
 
 
 def _tensors(value: Any, depth: int = 5) -> Iterator[Tensor]:
-    """The tensors in attributes of modules, in lists, tuples and dictionaries too."""
+    """Yield the tensors in a value, also those in nested lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif depth and isinstance(value, dict | list | tuple):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(one, depth - 1)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(item, depth - 1)

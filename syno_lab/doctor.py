@@ -1,4 +1,4 @@
-"""Checks whether a machine has all that the lab needs: each thing is tried, in a child process where it may crash."""
+"""Check whether a machine has all that the lab needs; a check that may crash runs in a child process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ torch.einsum("ij,jk->ik", torch.eye(2), torch.ones(2, 2))
 print(torch.__version__, torch.get_num_threads(), torch.cuda.is_available())
 """
 
-# Saving is what crashes with the wrong apache-tvm-ffi, and MetaSchedule saves every tuning record.
+# The wrong apache-tvm-ffi crashes when it saves, and MetaSchedule saves every tuning record.
 _TVM = """
 from syno_lab.processes.light import import_tvm
 from syno_lab.scratch import scratch
@@ -45,7 +45,7 @@ Check = Callable[[], Finding]
 
 
 def run_check(check: Check) -> Finding:
-    """``check()``, and a finding where the check itself cannot be carried out."""
+    """Return ``check()``, or a finding if the check raises an exception."""
     try:
         return check()
     except (OSError, subprocess.SubprocessError, metadata.PackageNotFoundError) as error:
@@ -90,10 +90,10 @@ def compiler() -> Finding:
 
 def torch() -> Finding:
     """PyTorch."""
-    ok, said = _try_python(_TORCH)
+    ok, output = _try_python(_TORCH)
     if not ok:
-        return Finding("PyTorch", False, True, said, "Install it as the README says (`make install`).")
-    version, threads, cuda = said.split()
+        return Finding("PyTorch", False, True, output, "Install it as the README says (`make install`).")
+    version, threads, cuda = output.split()
     device = "with CUDA" if cuda == "True" else "on the CPU"
     return Finding("PyTorch", True, True, f"{version} {device}, {threads} threads")
 
@@ -101,14 +101,14 @@ def torch() -> Finding:
 def tvm() -> Finding:
     """TVM, and that it goes with its apache-tvm-ffi."""
     pair = ", ".join(f"{name} {_version(name)}" for name in ("apache-tvm", "apache-tvm-ffi"))
-    ok, said = _try_python(_TVM)
+    ok, output = _try_python(_TVM)
     if ok:
         return Finding("TVM", True, True, f"{pair}; saves and loads a module")
     return Finding(
         "TVM",
         False,
         True,
-        f"{pair}; {said}",
+        f"{pair}; {output}",
         "Install the pair that goes together, as in constraints.txt: 0.27.0.post1 with 0.1.14.post1 "
         "(0.1.15 takes the process down when a record is saved).",
     )
@@ -119,13 +119,13 @@ def tunings() -> Finding:
     from syno_lab.processes.own_listener import tells
 
     every = "every account of this machine, which can run any code"
-    others = "nobody else" if tells() else f"{every} as you"
+    reachable_by = "nobody else" if tells() else f"{every} as you"
     return Finding(
         "who reaches a tuning",
         True,
         False,
         "on this machine nobody else: it opens no socket; trackers and boards that the lab starts on loopback "
-        f"(`syno-lab board`, `--emulate`): {others}, and by SSH the accounts of the board; TVM's own tracker: "
+        f"(`syno-lab board`, `--emulate`): {reachable_by}, and by SSH the accounts of the board; TVM's own tracker: "
         f"{every} on its boards",
     )
 
@@ -146,10 +146,10 @@ def layout() -> Finding:
 def jupyterlab() -> Finding:
     """JupyterLab."""
     try:
-        found = f"{metadata.version('jupyterlab')}, with ipywidgets {metadata.version('ipywidgets')}"
+        versions = f"{metadata.version('jupyterlab')}, with ipywidgets {metadata.version('ipywidgets')}"
     except metadata.PackageNotFoundError as error:
         return Finding("JupyterLab", False, True, f"no {error.name}", "Install it as the README says (`make install`).")
-    return Finding("JupyterLab", True, True, found)
+    return Finding("JupyterLab", True, True, versions)
 
 
 def data() -> Finding:
@@ -184,7 +184,7 @@ def chromium() -> Finding:
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium: that in ``SYNO_CHROMIUM``, else the first of the usual names on the PATH."""
+    """Return the path of Chromium: ``SYNO_CHROMIUM``, or the first of the usual names on the PATH."""
     named = os.environ.get(CHROMIUM_VARIABLE)
     return next((path for name in ((named,) if named else CHROMIUM_NAMES) if (path := shutil.which(name))), None)
 
@@ -205,7 +205,7 @@ CHECKS: tuple[Check, ...] = (python, compiler, torch, tvm, tunings, layout, jupy
 
 
 def _try_python(code: str) -> tuple[bool, str]:
-    """Run code in a process of its own: whether it ended well, and the last line it said or how it died."""
+    """Run code in a child process: whether it succeeded, and its last output line or the reason of its failure."""
     from syno_lab.processes.process import describe_exit, own_environment
 
     try:
@@ -223,8 +223,8 @@ def _try_python(code: str) -> tuple[bool, str]:
         return False, f"no answer in {_DEADLINE_S:g} s"
     if done.returncode == 0:
         return True, _last_line(done.stdout)
-    said = _last_line(done.stderr)
-    return False, f"{describe_exit(done.returncode)}{f': {said}' if said else ''}"
+    message = _last_line(done.stderr)
+    return False, f"{describe_exit(done.returncode)}{f': {message}' if message else ''}"
 
 
 def _version(package: str) -> str:

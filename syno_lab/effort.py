@@ -1,8 +1,8 @@
-"""How long a computation may take and how much memory: looked at in its innermost loops.
+"""Limits of time and memory for a computation, checked in its innermost loops.
 
-A search space can be larger than any machine. Whatever goes through one calls :meth:`Effort.tick` at least once a
-millisecond; that counts, and looks at the clock, at the caller's ``should_stop`` and at this process's memory now and
-then. What is over ends in an :class:`syno_lab.errors.EffortError` that says in one line at what.
+A search space can be larger than any machine. Every loop over a space calls :meth:`Effort.tick` at least once a
+millisecond. Some of these calls check the clock, ``should_stop`` and this process's memory. Past a limit they raise an
+:class:`syno_lab.errors.EffortError`, whose message names the computation.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Stop = Callable[[], bool]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TICKS = 32  # between two looks at the clock
-_MEMORY_PERIOD_S = 0.02  # between two looks at the memory, which grows by some ten megabytes meanwhile
-_SHARE = 0.5  # of the machine's free memory, where no bound is given
+_TICKS = 32  # between two checks of the clock
+_MEMORY_PERIOD_S = 0.02  # between two checks of the memory, which grows by about ten megabytes in that time
+_SHARE = 0.5  # of the machine's free memory, if no limit is set
 _PAGE_BYTES = resource.getpagesize()
-_SMALL_BYTES = 1 << 26  # so much is made without a look at what is left
+_SMALL_BYTES = 1 << 26  # smaller allocations are not checked
 _SMALLER = "bind smaller sizes"
 
-#: What PyTorch, its libraries, C++ and CUDA say of failed allocations.
+#: Messages of PyTorch, its libraries, C++ and CUDA about failed allocations.
 NO_MEMORY = re.compile(
     r"out.of.memory|can't allocate memory|not enough memory|cannot allocate memory|bad_alloc|STATUS_ALLOC_FAILED"
     r"|could not create a memory|failed to allocate|storage size calculation overflowed|numel: integer multiplication",
@@ -40,14 +40,14 @@ NO_MEMORY = re.compile(
 
 
 class Effort:
-    """What a computation may take; it is handed to all that take part in it.
+    """The limits of a computation, passed to all functions that take part in it.
 
     Args:
-        seconds: of ``clock`` from now on; None for as long as it takes.
-        should_stop: asked with the clock; once it says so the computation ends.
-        memory_bytes: by how much this process may grow from now on. None: by half of what the machine has left, each
-            time that :meth:`within` is entered.
-        clock: in seconds; the calling thread's computing unless told.
+        seconds: the limit on ``clock``, from now on; None for no limit.
+        should_stop: called at each check; the computation stops when it returns True.
+        memory_bytes: the most bytes by which this process may grow. None: half of the machine's free memory, measured
+            each time that :meth:`within` is entered.
+        clock: returns seconds; by default the CPU time of the calling thread.
     """
 
     __slots__ = ("_base_bytes", "_checks", "_given_bytes", "_grown", "_is_within", "_looked", "_most_bytes", "_ticks")
@@ -76,7 +76,7 @@ class Effort:
         should_stop: Stop | None = None,
         clock: Callable[[], float] = time.thread_time,
     ) -> Iterator[Effort]:
-        """The same effort, bound further while a ``with`` lasts."""
+        """Add limits to this effort for the block."""
         number, was_within = len(self._checks), self._is_within
         self._add(seconds, should_stop, clock)
         if not was_within and self._given_bytes is None:
@@ -91,22 +91,22 @@ class Effort:
             del self._checks[number:]
 
     def tick(self, what: str) -> None:
-        """Count, and look now and then.
+        """Count one step; about one call in 32 checks the limits.
 
         Args:
-            what: what is being done, for the message: ``"counting operators"``.
+            what: the computation, for the message: ``"counting operators"``.
 
         Raises:
-            StoppedError: when ``should_stop`` says so.
-            OverTimeError: when the time is over.
-            TooLargeError: when this process has grown by more than it may.
+            StoppedError: ``should_stop`` returned True.
+            OverTimeError: the time is over.
+            TooLargeError: this process has grown by more than its limit.
         """
         self._ticks -= 1
         if self._ticks < 0:
             self.look(what)
 
     def look(self, what: str) -> None:
-        """As :meth:`tick`, but look now."""
+        """Check the limits now; raises as :meth:`tick`."""
         self._ticks = _TICKS
         for check in self._checks:
             check(what)
@@ -114,17 +114,17 @@ class Effort:
             raise TooLargeError(self._too_large(what))
 
     def make_room(self, what: str, size: float) -> None:
-        """Refuse what will need ``size`` bytes, where that is more than is left. Raises TooLargeError where it is."""
+        """Check that ``size`` more bytes are within the memory limit. Raises TooLargeError if they are not."""
         if self._growth() + size > self._most_bytes:
             raise TooLargeError(self._too_large(what))
 
     @property
     def is_tight(self) -> bool:
-        """Whether half of the memory is taken: time to forget what can be made anew."""
+        """True if half of the memory limit is used: caches should be cleared."""
         return 2 * self._growth() > self._most_bytes
 
     def _growth(self) -> float:
-        """By how many bytes this process has grown, as it was at most :data:`_MEMORY_PERIOD_S` ago."""
+        """Return by how many bytes this process has grown, measured at most :data:`_MEMORY_PERIOD_S` ago."""
         now = time.monotonic()
         if self._looked < 0:
             self._most_bytes = self._given_bytes if self._given_bytes is not None else _SHARE * free_bytes()
@@ -162,43 +162,43 @@ class Effort:
 
 
 def kept(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Keep the answers of a function, at most ``most``; its keyword ``effort`` changes none of them."""
+    """Cache at most ``most`` results of a function by its positional arguments; its keyword ``effort`` is no key."""
 
     def decorated(function: Callable[P, T]) -> Callable[P, T]:
         known: dict[tuple[object, ...], T] = {}
 
         @wraps(function)
-        def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
             if args not in known:
-                found = function(*args, **kwargs)
+                result = function(*args, **kwargs)
                 if len(known) >= most:
                     known.clear()
-                known[args] = found
+                known[args] = result
             return known[args]
 
-        return asked
+        return wrapper
 
     return decorated
 
 
 def end_if(should_stop: Stop | None, what: str) -> None:
-    """For loops whose steps are long: raises StoppedError when ``should_stop`` says so."""
+    """Raise StoppedError if ``should_stop`` returns True; for loops with long steps."""
     if should_stop is not None and should_stop():
         raise StoppedError(f"stopped while {what}")
 
 
 def resident_bytes() -> int:
-    """The memory that this process holds now; 0 where the system does not say so cheaply."""
+    """Return the memory that this process uses now; 0 if the system cannot report it cheaply."""
     try:
-        with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - ten times a second and more
+        with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123 - runs ten times a second and more
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held so far; Linux can be told to begin anew (proc(5), ``clear_refs``)."""
-    with suppress(OSError):  # getrusage counts the process that started this one too, until it ran this program
+    """Return the peak memory of this process; on Linux ``clear_refs`` of proc(5) resets it."""
+    with suppress(OSError):  # getrusage also counts the parent process, until the exec of this program
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
@@ -207,41 +207,41 @@ def peak_bytes() -> int:
 
 
 def free_bytes() -> float:
-    """The memory that this machine, and the control group that this process is in, have left."""
+    """Return the free memory of this machine, or of this process's control group if that is less."""
     import psutil
 
     free = float(psutil.virtual_memory().available)
     try:
         most = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")
         used = Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")
-        return min(free, float(most) - float(used))  # float("max") is no number: no bound
+        return min(free, float(most) - float(used))  # float("max") raises ValueError: no limit
     except (OSError, ValueError):
         return free
 
 
 def check_room(what: str, size: float) -> None:
-    """Refuse to make what needs ``size`` bytes, where this machine has not so many left.
+    """Check that this machine has ``size`` bytes of free memory, before they are allocated.
 
-    Raises TooLargeError where it has not; the line begins with ``what``.
+    Raises TooLargeError if it has less; the message begins with ``what``.
     """
-    if size > _SMALL_BYTES and size > (left := free_bytes()):
-        found = f"expected at most {_gib(left)}, which is free here, found {_gib(size)}"
-        raise TooLargeError(f"{what}: {found}; {_SMALLER}")
+    if size > _SMALL_BYTES and size > (free := free_bytes()):
+        comparison = f"expected at most {_gib(free)}, which is free here, found {_gib(size)}"
+        raise TooLargeError(f"{what}: {comparison}; {_SMALLER}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that there was no memory left."""
+    """Tell whether an exception reports a failed allocation."""
     if isinstance(error, RuntimeError):
         return NO_MEMORY.search(text_of(error)) is not None
     return isinstance(error, MemoryError)
 
 
 def memory_error(error: BaseException) -> TooLargeError | None:
-    """A failed allocation, of Python or of a library, as an error of one line; None for any other exception."""
+    """Turn a failed allocation of Python or a library into an error of one line; None for any other exception."""
     if not is_out_of_memory(error):
         return None
-    said = " ".join(text_of(error).split())
-    return TooLargeError(f"expected what this machine has memory for, found: {said or 'none left'}; {_SMALLER}")
+    message = " ".join(text_of(error).split())
+    return TooLargeError(f"expected what this machine has memory for, found: {message or 'none left'}; {_SMALLER}")
 
 
 def _gib(size: float) -> str:

@@ -1,16 +1,16 @@
-"""The one family of errors that users see.
+"""The errors that users see, with one base class.
 
-Every message is one line: what was expected, what was found and where, and what to do. Deep code raises the bare fact;
-the command line prints ``str(error)`` and exits with status 2, a notebook shows the exception itself.
+Every message is one line: the expected value, the found value and its place, and what to do. The command line prints
+``str(error)`` and exits with status 2; a notebook shows the exception.
 """
 
 import errno
 
 from syno_lab.inputs import printable_lines
 
-#: Characters of a message at most, and those at its end, where it says what to do, that a longer one keeps.
+#: The most characters of a message, and how many at its end stay when it is cut: the end says what to do.
 LONGEST, _END = 480, 180
-#: What a write ends in where there is no room: on the disk, in the user's quota, under the process's limit of a file.
+#: Error numbers of a write without room: on the disk, in the user's quota, or under the process's limit of a file.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -18,13 +18,13 @@ class SynoError(Exception):
     """Base of every error that a user's input or environment can cause."""
 
     def __str__(self) -> str:
-        """The message, with nothing in it that a terminal or a notebook would obey, a long one cut in its middle."""
-        said = super().__str__()
-        return printable_lines(said if len(said) <= LONGEST else f"{said[: LONGEST - _END - 3]} … {said[-_END:]}")
+        """Return the message without control characters; a long message is cut in its middle."""
+        text = super().__str__()
+        return printable_lines(text if len(text) <= LONGEST else f"{text[: LONGEST - _END - 3]} … {text[-_END:]}")
 
 
 class ReadingWarning(UserWarning):
-    """Something given is read as something else, in one line: what, and as what."""
+    """A warning in one line that an input is read as another value; it names both values."""
 
 
 class SpecError(SynoError, ValueError):
@@ -32,7 +32,7 @@ class SpecError(SynoError, ValueError):
 
 
 class UnboundError(SpecError):
-    """Variables have no value. ``names`` are theirs."""
+    """Variables have no value; ``names`` are their names."""
 
     def __init__(self, said: str, names: tuple[str, ...]) -> None:
         super().__init__(said)
@@ -44,11 +44,11 @@ class PrimitiveError(SynoError, ValueError):
 
 
 class FormatError(SynoError, ValueError):
-    """A file or a string is not what it claims to be: other version, missing fields, junk."""
+    """A file or a string is not in its declared format: another version, missing fields or other content."""
 
 
 class SearchError(SynoError, ValueError):
-    """A search was told something it cannot learn from, or set up with settings that make no sense."""
+    """A search received a result that it cannot learn from, or has contradictory settings."""
 
 
 class DataError(SynoError):
@@ -56,11 +56,11 @@ class DataError(SynoError):
 
 
 class TrainingError(SynoError):
-    """A training cannot go on, for example because the loss is not a number."""
+    """A training cannot continue, for example because the loss is not a number."""
 
 
 class DiskFullError(TrainingError):
-    """There is no room to write a file; what was saved is safe, and the work goes on from it once there is room."""
+    """There is no room to write a file; saved data are safe, and the work continues from them once there is room."""
 
 
 class TuningError(SynoError):
@@ -68,7 +68,7 @@ class TuningError(SynoError):
 
 
 class TrackerError(TuningError):
-    """The RPC tracker or a device behind it does not answer within the deadline."""
+    """The RPC tracker or one of its devices does not answer within the deadline."""
 
 
 class CodeError(SynoError, ValueError):
@@ -76,7 +76,7 @@ class CodeError(SynoError, ValueError):
 
 
 class ExportError(SynoError):
-    """A file cannot be written in this format, or what is read back from it is not the operator."""
+    """A file cannot be written in this format, or the operator read back from it differs."""
 
 
 class StoreError(SynoError):
@@ -84,15 +84,15 @@ class StoreError(SynoError):
 
 
 class JobError(SynoError):
-    """A job cannot be submitted, changed or done, or the cluster that runs jobs does not answer."""
+    """A job cannot be submitted, changed or run, or the cluster that runs jobs does not answer."""
 
 
 class EffortError(SynoError):
-    """A computation did not end within the time or the memory that it may take, or was stopped."""
+    """A computation exceeded its limit of time or memory, or was stopped."""
 
 
 class StoppedError(EffortError):
-    """The caller's ``should_stop`` said so."""
+    """The caller's ``should_stop`` returned True."""
 
 
 class OverTimeError(EffortError):
@@ -100,4 +100,4 @@ class OverTimeError(EffortError):
 
 
 class TooLargeError(EffortError):
-    """It would take more memory than it may."""
+    """The computation would exceed its memory limit."""

@@ -1,7 +1,7 @@
-"""Classes of generated source, each in a module of its own that Python can import for as long as the class lives.
+"""Compile generated source to classes, each in a module that Python can import while the class exists.
 
-``torch.compile`` imports the module of a function by its name and reads the function's helpers there. So each text has
-its own name, made from its digest, and each text has one class: modules of the same text share it.
+``torch.compile`` imports the module of a function by its name and reads the function's helpers there. So each source
+has its own module name, made from its digest. Equal sources share one class.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 _CLASS = "SynoOperator"
 _MADE_BY = "_made_by"
-_COMPILED = "_compiled_call_impl"  # what nn.Module.compile leaves, which holds the module it was made for
+_COMPILED = "_compiled_call_impl"  # set by nn.Module.compile; it refers to the module that it was compiled for
 
 
 class _Namespace(ModuleType):
-    """What an import gives: what the text imports, and through a weak reference to the class what the text defines.
+    """The imported module: a copy of the names that its source imports, a weak reference to the class for the rest.
 
-    Who keeps it, as ``torch.compile`` does, keeps no class.
+    A strong reference to it, as ``torch.compile`` holds, does not keep the class alive.
     """
 
     kind: Callable[[], Any] = staticmethod(lambda: None)
 
     def holds(self, kind: type[nn.Module], names: Mapping[str, Any]) -> None:
-        """Stand for a class and for the names of its text from now on."""
+        """Set the class of this module and the names of its source."""
         self.kind = weakref.ref(kind)
         self.__dict__.update((n, v) for n, v in names.items() if getattr(v, "__module__", None) != self.__name__)
 
@@ -47,14 +47,14 @@ class _Namespace(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
 
 
-_lock = threading.RLock()  # a class may be freed while this thread makes another
+_lock = threading.RLock()  # this thread may create a class while the garbage collector frees another
 _namespaces: weakref.WeakValueDictionary[str, _Namespace] = weakref.WeakValueDictionary()
 
 
 def class_of(source: str) -> type[nn.Module]:
-    """The class ``SynoOperator`` that a text of our own defines; the same one for the same text.
+    """Compile the class ``SynoOperator`` of a generated source; equal sources give the same class.
 
-    Weights that a memory format is not for keep theirs in ``to(memory_format=…)``.
+    In ``to(memory_format=…)``, weights of an unsuitable number of axes keep their format.
     """
     name = f"{__name__}.of_{hashlib.sha256(source.encode()).hexdigest()[:32]}"
     with _lock:
@@ -63,7 +63,7 @@ def class_of(source: str) -> type[nn.Module]:
             return known
         file = f"<{name}>"
         names: dict[str, Any] = {"__name__": name, "__file__": file}
-        # The source is our own: it holds numbers, equations of letters and names made here, never text from a file.
+        # The lab generated the source from numbers, equations and its own names; it has no text of a file.
         exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
         kind: type[nn.Module] = names[_CLASS]
         kind._apply, kind.__reduce__ = _apply, _reduced  # type: ignore[method-assign, assignment]
@@ -91,19 +91,19 @@ def module_of(
     is_drawn: bool = True,
     is_compiled: bool = False,
 ) -> nn.Module:
-    """A module of the class of ``source``, which is pickled and copied by way of what it was made from.
+    """Create a module of the class of ``source``. Pickle and copy rebuild it by calling ``make``.
 
     Args:
-        make: the caller, a function of a module, which is called by pickle and copy with the operator as its JSON has
-            it, ``binding``, ``settings`` and the options below; everything else is put in afterwards.
-        source: a text of our own that defines ``SynoOperator``.
-        operator: of a system that is known; an attribute of the module, as ``binding`` is.
-        binding: a complete one.
+        make: the calling function. Pickle and copy call it with the operator, ``binding``, ``settings`` and the options
+            below; then they restore the other attributes.
+        source: a generated source that defines ``SynoOperator``.
+        operator: an operator of a known system; it becomes an attribute of the module, as ``binding`` does.
+        binding: a complete binding.
         settings: further arguments of ``make``.
-        is_drawn: draw weights for it.
-        is_compiled: run it through ``torch.compile``.
+        is_drawn: whether weights are drawn.
+        is_compiled: whether the module runs through ``torch.compile``.
 
-    Raises TooLargeError where this machine has no room for the weights.
+    Raises TooLargeError if this machine has too little memory for the weights.
     """
     import torch
     from torch import nn
@@ -114,7 +114,7 @@ def module_of(
     module = kind() if is_drawn else kind.__new__(kind)
     if not is_drawn:
         nn.Module.__init__(module)
-    # Plain attributes, past nn.Module's own bookkeeping.
+    # Set plain attributes without nn.Module's own __setattr__.
     vars(module).update({"operator": operator, "binding": dict(binding), _MADE_BY: (make, settings)})
     if is_compiled:
         module.compile()
@@ -122,7 +122,7 @@ def module_of(
 
 
 def fill(module: nn.Module, weights: Iterable[np.ndarray]) -> nn.Module:
-    """Give the module of an operator these weights, in their order; the module."""
+    """Copy ``weights`` into an operator's module in their order; return the module."""
     import torch
 
     with torch.no_grad():
@@ -138,14 +138,14 @@ def _reduced(module: nn.Module) -> tuple[Any, ...]:
     return _rebuilt, (make, operator.format, operator.to_json(), dict(binding), settings, is_compiled), state
 
 
-def _rebuilt(make: Callable[..., nn.Module], system: str, text: str, *given: Any) -> nn.Module:
-    """A module without its weights, which pickle and copy put in afterwards; no weights are drawn for it."""
-    binding, settings, is_compiled = given
+def _rebuilt(make: Callable[..., nn.Module], system: str, text: str, *arguments: Any) -> nn.Module:
+    """Create a module without weights; pickle and copy restore them afterwards."""
+    binding, settings, is_compiled = arguments
     return make(find_system(system).read(text), binding, *settings, is_drawn=False, is_compiled=is_compiled)
 
 
 def _apply(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """``nn.Module._apply`` for weights of any number of axes: ``fn`` may be for those of four or of five alone."""
+    """Extend ``nn.Module._apply`` to any number of axes: ``fn`` may fail unless a weight has four or five."""
     from torch import nn
 
     def applied(tensor: Tensor) -> Tensor:
@@ -154,6 +154,6 @@ def _apply(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = Tr
         except RuntimeError:
             if tensor.dim() not in (4, 5):
                 raise
-            return fn(tensor[None, None])[0, 0]  # nn.Module.to leaves the format of six axes and more alone
+            return fn(tensor[None, None])[0, 0]  # nn.Module.to ignores the memory format for six and more axes
 
     return nn.Module._apply(module, applied, recurse)

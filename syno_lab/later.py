@@ -1,7 +1,7 @@
-"""What methods do in later rooms: their bodies call :func:`later`, which loads the room when a method is called.
+"""Methods whose body is in a later room: :func:`later` imports that room when the method is called.
 
-A value such as an operator stands in an early room, which imports no later one. Which function does the work is said
-here, once; it takes the value and then the arguments of the method, whose docstring describes them.
+A value such as an operator is in an early room, which must not import later ones. :data:`FILES` names the function for
+a method. The function takes the value, then the method's arguments; the method's docstring describes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-#: The files in which the functions are, by their names.
+#: The file of each function, by the function's name.
 FILES = {
     "candidates": "synthesis.candidates",
     "distance": "synthesis.distance",
@@ -43,7 +43,7 @@ FILES = {
 }
 
 if TYPE_CHECKING:
-    # Classes of later rooms, which nothing here may import: the names are for people.
+    # Classes of later rooms. Nothing here may import them; the names only inform the reader.
     Candidates: TypeAlias = Any
     Coordinates: TypeAlias = Any
     Equation: TypeAlias = Any
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 
 
 def later(name: str, *arguments: object, **options: object) -> Any:
-    """Call the function of this name in a later room."""
+    """Call the function ``name`` of a later room."""
     return function(name)(*arguments, **options)
 
 
 @cache
 def function(name: str) -> Callable[..., Any]:
-    """The function itself; its room is loaded."""
-    found: Callable[..., Any] = getattr(import_module(f"syno_lab.{FILES[name]}"), name)
-    return found
+    """Import the room of the function ``name``, and return the function."""
+    body: Callable[..., Any] = getattr(import_module(f"syno_lab.{FILES[name]}"), name)
+    return body

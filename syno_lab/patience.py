@@ -1,4 +1,4 @@
-"""The user's own code may run for long, or for ever: a line says that it still runs, and at a deadline it is ended."""
+"""Limit the time of the user's own code: print that it still runs, and interrupt it at a deadline."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from contextlib import contextmanager, suppress
 
 from syno_lab.errors import CodeError, SynoError
 
-#: Seconds after which a line says that code still runs (again after twice as long, and so on), and its deadline.
+#: Seconds until a message that code still runs (repeated each time that the time has doubled), and until the deadline.
 SAYS_S, MOST_S = 10.0, 1800.0
-_AGAIN_S = 5.0  # where code goes on although it was interrupted
+_AGAIN_S = 5.0  # until the next interrupt, if the code ignored the last one
 
 
 @contextmanager
 def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
-    """Around code of the user's own that is run once: its deadline is :data:`MOST_S`.
+    """Run the block, the user's own code, with the deadline :data:`MOST_S`.
 
-    In the main thread it is interrupted then, as by Ctrl-C; code that does not come back from C goes on. A child that
-    the code forks ends where the code ends: only the process that was asked goes on.
+    In the main thread the code is then interrupted as by Ctrl-C; code that never returns from C continues. A child
+    process that the code forks ends with the block; only the original process continues.
 
     Args:
-        what: what messages call the code.
-        kind: of the error.
+        what: the name of the code in messages.
+        kind: the class of the error.
 
-    Raises SynoError of that kind, at the deadline.
+    Raises SynoError of class ``kind`` at the deadline.
     """
     stream, process = sys.stderr, os.getpid()
     thread = threading.main_thread() if threading.current_thread() is threading.main_thread() else None
@@ -36,11 +36,11 @@ def patient(what: str, kind: type[SynoError] = CodeError) -> Iterator[None]:
     lock, is_over, is_late = threading.Lock(), threading.Event(), threading.Event()
 
     def watch() -> None:
-        begun, wait = time.monotonic(), min(SAYS_S, MOST_S)
+        start, wait = time.monotonic(), min(SAYS_S, MOST_S)
         while not is_over.wait(wait):
-            passed = time.monotonic() - begun
+            passed = time.monotonic() - start
             if passed < MOST_S:
-                with suppress(OSError, ValueError):  # the code may have closed it
+                with suppress(OSError, ValueError):  # the code may have closed the stream
                     print(f"{what} has run for {passed:.0f} s{way_out}", file=stream, flush=True)
                 wait = min(passed, MOST_S - passed)
                 continue

@@ -1,6 +1,6 @@
-"""What only the user's own account may read: folders and files of mode 0700 and 0600, and the user's own settings.
+"""Folders and files that only the user may read (modes 0700 and 0600), and the folder of the user's settings.
 
-A lab trusts its user's account and nothing else (``docs/security.md``).
+A lab trusts only the account of its user (``docs/security.md``).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import IO
 
 from syno_lab.errors import SynoError
 
-#: Takes all rights from everybody but the user.
+#: Removes all rights of other users.
 UMASK = 0o077
-#: Names the folder of the user's settings and keys, in the place of the usual one.
+#: Names the folder of the user's settings and keys, instead of the default.
 CONFIG_VARIABLE = "SYNO_LAB_CONFIG"
 
-_before: list[int] = []  # the umask that this process began with, once it has another
+_before: list[int] = []  # the umask that this process started with, after it has changed
 
 
 def keep_private() -> None:
-    """Make all that this process and its children write from now on readable by the user alone.
+    """Set the umask so that only the user can read the files of this process and its children.
 
-    For processes that are the lab's own; in a process of somebody else (a notebook's kernel) files are made by `folder`
-    and `create` instead, because the umask is the whole process's.
+    This is for the lab's own processes, because the umask belongs to the whole process. In other processes, such as a
+    notebook's kernel, files are created by `folder` and `create` instead.
     """
     before = os.umask(UMASK)
     if not _before:
@@ -35,9 +35,9 @@ def keep_private() -> None:
 
 @contextmanager
 def usual() -> Iterator[None]:
-    """Within the block, new files get the rights that the user's umask gives: exports to a place that the user names.
+    """Restore the user's own umask for the block, for exports to a path that the user names.
 
-    Also a decorator of a function.
+    It is a decorator too.
     """
     now = os.umask(_before[0]) if _before else None
     try:
@@ -48,24 +48,24 @@ def usual() -> Iterator[None]:
 
 
 def folder(path: str | os.PathLike[str]) -> Path:
-    """The folder ``path``, made with mode 0700 where it is missing, and so are missing ones above it.
+    """Create a missing folder and its missing parents with mode 0700.
 
-    One that is there and is the user's own loses the rights of others. Raises OSError as `os.mkdir`.
+    If the folder exists and is the user's own, remove the rights of others. Raises OSError as `os.mkdir`.
     """
-    found = Path(path)
-    missing = [one for one in (found, *found.parents) if not one.is_dir()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
-    if not found.is_symlink():
-        _narrow(found)
-    return found
+    target = Path(path)
+    missing = [parent for parent in (target, *target.parents) if not parent.is_dir()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+    if not target.is_symlink():
+        _narrow(target)
+    return target
 
 
 def narrow_lab(folder: Path, store: str) -> None:
-    """Take the rights of others away from the folder of a lab that was made with wider ones, and from its ``store``.
+    """Remove the rights of others on the folder of a lab and on its ``store``.
 
-    A folder with other things and no store is not a lab's yet, and stays; what the lab makes in it is private all the
-    same. A folder for everybody's temporary files and the user's home stay as well.
+    A folder with other files and without a store is not yet a lab's: it stays unchanged, but the lab's files in it are
+    private. The user's home and a folder for everybody's temporary files stay unchanged too.
     """
     with suppress(OSError):
         if (folder / store).is_file() or not any(folder.iterdir()):
@@ -84,12 +84,12 @@ def _narrow(path: Path) -> None:
 
 
 def create(path: str | os.PathLike[str], mode: str = "wb") -> IO[bytes]:
-    """Open ``path`` to write bytes (``wb``, ``xb`` or ``ab``), with mode 0600 where it is made.
+    """Open ``path`` to write bytes (``wb``, ``xb`` or ``ab``); a new file has mode 0600.
 
-    A link at its place is not followed, and nothing but a regular file is written to. Raises OSError as `open`.
+    It follows no symbolic link, and writes only to regular files. Raises OSError as `open`.
     """
     flags = {"wb": os.O_TRUNC, "xb": os.O_EXCL, "ab": os.O_APPEND}[mode]
-    # A FIFO would wait for a reader for ever.
+    # Without O_NONBLOCK, opening a FIFO would block until there is a reader.
     flags |= os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -99,29 +99,29 @@ def create(path: str | os.PathLike[str], mode: str = "wb") -> IO[bytes]:
 
 
 def config_folder() -> Path:
-    """The folder of the user's settings and keys, made with mode 0700 where it is missing.
+    """Return the folder of the user's settings and keys; create it with mode 0700 if it is missing.
 
-    The one that ``SYNO_LAB_CONFIG`` names, else ``syno-lab`` in ``XDG_CONFIG_HOME``, else in ``~/.config``.
-    Raises SynoError where it is another user's, or others may write to it.
+    It is ``SYNO_LAB_CONFIG``, else ``syno-lab`` in ``XDG_CONFIG_HOME``, else ``syno-lab`` in ``~/.config``. Raises
+    SynoError if another user owns it or others may write to it.
     """
     named = os.environ.get(CONFIG_VARIABLE)
     usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "syno-lab"
-    found = folder(Path(named) if named else usual)
-    check_own(found)
-    return found
+    path = folder(Path(named) if named else usual)
+    check_own(path)
+    return path
 
 
 def check_own(path: Path) -> None:
-    """Make sure that a file or folder is the user's own, and that nobody else may write to it.
+    """Check that the user owns a file or folder, and that nobody else may write to it.
 
-    Raises SynoError where it is not; OSError as `os.stat`.
+    Raises SynoError if not; OSError as `os.stat`.
     """
-    found = path.stat()
-    if found.st_uid != os.getuid():
+    status = path.stat()
+    if status.st_uid != os.getuid():
         raise SynoError(
-            f"{path}: expected a file of user {os.getuid()}, found one of user {found.st_uid}; it is not read"
+            f"{path}: expected a file of user {os.getuid()}, found one of user {status.st_uid}; it is not read"
         )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SynoError(
             f"{path}: others may write to it; it is not read: take that right away with `chmod go-w {path}`"
         )

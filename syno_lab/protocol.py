@@ -1,9 +1,9 @@
-"""The protocols of an operator, of its placement in a network, and of the system that it belongs to.
+"""The protocols of an operator, of its placement in a network, and of its system.
 
 Search, models, training, tuning, the store, reports, commands and widgets use only these protocols. A system is a way
-to write and to find operators: Syno's pGraphs are one (:mod:`syno_lab.pgraphs`), NAS-PTE's concatenations another;
-:mod:`syno_lab.systems` lists them. The conformance suite in :mod:`syno_lab.testing` checks a system. How operators are
-built step by step is in :mod:`syno_lab.sessions`.
+to write and to find operators. Syno's pGraphs (:mod:`syno_lab.pgraphs`) and NAS-PTE's concatenations are two systems;
+:mod:`syno_lab.systems` lists all. The conformance suite in :mod:`syno_lab.testing` checks a system. The protocols for
+building operators step by step are in :mod:`syno_lab.sessions`.
 
 A *binding* gives each variable of an operator a positive size: ``{"C_in": 64, "H": 28}``.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:  # types alone: this file is used by every room and needs none of them
+if TYPE_CHECKING:  # types only: every room imports this file, and it must import none of them
     import numpy as np
     from torch import nn
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # types alone: this file is used by every room and needs none
 
 Binding = Mapping[str, int]
 
-#: The size of an element as :meth:`Operator.memory` and the tables of costs count it, in bytes.
+#: The bytes of an element for :meth:`Operator.memory` and the tables of costs.
 FLOAT32_BYTES = 4
 
 
@@ -36,80 +36,80 @@ FLOAT32_BYTES = 4
 class Operator(Hashable, Protocol):
     """An operator of any system: an immutable value; equal operators have equal hashes.
 
-    Every method with a binding raises SpecError where the binding lacks a variable, or a size is no positive integer.
+    Every method with a binding raises SpecError if the binding lacks a variable, or if a size is no positive integer.
     """
 
     @property
     def format(self) -> str:
-        """The ``format`` of its JSON, by which :mod:`syno_lab.systems` finds its system."""
+        """The ``format`` of the operator's JSON. :mod:`syno_lab.systems` finds the operator's system by it."""
 
     @property
     def variables(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the operator's variables."""
 
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
-        """The sizes of all variables: from ``binding``, else defaults."""
+        """Return the sizes of all variables: from ``binding``, else the defaults."""
 
     def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
-        """The shape of the input."""
+        """Return the shape of the input."""
 
     def output_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
-        """The shape of the output."""
+        """Return the shape of the output."""
 
     def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the weights, in the order in which :meth:`reference` takes them."""
+        """Return the shapes of the weights, in the order of the arguments of :meth:`reference`."""
 
     def flops(self, binding: Binding | None = None, /) -> int:
-        """FLOPs, 2 for each multiply-add."""
+        """Return the FLOPs, 2 for each multiply-add."""
 
     def params(self, binding: Binding | None = None, /) -> int:
-        """The number of weight elements."""
+        """Return the number of weight elements."""
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Bytes in float32: input, output, weights and the largest live intermediates."""
+        """Return the bytes in float32 of input, output, weights and the largest live intermediates."""
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """A hash of the function under the binding, 32 hexadecimal digits; never compared between two systems.
+        """Return a hash of the function under the binding, 32 hexadecimal digits.
 
-        Raises SynoError where the operator has too many terms.
+        Hashes of different systems are never compared. Raises SynoError if the operator has too many terms.
         """
 
     def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
-        """The meaning: the output for the input ``x`` and the weights, in NumPy, slowly and plainly."""
+        """Compute the output for the input ``x`` and the weights in NumPy. This defines the operator; it is slow."""
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
-        """A module with freshly drawn weights ``weight_1``, ``weight_2``, … in the order of :meth:`weight_sizes`."""
+        """Return a module with random weights ``weight_1``, ``weight_2``, … in the order of :meth:`weight_sizes`."""
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
-        """The module as Python source that needs torch alone: a class ``SynoOperator`` made without arguments."""
+        """Return the module as Python source that only imports torch: a class ``SynoOperator`` without arguments."""
 
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
-        """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
+        """Return an IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
 
     def dot(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
-        """Its picture as DOT text, with a title and with parts that its system knows drawn with a thick border."""
+        """Draw the operator as DOT text with a title; the parts in ``highlight`` have a thick border."""
 
     def svg(self, *, highlight: Iterable[Any] = (), title: str | None = None) -> str:
-        """The same picture as SVG."""
+        """Draw the same picture as SVG."""
 
     def to_json(self) -> str:
-        """As JSON text with ``format`` and ``version``; :func:`syno_lab.systems.read_operator` reads it back."""
+        """Return JSON text with ``format`` and ``version``; :func:`syno_lab.systems.read_operator` reads it back."""
 
 
 class Placement(Protocol):
-    """A network with an operator in it: in all slots that it fits, or in the place of the whole network."""
+    """A network with an operator in it: in all slots that the operator fits, or instead of the whole network."""
 
     @property
     def places(self) -> Sequence[Place]:
         """For each layer that may be replaced, in order: whether the operator replaces it, or why not.
 
-        Where the operator is the whole network: for each part of it before or after with costs, whether it is new.
+        For an operator that is a whole network: for each part with costs, before or after, whether the part is new.
         """
 
     def apply(self, net: nn.Module) -> nn.Module:
         """Return ``net`` with the operator in it, changed in place; its weights are drawn from torch's generator.
 
-        Raises SpecError where the operator fits nowhere; ``net`` is unchanged then.
+        Raises SpecError if the operator fits nowhere; ``net`` is then unchanged.
         """
 
 
@@ -118,11 +118,11 @@ class SearchStep:
     """A step of a search as it is stored: its actions, without the states before and after it.
 
     Attributes:
-        name: for people, and to tell the steps from one state apart.
-        actions: words for the changes, with the same meaning in other states; estimates are shared by them (AMAF).
-        steps: the number of the operator's steps in it; a search may take several at once, or one in two parts.
-        words: words with their counts, from which a search estimates an operator's reward (counts of equal words are
-            added up); by default each action once.
+        name: text for people; different for all steps from one state.
+        actions: words for the changes, with the same meaning in all states; equal actions share estimates (AMAF).
+        steps: the number of the operator's steps in it. A search may take several at once, or one in two parts.
+        words: words with counts, from which a search estimates an operator's reward. Counts of equal words are added.
+            By default, each action counts once.
     """
 
     name: str
@@ -132,40 +132,41 @@ class SearchStep:
 
     @property
     def counted(self) -> tuple[tuple[str, int], ...]:
-        """The words, or the actions where there are none."""
+        """The words, or the actions if there are no words."""
         return self.words or tuple((action, 1) for action in self.actions)
 
 
 class OperatorSpace(Protocol):
-    """The operators that a search may find for some layers of a network; its ``str`` describes them in a few words."""
+    """The operators that a search can find for some layers of a network; its ``str`` is a short description."""
 
     @property
     def wants(self) -> str:
-        """What every operator of it must read and mix, as text for people; empty for nothing."""
+        """The wishes that every operator must meet, as text for people; empty without wishes."""
 
     def root(self, accepts: Callable[[Any], bool]) -> State:
-        """The first state of the space; a complete operator that ``accepts`` refuses is not in the space."""
+        """Return the first state of the space. Complete operators that ``accepts`` refuses are not in the space."""
 
     def known(self, root: State) -> Mapping[str, Operator]:
-        """The known operators that the space of ``root`` has, as it has them, by name."""
+        """Return the known operators that are in the space of ``root``, by name and in the space's own form."""
 
     def name_of(self, operator: Any) -> str:
-        """A name by which a search tells operators apart: equal for operators that compute the same function.
+        """Return a name that is equal for operators that compute the same function; a search compares operators by it.
 
-        It may be equal for mirror images too.
+        Mirror images may have equal names too.
         """
 
     def lower(self, spare_flops: int) -> None:
-        """From now on give operators of at most so many FLOPs in all sites: the limit of the request was lowered.
+        """Lower the limit of the FLOPs of the operators in all sites, from now on.
 
-        ``accepts`` refuses those above it; a space that fills operators up to a budget must fill them less.
+        ``accepts`` refuses operators above it. A space that fills operators up to a budget must reduce its budget.
         """
 
     def probe(self, operator: Any) -> Mapping[str, float] | None:
-        """What an operator of the space promises without training, in numbers of 0 or more, the same each time.
+        """Estimate the quality of an operator within milliseconds, without training: numbers from 0 up, equal each
+        time.
 
-        ``score``, from 0 to about 1, ranks operators: 1 promises as much as the replaced layers. Milliseconds. None:
-        the system has no probe.
+        ``score``, from 0 to about 1, ranks operators; 1 promises as much as the replaced layers. None: there is no
+        probe.
         """
         return None
 
@@ -175,22 +176,22 @@ class SpaceRequest:
     """The request of a search for a system's space.
 
     Attributes:
-        sites: the layers that are to be replaced.
-        strides: how their strides are applied.
+        sites: the layers to replace.
+        strides: how the strides of the layers are applied.
         spare_flops: the most FLOPs of the operators in all sites together, for one example.
-        coefficients, occurrences, limits: given by the user, as in ``SearchSettings``; a system refuses unknown
+        coefficients, occurrences, limits: the user's settings, as in ``SearchSettings``; a system refuses unknown
             names.
-        weight_limits: which limits of occurrences bind the dimensions of weights, for a system that has such limits:
+        weight_limits: which limits of occurrences apply to the dimensions of weights, in systems with these limits:
             ``primary`` or ``free``.
-        wants: what every operator must read and mix, in the system's words; None: what the layers do themselves; empty:
-            nothing.
-        drawn: to be told the key of every complete operator that a search asks for, before ``wants`` refuses any; the
-            funnel of a search counts them.
-        wished: to be told the key of those that meet ``wants``, before the FLOPs refuse any; a space that does not tell
-            them counts those for which ``accepts`` is asked.
-        options: of the system alone, by the names of its :attr:`Optioned.space_options`, as text.
-        network: builds the network without weights, and gives its example (:func:`syno_lab.alpha.trace`), for a system
-            whose operators are whole networks; None: only the layers are known.
+        wants: the wishes that every operator must meet, in the system's notation. None: the mixing of the layers;
+            empty: none.
+        drawn: called with the key of every complete operator that a search draws, before ``wants`` refuses any. The
+            funnel of a search counts these calls.
+        wished: called with the key of each operator that meets ``wants``, before the FLOPs refuse any. If a space never
+            calls it, the calls of ``accepts`` are counted instead.
+        options: the system's own options as text, by the names of its :attr:`Optioned.space_options`.
+        network: builds the network without weights and returns it with its example (:func:`syno_lab.alpha.trace`), for
+            a system whose operators are whole networks. None: only the layers are known.
     """
 
     sites: Sequence[Site]
@@ -207,7 +208,7 @@ class SpaceRequest:
     network: Callable[[], tuple[nn.Module, Any]] | None = None
 
 
-def _nothing(asked: Any, data: Any) -> list[Any]:
+def _nothing(request: Any, data: Any) -> list[Any]:
     return []
 
 
@@ -218,9 +219,9 @@ class Pane:
     Attributes:
         read: makes plain data for the browser (:mod:`syno_lab.panes.data`) from a :class:`syno_lab.panes.Asked`; raises
             SynoError if there is nothing to show.
-        depends: the names of the fields of ``Asked``, beside the operator, that change the data.
+        depends: the names of the fields of ``Asked``, besides the operator, that change the data.
         exports: makes the forms of the pane's files from ``Asked`` and the data (:mod:`syno_lab.panes.forms`).
-        texts: makes the texts that stay on a page without a kernel from the same, for a pane that is shown at once.
+        texts: makes the texts of a page without a kernel from ``Asked`` and the data, for a pane that is shown at once.
         title: the text on its tab; empty: its name.
     """
 
@@ -236,11 +237,11 @@ class PrimitiveCard:
     """One primitive of a system on one page.
 
     Attributes:
-        name: of the primitive, as its system writes it.
-        text: the whole card: how it is written, what it takes and gives, what is refused, and the source.
+        name: the name of the primitive in its system.
+        text: the complete card: its notation, its inputs and outputs, what it refuses, and its source.
         words: the text alternative of the picture.
-        line: what it takes and gives, in one line.
-        draw: makes the picture, as SVG.
+        line: its inputs and outputs, in one line.
+        draw: makes the picture as SVG.
     """
 
     name: str
@@ -252,14 +253,14 @@ class PrimitiveCard:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """One step of an operator, to be put beside those of others.
+    """One step of an operator, for a comparison with the steps of other operators.
 
     Attributes:
-        kind: its primitive; only steps of one kind are put side by side where they differ.
+        kind: its primitive. Where operators differ, only steps of one kind are shown side by side.
         words: the step in words, for people.
-        key: equal keys, among those of one call of :meth:`Traced.traces`, are steps that do the same to the same.
-        takes: the keys of what it is applied to; steps that take nothing in common are not put side by side.
-        ids: the nodes of the picture that are this step.
+        key: equal for steps with the same effect on the same inputs, within one call of :meth:`Traced.traces`.
+        takes: the keys of its inputs; steps without common inputs are not shown side by side.
+        ids: the nodes of the picture that show this step.
     """
 
     kind: str
@@ -270,10 +271,11 @@ class TracedStep:
 
 
 class System(Protocol):
-    """A system of operators: what all of them have. Methods but :meth:`read` take only operators of this system.
+    """A system of operators, with the members that every system has.
 
-    The protocols below are what only some systems can do: a system that can do one has its members, and callers ask by
-    ``isinstance``. A class that inherits from this one gets the methods that have a body.
+    Methods except :meth:`read` take only operators of this system. The protocols below are optional: a system
+    implements some of them, and callers test ``isinstance``. A subclass of this class inherits the methods that have a
+    body.
     """
 
     @property
@@ -285,15 +287,15 @@ class System(Protocol):
         """Its name for people: ``pGraphs``."""
 
     def read(self, text: str | bytes) -> Operator:
-        """The operator of a JSON text. Reading only checks the text; it runs no code of it.
+        """Read the operator of a JSON text. Reading checks the text and runs no code from it.
 
-        Raises FormatError, one line: what was expected, what was found and where.
+        Raises FormatError in one line: the expected value, the value found, and its place.
         """
 
     def summary(self, text: str | bytes) -> str:
-        """A few words for a table about the operator of a JSON text; it reads only the fields that they need.
+        """Describe the operator of a JSON text in a few words for a table; read only the necessary fields.
 
-        Raises FormatError where it is no JSON of this system.
+        Raises FormatError if the text is no JSON of this system.
         """
         return str(self.read(text))
 
@@ -302,53 +304,53 @@ class System(Protocol):
         """Known operators by name."""
 
     def recognise(self, operator: Any) -> str | None:
-        """The name in :attr:`known` of an operator equal to this one up to the names of variables, else None."""
+        """Return the name in :attr:`known` of an operator that is equal up to the names of variables, else None."""
         return next((name for name, make in self.known.items() if make() == operator), None)
 
     def placement(self, operator: Any, sites: Sequence[Site], strides: Strides) -> Placement:
-        """The placement that replaces the layers ``sites`` of a network by the operator."""
+        """Return the placement that replaces the layers ``sites`` of a network by the operator."""
 
     def traits(self, operator: Any, binding: Binding) -> Mapping[str, int]:
-        """Words with numbers of 0 or more, similar for operators that do alike; {} if nothing is known."""
+        """Return words with numbers from 0 up, similar for operators with similar functions; {} if nothing is known."""
 
     def traffic(self, operator: Any, binding: Binding) -> int:
-        """Elements of all tensors that a forward pass of its module makes, its output among them."""
-        found: int = operator.traffic(binding)
-        return found
+        """Return the elements of all tensors that a forward pass of its module creates, including its output."""
+        elements: int = operator.traffic(binding)
+        return elements
 
     def example_binding(self, operator: Any) -> dict[str, int]:
-        """The sizes of all variables with which a view shows the operator by default.
+        """Return the sizes of all variables with which a view shows the operator by default.
 
-        Raises SpecError where no sizes are found.
+        Raises SpecError if there are no valid sizes.
         """
         return operator.complete_binding()
 
     def small_binding(self, operator: Any) -> dict[str, int]:
-        """Small sizes for fingerprints that tell operators apart: all different, if the operator allows it."""
+        """Return small sizes for fingerprints that distinguish operators: all different, if the operator allows it."""
         return self.example_binding(operator)
 
     @property
     def panes(self) -> Mapping[str, Pane]:
         """The forms of an operator that a view can show, by names among :data:`syno_lab.panes.NAMES`.
 
-        ``graph`` is first; the second is shown beside it at once, so it should be cheap.
+        ``graph`` is first. The second is shown beside ``graph`` at once, so its data should be fast to compute.
         """
 
 
-# -- what only some systems can do -------------------------------------------------------------------------------------
+# -- optional protocols ----------------------------------------------------------------------------------------------
 
 
 @runtime_checkable
 class OfLayers(Protocol):
-    """A system whose operators take the places of a network's layers."""
+    """A system whose operators replace a network's layers."""
 
     def binding_for(
         self, operator: Any, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """The sizes of the operator's variables for a layer of these shapes; the system knows the meaning of each axis.
+        """Return the sizes of the operator's variables for a layer of these shapes. The system interprets the axes.
 
-        ``named`` are the layer's sizes by their usual names (N, C_in, C_out, H, W, s, and of a convolution window_h and
-        window_w); the first axis is the batch, or the positions. Raises SpecError where the operator does not fit.
+        ``named`` are the layer's sizes by their usual names: N, C_in, C_out, H, W, s, and for a convolution window_h
+        and window_w. The first axis is the batch, or the positions. Raises SpecError if the operator does not fit.
         """
 
 
@@ -357,17 +359,17 @@ class OfNetworks(Protocol):
     """A system whose operators are whole networks, whatever layers are named."""
 
     def network_costs(self, operator: Any) -> tuple[int, int]:
-        """FLOPs and parameters of the network for one example."""
+        """Return the FLOPs and parameters of the network for one example."""
 
 
 @runtime_checkable
 class ComputesLayers(Protocol):
-    """A system that has operators for what layers compute."""
+    """A system that can express layers as operators."""
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
-        """An operator that computes what a network's layer computes for one example, and the sizes of its variables.
+        """Return an operator that computes a network's layer for one example, and the sizes of its variables.
 
-        Raises SpecError where there is none, in one line that begins with the layer's name.
+        Raises SpecError if there is none, in one line that begins with the layer's name.
         """
 
 
@@ -376,62 +378,62 @@ class Searched(Protocol):
     """A system with a space that can be searched."""
 
     def space(self, request: SpaceRequest) -> OperatorSpace:
-        """The space that is searched for these layers. Raises SpecError where there is none."""
+        """Return the space that is searched for these layers. Raises SpecError if there is none."""
 
 
 @runtime_checkable
 class Ruled(Searched, Protocol):
-    """A system whose searches take rules of the user's own."""
+    """A system whose searches accept rules of the user's own."""
 
     def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
-        """The space without the operators that have a step that a rule refuses."""
+        """Return the space without the operators that have a step that a rule refuses."""
 
 
 @runtime_checkable
 class Optioned(Searched, Protocol):
-    """A system whose space has options that no other has."""
+    """A system whose space has options of its own."""
 
     @property
     def space_options(self) -> Mapping[str, Sequence[str]]:
-        """The options, each with its values, the default first."""
+        """The options, each with its values; the first value is the default."""
 
 
 @runtime_checkable
 class Mixing(Protocol):
-    """A system that tells of its operators what αNAS asks of an operation."""
+    """A system that reports the mixing property of αNAS for its operators."""
 
     def mixing(self, operator: Any, binding: Binding) -> Pairing:
-        """Which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
+        """Return which output axis is paired with which input axis at these sizes (αNAS, section 3.1).
 
-        Raises SpecError where it cannot be told at these sizes.
+        Raises SpecError if the pairing cannot be determined at these sizes.
         """
 
     def is_linear(self, operator: Any) -> bool:
-        """Whether the operator counts as linear in its input."""
+        """Tell whether the operator counts as linear in its input."""
 
 
 @runtime_checkable
 class OfPrimitives(Protocol):
-    """A system whose operators are made of primitives."""
+    """A system whose operators consist of primitives."""
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
-        """The cards of its primitives by their names."""
+        """Return the cards of its primitives by their names."""
 
 
 @runtime_checkable
 class StandsFor(Protocol):
-    """A system with values that are no operators, and stand for one."""
+    """A system with values that are no operators but represent operators."""
 
     def operator_of(self, value: Any) -> Operator | None:
-        """The operator that a value of this system stands for by itself; None for all else."""
+        """Return the operator that a value of this system represents; None for all other values."""
 
 
 @runtime_checkable
 class FitsPlaces(Protocol):
-    """A system whose operators have numbers for places of a network."""
+    """A system whose operators have sizes for places of a network."""
 
     def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
-        """The places of a network that the operator has numbers for: their names for people, and the sizes there."""
+        """Return the places of a network for which the operator has sizes: their names for people, and the sizes."""
 
 
 @runtime_checkable
@@ -439,7 +441,7 @@ class Traced(Protocol):
     """A system whose operators consist of steps."""
 
     def traces(self, values: Sequence[Any]) -> Sequence[Sequence[TracedStep]]:
-        """The steps of several operators, or of states that a session builds, so that equal ones can be told."""
+        """Return the steps of several operators, or of states of a session, with equal keys for equal steps."""
 
 
 @runtime_checkable
@@ -448,4 +450,4 @@ class Stepwise(Protocol):
 
     @property
     def construction(self) -> Construction[Any, Any, Any]:
-        """How: all that sessions, steppers and the explorer need of it."""
+        """The construction: all that sessions, steppers and the explorer need."""

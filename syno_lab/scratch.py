@@ -1,7 +1,7 @@
-"""Temporary folders that do not stay: what an owner that was killed left behind is removed by whoever comes next.
+"""Temporary folders that are always removed: the next process removes the folders of killed ones.
 
-An owner holds a lock (``flock``) on its folder for as long as it lives, however it ends; a folder that nobody holds is
-a dead owner's. Nothing else is removed: the name must be of this form, the folder the user's own and no link.
+The owner of a folder holds a lock (``flock``) on it as long as it lives. A folder without a lock belongs to a dead
+owner. Only folders with a name of this form are removed, and only if they are the user's own and no link.
 """
 
 from __future__ import annotations
@@ -18,66 +18,67 @@ from pathlib import Path
 from syno_lab import private
 from syno_lab.errors import ExportError
 
-#: How the name of each such folder ends.
+#: The end of each temporary folder's name.
 SUFFIX = ".scratch"
-#: Begins the name of each that stands in the user's folder for temporary files.
+#: The beginning of the names in the system's folder for temporary files.
 COMMON = "syno-"
-#: Characters of a prefix, which may be a file's name: the whole name has room in 255 bytes.
+#: The most characters of a prefix, which may be a file's name: the complete name must fit in 255 bytes.
 _LONGEST = 50
 
 
 @contextlib.contextmanager
 def scratch(prefix: str, within: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder of mode 0700 in ``within`` (the folder for temporary files), removed with all that is in it.
+    """Create a folder of mode 0700 in ``within`` (default: the system's temporary folder); remove it at the end.
 
-    Those of dead owners are removed first: in ``within`` those of the same ``prefix``, in the folder for temporary
-    files all of the lab. Raises OSError as `tempfile.mkdtemp`; ValueError for a ``prefix`` without ``syno-`` there.
+    First remove the folders of dead owners: in ``within`` those with the same ``prefix``, in the system's folder all of
+    the lab. Raises OSError as `tempfile.mkdtemp`; ValueError without ``within`` if ``prefix`` does not begin with
+    ``syno-``.
     """
     if within is None and not prefix.startswith(COMMON):
         raise ValueError(f"expected a prefix that begins with {COMMON!r}, found {prefix!r}")
     prefix = prefix[:_LONGEST]
     place = Path(tempfile.gettempdir() if within is None else within).absolute()
     clear(place, COMMON if within is None else prefix)
-    path, held = _make(place, prefix)
+    path, descriptor = _make(place, prefix)
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        os.close(held)
+        os.close(descriptor)
 
 
 def clear(place: Path, prefix: str) -> list[Path]:
-    """Remove the folders in ``place`` whose names begin with ``prefix`` and whose owners are dead; which they were."""
+    """Remove the folders of dead owners in ``place`` whose names begin with ``prefix``; return their paths."""
     removed = []
     more = "[a-z-]*" if prefix == COMMON else ""
     form = re.compile(rf"{re.escape(prefix)}{more}[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
     try:
         with os.scandir(place) as entries:
-            found = [one.name for one in entries if form.fullmatch(one.name)]
+            names = [entry.name for entry in entries if form.fullmatch(entry.name)]
     except OSError:
         return []
-    for name in found:
-        with contextlib.suppress(OSError):  # it is held, somebody else's, or gone
-            held = _hold(place / name, wait=False)
+    for name in names:
+        with contextlib.suppress(OSError):  # it is locked, another user's, or already removed
+            descriptor = _hold(place / name, wait=False)
             try:
-                shutil.rmtree(place / name)  # follows no link, in the folder or in its place
+                shutil.rmtree(place / name)  # follows no symbolic link
                 removed.append(place / name)
             finally:
-                os.close(held)
+                os.close(descriptor)
     return removed
 
 
 def _make(place: Path, prefix: str) -> tuple[Path, int]:
-    """A new folder and the descriptor by which it is held."""
+    """Create a folder and lock it; return its path and the descriptor of the lock."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=prefix, suffix=SUFFIX, dir=place))
-        # One who clears up may take it for a dead owner's before it is held.
+        # Another process may remove the folder before it is locked.
         with contextlib.suppress(FileNotFoundError):
             return path, _hold(path, wait=True)
 
 
 def _hold(path: Path, *, wait: bool) -> int:
-    """Lock the user's own folder ``path``; the descriptor. Raises OSError, where it is held already or gone as well."""
+    """Lock the user's own folder; return the descriptor. Raises OSError, also if the folder is locked or missing."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(descriptor).st_uid != os.getuid():
@@ -86,7 +87,7 @@ def _hold(path: Path, *, wait: bool) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise
-        except OSError:  # a file system without such locks: nobody else can hold it either, so it is never cleared
+        except OSError:  # without such locks on the file system, no process can lock it, so it is never removed
             if not wait:
                 raise
         if not os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -98,7 +99,7 @@ def _hold(path: Path, *, wait: bool) -> int:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file for the user alone; what stands at ``path`` stays until all of ``content`` is on the disk.
+    """Write a file that only the user can read; an existing file stays until all of ``content`` is on the disk.
 
     Raises OSError.
     """
@@ -114,23 +115,23 @@ def put(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def folder_of(path: Path) -> Iterator[None]:
-    """Make the folders above ``path`` for the block; those that are new go again where the block fails."""
-    new = [one for one in path.absolute().parents if not one.exists()]
+    """Create the parent folders of ``path`` for the block; remove the new ones if the block fails."""
+    new = [parent for parent in path.absolute().parents if not parent.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except BaseException:
-        for one in new:
-            with contextlib.suppress(OSError):  # something is in it
-                one.rmdir()
+        for parent in new:
+            with contextlib.suppress(OSError):  # it is not empty
+                parent.rmdir()
         raise
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A place to write a file of that name; it takes the place of ``path`` at the end, whole or not at all.
+    """Yield a temporary path; at the end of the block, move the complete file from there to ``path``.
 
-    Raises ExportError when the place cannot be written to.
+    Raises ExportError if the file cannot be written.
     """
     try:
         with folder_of(path), scratch(f".{path.name}-", path.parent) as folder:

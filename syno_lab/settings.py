@@ -1,7 +1,7 @@
-"""What a user sets of trainings, tunings and searches: each setting is a field with its type, help, default and bounds.
+"""The settings of trainings, tunings and searches: each is a field with its type, help text, default and bounds.
 
-The command line has an option for each of them (:func:`syno_lab.commands.options.with_options`); calls from Python,
-jobs and files have the same structs.
+The command line has an option for each setting (:func:`syno_lab.commands.options.with_options`). Calls from Python,
+jobs and files use the same structs.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from syno_lab.errors import FormatError, SearchError
 
 Optimizer = Literal["sgd", "adamw"]
 Augment = Literal["none", "crop", "resized-crop"]
-#: What chooses the next operator of a search.
+#: How a search chooses its next operator.
 Method = Literal["estimate", "mcts", "evolution", "random", "elites", "pareto"]
 #: How the functions of a network share the trials of its tuning.
 Scheduler = Literal["gradient", "equal"]
 
 
 class Plain(msgspec.Struct, frozen=True, kw_only=True):
-    """What JSON can hold; ``called``: by messages."""
+    """A struct that converts to and from JSON; ``called`` is its name in messages."""
 
     called: ClassVar[str] = "plain data"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dictionaries, for JSON."""
+        """Convert the struct to plain numbers, strings, lists and dictionaries."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Inverse of :meth:`to_dict`; FormatError for any other data."""
+        """Convert the result of :meth:`to_dict` back. Raises FormatError for any other data."""
         try:
             return msgspec.convert(data, cls)
         except msgspec.ValidationError as error:
@@ -43,14 +43,14 @@ class Plain(msgspec.Struct, frozen=True, kw_only=True):
 def setting(
     about: str = "", *names: str, metavar: str = "", least: float | None = None, above: float | None = None
 ) -> msgspec.Meta:
-    """What a field says of itself as a setting.
+    """Return the metadata of a field that is a setting.
 
     Args:
-        about: the help of its option.
-        names: of the option, where they differ from the field's.
-        metavar: what stands for its value in the help.
-        least: the least number that it may have; see :func:`check_bounds`.
-        above: the number that it must be above.
+        about: the help text of its option.
+        names: the names of the option, if they differ from the field's.
+        metavar: the placeholder of its value in the help text.
+        least: the lower bound of its number; see :func:`check_bounds`.
+        above: a number that its number must exceed.
     """
     return msgspec.Meta(
         description=about, extra={"names": names, "metavar": metavar or None, "least": least, "above": above}
@@ -58,16 +58,16 @@ def setting(
 
 
 def settings_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.Meta]:
-    """What the fields of a struct say of themselves, of those that are settings, in order."""
+    """Return the metadata of the fields of a struct that are settings, in their order."""
     hints = get_type_hints(kind, include_extras=True)
-    found = ((name, getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__)
-    return {name: one[0] for name, one in found if one and isinstance(one[0], msgspec.Meta)}
+    rows = ((name, getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__)
+    return {name: metadata[0] for name, metadata in rows if metadata and isinstance(metadata[0], msgspec.Meta)}
 
 
 def check_bounds(settings: msgspec.Struct) -> None:
-    """Refuse a number that is out of its setting's bounds, or not finite.
+    """Check that each number is finite and within the bounds of its setting.
 
-    Raises SearchError with the name of the field, what it expects, and what was found.
+    Raises SearchError with the field's name, the bounds and the number.
     """
     for name, about in settings_of(type(settings)).items():
         value, bounds = getattr(settings, name), about.extra or {}
@@ -80,7 +80,7 @@ def check_bounds(settings: msgspec.Struct) -> None:
 
 
 class TrainingSettings(Plain, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How networks are trained, in a search and alone."""
+    """The settings of a training, in a search or alone."""
 
     called: ClassVar[str] = "the settings of a training"
 
@@ -142,7 +142,7 @@ class TrialSettings(TrainingSettings, frozen=True, kw_only=True):
 
 
 class TuningBudget(Plain, frozen=True, kw_only=True):
-    """What is tuned for, where, and how long."""
+    """The target of a tuning, and how many candidates it measures."""
 
     preset: Annotated[str, setting("How many candidates a tuning measures: quick, normal or thorough.")] = "quick"
     trials: Annotated[
@@ -165,7 +165,7 @@ class TuningBudget(Plain, frozen=True, kw_only=True):
 
 
 class TuningSettings(TuningBudget, frozen=True, kw_only=True):
-    """Which trials of a search are tuned, and how; ``within`` None: all, for the objective ``latency``."""
+    """Which trials of a search are tuned, and how. If ``within`` is None, the objective ``latency`` tunes all."""
 
     preset: Annotated[
         str, setting("How many candidates a tuning measures: quick, normal or thorough.", "--tune-preset")

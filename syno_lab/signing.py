@@ -1,7 +1,7 @@
-"""What the user's own account has asked for, signed with a key that nobody else can read.
+"""Sign the requests of the user's account with a key that nobody else can read.
 
-A request in a lab's folder may be anybody's: the folder may have been copied from somebody else. One that runs carries
-a signature made here when it was submitted, with a key in the user's configuration folder. See ``docs/security.md``.
+A lab's folder may be a copy from another person, so its requests may be anybody's. A request runs only with a signature
+that was made here at submission. The key is in the user's configuration folder. See ``docs/security.md``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ KEY_BYTES = 32
 
 
 def sign(purpose: str, content: str) -> str:
-    """The signature of a text for one purpose: 64 hexadecimal digits. The key is made on first use.
+    """Sign a text for one purpose with 64 hexadecimal digits. The first call creates the key.
 
-    Raises SynoError where the configuration folder or the key cannot be made, or is not the user's own.
+    Raises SynoError if the configuration folder or the key cannot be created or is not the user's own.
     """
     return _signature(_key(), purpose, content)
 
 
 def is_signed(purpose: str, content: str, signature: str | None) -> bool:
-    """Whether the user's own key made this signature of this text for this purpose.
+    """Tell whether the user's own key made this signature of this text for this purpose.
 
-    Raises SynoError where the configuration folder or the key is not the user's own, or cannot be read.
+    Raises SynoError if the configuration folder or the key is not the user's own or cannot be read.
     """
     return hmac.compare_digest(
         _signature(_key(), purpose, content).encode(), (signature or "").encode("utf-8", "replace")
@@ -45,7 +45,7 @@ def _signature(key: bytes, purpose: str, content: str) -> str:
 
 
 def _key() -> bytes:
-    """The user's key, made where there is none; whole from the first moment that another process can see it."""
+    """Read the user's key, or create it. A new key appears complete to other processes."""
     place = Path(KEY_FILE)
     try:
         place = config_folder() / KEY_FILE
@@ -70,7 +70,7 @@ def _make(place: Path) -> None:
             file.write(secrets.token_bytes(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # another process was faster: its key is the key
+        with contextlib.suppress(FileExistsError):  # another process has created the key first; use that key
             os.link(half, place)
     finally:
         half.unlink(missing_ok=True)

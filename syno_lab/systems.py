@@ -1,7 +1,7 @@
-"""The systems of operators that the lab knows, by the ``format`` of their operators' JSON.
+"""The known systems of operators, by the ``format`` in the JSON of their operators.
 
-Only systems that are listed here, or that the environment variable :data:`VARIABLE` names when the process starts, are
-imported: a file from elsewhere names a format, never a module.
+Only the systems listed here or in the environment variable :data:`VARIABLE` are imported. The process reads the
+variable when it starts. A file names a format, never a module.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from syno_lab.protocol import Binding, Operator, OperatorSpace, PrimitiveCard, SpaceRequest, System
     from syno_lab.sessions.own_rule import OwnRule
 
-#: Bytes of an operator's JSON that are read, and of a session's text.
+#: The most bytes that are read of an operator's JSON, and of a session's text.
 MAX_BYTES, MAX_TEXT = 1 << 20, 1 << 22
-#: What the text of a file or of a session begins with, and how much of a name must be right for another to be meant.
+#: The beginnings of the texts of files and sessions, and the likeness from which another name is suggested.
 _TEXTS, _ALIKE = ("{", "syno-session:"), 0.7
-#: ``"format=module:name;…"``: further systems; ``"format="`` takes one away.
+#: ``"format=module:name;…"`` adds systems; ``"format="`` removes one.
 VARIABLE = "SYNO_LAB_SYSTEMS"
 
 
-#: Of each system ``"module:name"`` of its :class:`~syno_lab.protocol.System`, imported when it is first used.
+#: The ``"module:name"`` of each :class:`~syno_lab.protocol.System`, imported on first use.
 SYSTEMS = {
     "syno-lab-operator": "syno_lab.pgraphs.system:PGRAPHS",
     "syno-lab-canvas": "syno_lab.canvas.system:CANVAS",
     "syno-lab-alpha": "syno_lab.alpha.system:ALPHA",
     "syno-lab-nas-pte": "syno_lab.nas_pte.system:NAS_PTE",
 }
-#: What makes a TVM module of the JSON of an operator in the process of a tuning, ``"module:function"``, where it is not
-#: :func:`lower_json`. Tuning records are keyed by this text.
+#: The builders other than :func:`lower_json`, as ``"module:function"``. In the process of a tuning, a builder makes a
+#: TVM module from an operator's JSON. Tuning records are keyed by this text.
 BUILDERS = {
     "syno-lab-operator": "syno_lab.codegen.tvm_target:lower_json",
     "syno-lab-nas-pte": "syno_lab.nas_pte.tvm:lower_json",
 }
 _BUILDER = f"{__name__}:lower_json"
-#: The system that is meant unless the user says otherwise: its format, and as a user names it.
+#: The default system: its format, and its name for users.
 DEFAULT, DEFAULT_NAME = "syno-lab-operator", "pgraphs"
-#: Formats by the name of the paper, where it is not the title of the system.
+#: The formats by the names of the papers, where these differ from the systems' titles.
 PAPERS = {"syno": "syno-lab-operator", "alpha": "syno-lab-alpha", "alphanas": "syno-lab-alpha"}
 
 
@@ -58,26 +58,26 @@ class _Header(msgspec.Struct):
 
 
 def formats() -> dict[str, str]:
-    """Where the systems are that this process knows. Raises SpecError where :data:`VARIABLE` is malformed."""
-    found = dict(SYSTEMS)
+    """Return the ``"module:name"`` of each known system by its format. Raises SpecError if ``VARIABLE`` is invalid."""
+    targets = dict(SYSTEMS)
     for entry in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(";"))):
         name, equals, target = entry.partition("=")
         if not name or not equals or (target and target.count(":") != 1):
             raise SpecError(f"{VARIABLE}: expected format=module:name;…, found {quoted(entry)}")
         if target:
-            found[name] = target
+            targets[name] = target
         else:
-            found.pop(name, None)
-    return found
+            targets.pop(name, None)
+    return targets
 
 
 def all_systems() -> Iterator[System]:
-    """Every system, loaded one by one."""
+    """Yield every system; each is imported when it is yielded."""
     return (find_system(name) for name in formats())
 
 
 def find_system(name: str) -> System:
-    """The system of a format. Raises FormatError where no system has it."""
+    """Return the system of a format. Raises FormatError if there is none."""
     rows = formats()
     if name not in rows:
         raise FormatError(f"system: expected a format among {', '.join(rows)}, found {quoted(name)}")
@@ -85,40 +85,40 @@ def find_system(name: str) -> System:
 
 
 def system_of(operator: Operator) -> System:
-    """The system that an operator belongs to. Raises FormatError if it is not registered."""
+    """Return the system of an operator. Raises FormatError if it is not registered."""
     return find_system(operator.format)
 
 
 def format_of(text: str | bytes) -> str:
-    """The format that a JSON text names.
+    """Return the format that a JSON text names.
 
-    Raises FormatError where it is too long, no JSON, or names no format that is known.
+    Raises FormatError if the text is too long, is no JSON, or names no known format.
     """
     if len(text) > MAX_BYTES:
         raise FormatError(f"operator file: expected at most {MAX_BYTES} bytes, found {len(text)}")
     try:
-        found = msgspec.json.decode(text, type=_Header).format
+        format_name = msgspec.json.decode(text, type=_Header).format
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise FormatError(f"operator file: expected JSON of an operator: {reason(error)}") from None
     rows = formats()
-    if found not in rows:
+    if format_name not in rows:
         expected = f"format {quoted(next(iter(rows)))}" if len(rows) == 1 else f"a format among {', '.join(rows)}"
-        raise FormatError(f"operator file: expected {expected}, found {quoted(shortened(found))}")
-    return found
+        raise FormatError(f"operator file: expected {expected}, found {quoted(shortened(format_name))}")
+    return format_name
 
 
 def read_operator(text: str | bytes) -> Operator:
-    """The operator of a JSON text, of whatever system.
+    """Read the operator of a JSON text, of any system.
 
-    Raises FormatError, one line: what was expected, what was found and where.
+    Raises FormatError in one line: the expected value, the value found, and its place.
     """
     return find_system(format_of(text)).read(text)
 
 
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
-    """What a network's layer computes as an operator of the first system that has one, and its variables' sizes.
+    """Express a network's layer as an operator, of the first system that can; return it with its variables' sizes.
 
-    Raises SpecError where no system has one, with the line of the first system that was asked.
+    Raises SpecError of the first system that refuses, if no system can.
     """
     refusals = []
     for system in all_systems():
@@ -131,9 +131,9 @@ def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
 
 
 def binding_for(operator: Operator, named: Binding, *sizes: Sequence[int]) -> dict[str, int]:
-    """The sizes of an operator's variables for a layer: see :meth:`.OfLayers.binding_for`.
+    """Return the sizes of an operator's variables for a layer: see :meth:`.OfLayers.binding_for`.
 
-    Raises SpecError where the operator does not fit, or is none for layers.
+    Raises SpecError if the operator does not fit, or is a whole network.
     """
     system = system_of(operator)
     if not isinstance(system, OfLayers):
@@ -143,9 +143,9 @@ def binding_for(operator: Operator, named: Binding, *sizes: Sequence[int]) -> di
 
 
 def space_of(system: System, request: SpaceRequest, rules: Sequence[OwnRule] = ()) -> OperatorSpace:
-    """The space of a system for a request, without the operators that rules of the user's own refuse.
+    """Return the space of a system for a request, without operators that the user's rules refuse.
 
-    Raises SpecError where there is none.
+    Raises SpecError if the system has no space.
     """
     if rules and isinstance(system, Ruled):
         return system.ruled_space(request, rules)
@@ -158,18 +158,18 @@ def space_of(system: System, request: SpaceRequest, rules: Sequence[OwnRule] = (
 
 
 def title_of(text: str | bytes) -> str:
-    """The title of the system of a JSON text. Raises as :func:`format_of`."""
+    """Return the title of the system of a JSON text. Raises as :func:`format_of`."""
     return find_system(format_of(text)).title
 
 
 def format_named(name: str) -> str:
-    """The format of a system that is named by its format or, in any case of letters, by its title: ``pgraphs``.
+    """Return the format of a system by its format or, in upper or lower case, its title, such as ``pgraphs``.
 
-    A name of :data:`PAPERS` is one too. Raises SpecError where no system is called that.
+    The names in :data:`PAPERS` are valid too. Raises SpecError if no system has this name.
     """
-    for one in (name, PAPERS.get(name.lower())):
-        if one in formats():
-            return one
+    for format_name in (name, PAPERS.get(name.lower())):
+        if format_name in formats():
+            return format_name
     titles = []
     for system in all_systems():
         titles.append(system.title.lower())
@@ -179,15 +179,15 @@ def format_named(name: str) -> str:
 
 
 def find_card(words: Sequence[str]) -> PrimitiveCard:
-    """The card of a primitive: ``["unfold"]`` of the first system that has it, or ``["canvas", "unfold"]`` of one.
+    """Return the card of a primitive: ``["unfold"]`` of the first system with it, or ``["canvas", "unfold"]``.
 
-    Letters may be large or small. Raises SpecError where no primitive is called that.
+    Names match in upper and lower case. Raises SpecError if no primitive has this name.
     """
     *system, name = words or [""]
     searched = [find_system(format_named(" ".join(system)))] if system else list(all_systems())
     known = []
-    for one in searched:
-        for card in one.cards().values() if isinstance(one, OfPrimitives) else ():
+    for searched_system in searched:
+        for card in searched_system.cards().values() if isinstance(searched_system, OfPrimitives) else ():
             if card.name.lower() == name.lower():
                 return card
             known.append(card.name)
@@ -195,28 +195,28 @@ def find_card(words: Sequence[str]) -> PrimitiveCard:
 
 
 def builder_of(text: str | bytes) -> str:
-    """The builder of an operator's JSON, by which a tuning makes a TVM module of it. Raises as :func:`format_of`."""
+    """Return the builder of an operator's JSON, for TVM modules in tunings. Raises as :func:`format_of`."""
     name = format_of(text)
     return BUILDERS.get(name, _BUILDER) if formats()[name] == SYSTEMS.get(name) else _BUILDER
 
 
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> Any:
-    """A TVM module of an operator's JSON: the builder of a system that names none."""
+    """Make a TVM module from an operator's JSON: the builder of systems that are not in :data:`BUILDERS`."""
     return read_operator(operator_json).to_tvm(binding, dtype)
 
 
 def builders() -> tuple[str, ...]:
-    """The builders of all systems: a tuning, which may come from a file, names one of these."""
+    """List the builders of all systems. A tuning, which may come from a file, must name one of them."""
     return (*BUILDERS.values(), _BUILDER)
 
 
 def is_operator(value: Any) -> bool:
-    """Whether a value is an operator of a system that is known."""
+    """Tell whether a value is an operator of a known system."""
     return isinstance(getattr(value, "format", None), str) and value.format in formats()
 
 
 def operator_of(value: Any) -> Operator | None:
-    """A value that is an operator, or the operator that it stands for in its system (a Canvas kernel); else None."""
+    """Return an operator unchanged, or the operator that a value represents (a Canvas kernel); else None."""
     if is_operator(value):
         return value
     systems = (system for system in all_systems() if isinstance(system, StandsFor))
@@ -224,18 +224,18 @@ def operator_of(value: Any) -> Operator | None:
 
 
 def known_operators() -> dict[str, Callable[[], Operator]]:
-    """The known operators of all systems by name; if two systems have a name, the first system's operator."""
-    found: dict[str, Callable[[], Operator]] = {}
+    """Return the known operators of all systems by name; for equal names, the first system's operator."""
+    operators: dict[str, Callable[[], Operator]] = {}
     for system in all_systems():
-        found = {**system.known, **found}
-    return found
+        operators = {**system.known, **operators}
+    return operators
 
 
 def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
-    """What a text or a path stands for: the known operator of that name, else the text of the file; all else as it is.
+    """Return the known operator of a name, or the text of the file at a path; any other value unchanged.
 
-    The text of an operator's file or of a session stays as it is too. ``besides`` are further names, for the message.
-    Raises FormatError where the file cannot be read; SynoError for neither a name, nor a file, nor such a text.
+    The text of an operator's file or of a session is returned unchanged too. ``besides`` lists further expected values,
+    for the message. Raises FormatError if the file cannot be read; SynoError for other text.
     """
     if not isinstance(value, str | Path) or (isinstance(value, str) and value.lstrip().startswith(_TEXTS)):
         return value
@@ -252,18 +252,18 @@ def opened(value: Any, *, besides: Iterable[str] = ()) -> Any:
 
 
 def operator_named(value: Any) -> Any:
-    """The operator of a known name, a file or a file's text; all else as it is.
+    """Return the operator of a known name, a file or a file's text; any other value unchanged.
 
-    Raises FormatError for a file or a text that is none of an operator; SynoError as :func:`opened`.
+    Raises FormatError for a file or text without an operator; SynoError as :func:`opened`.
     """
-    found = opened(value)
-    return read_operator(found) if isinstance(found, str) else found
+    text = opened(value)
+    return read_operator(text) if isinstance(text, str) else text
 
 
 def system_for(start: Any) -> System:
-    """The system whose steps lead on from a value: an operator, or what a system begins with (a spec, a state).
+    """Return the system whose steps can continue from a value: an operator, a spec or a state.
 
-    Raises SpecError where no system knows the value.
+    Raises SpecError if no system accepts the value.
     """
     if is_operator(start):
         return system_of(start)

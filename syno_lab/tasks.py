@@ -1,6 +1,6 @@
 """Whole tasks in one call each, as the commands do them: search, train, tune, and read an operator or a lab.
 
-Each tells its progress on standard error. What it needs is loaded when it is called.
+Each prints its progress on standard error, and imports what it needs when it is called.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Folder = str | Path
 
 
 def read(source: Folder) -> Operator:
-    """An operator of any system: a known one by its name, one in a file by its path, or the text of such a file.
+    """Read an operator of any system: by its known name, by the path of its file, or from the text of its file.
 
-    Raises FormatError for a file or a text that is none of an operator; SynoError for any other name.
+    Raises FormatError for a file or a text without an operator; SynoError for an unknown name.
     """
     from syno_lab.systems import operator_named
 
-    found: Operator = operator_named(source)
-    return found
+    operator: Operator = operator_named(source)
+    return operator
 
 
 def _operator(named: Operator | Folder) -> Operator:
@@ -40,12 +40,12 @@ def _operator(named: Operator | Folder) -> Operator:
 
 
 def session(start: object) -> Session:
-    """A session of building an operator by steps, of any system: what the stepper shows.
+    """Begin a session, in which an operator of any system is built by steps; the stepper shows it.
 
     Args:
         start: a spec, a state, an operator, or the text of a session or of an operator's file.
 
-    Raises SpecError where no system knows it, or operators of its system are not built by steps.
+    Raises SpecError if no system accepts the value, or its system cannot build operators by steps.
     """
     from syno_lab.sessions.session import session_of
 
@@ -70,43 +70,43 @@ def search(
 ) -> OpenLab:
     """Search operators for a network of the lab by training them in it (``syno-lab search``, which has more settings).
 
-    Plan, progress, funnel and front are printed; :func:`syno_lab.improve` is for networks and data of your own.
+    Print the plan, progress, funnel and front. For your own network and data, use :func:`syno_lab.improve`.
 
     Args:
         backbone: a network of ``syno-lab backbone``.
         data: a folder of images, a text file, or ``digits``; None: ``SYNO_LAB_DATA``, else ``digits``.
-        minutes: of search in all; without ``trials`` 30, untrained 5.
+        minutes: the time of the search; the default without ``trials`` is 30, for an untrained search 5.
         trials: the most operators to evaluate.
-        untrained: train nothing: rank operators by the score of a probe.
+        untrained: whether to rank operators by the score of a probe, and train none.
         system: ``pgraphs``, ``canvas`` or ``alpha``, or several with commas between them.
-        max_primitives: of an operator.
-        seed: of the search's choices.
-        folder: of the lab; None: as of :func:`open_lab`.
-        name: of the search in the lab.
-        go_on: continue the search of this name, of which only the end may change.
-        in_process: train in this process, one after another, without jobs.
-        training: as of :func:`train`.
+        max_primitives: the most primitives of an operator.
+        seed: the seed of the search's choices.
+        folder: the folder of the lab; None: as in :func:`open_lab`.
+        name: the name of the search in the lab.
+        go_on: whether to continue the search of this name; only its end may change.
+        in_process: whether to train in this process, one operator after another, without jobs.
+        training: settings as of :func:`train`.
 
     Raises:
         SearchError: the lab has a search of this name, or a number is out of range.
-        FormatError: an unknown setting of a training, or a value of another type.
-        SpecError: an unknown backbone or system, or no operator can be within the limits.
+        FormatError: a setting of the training is unknown or has the wrong type.
+        SpecError: the backbone or system is unknown, or no operator can be within the limits.
     """
     from syno_lab.commands import search_options as options
     from syno_lab.commands.detach import lab_folder
     from syno_lab.commands.search import command
     from syno_lab.settings import SearchChoice, TrainingSettings, TuningSettings, check_bounds
 
-    found = lab_folder(folder)
-    asked = SearchChoice.from_dict({"minutes": minutes, "trials": trials, "untrained": untrained, "seed": seed})
+    path = lab_folder(folder)
+    settings = SearchChoice.from_dict({"minutes": minutes, "trials": trials, "untrained": untrained, "seed": seed})
     trained = TrainingSettings.from_dict(training)
     check_bounds(trained)
     network = options.Network(backbone=backbone, data=None if data is None else str(data))
     choice = options.Choice(system=system, max_primitives=max_primitives)
-    run = options.Run(name=name, folder=found, go_on=go_on, in_process=in_process)
+    run = options.Run(name=name, folder=path, go_on=go_on, in_process=in_process)
     rest = (options.Ending(), options.Built(), options.Machine(), options.Validating(), TuningSettings())
-    command(options.Given(network, asked, choice, trained, *rest, run))
-    return OpenLab(found)
+    command(options.Given(network, settings, choice, trained, *rest, run))
+    return OpenLab(path)
 
 
 def train(
@@ -121,20 +121,20 @@ def train(
     """Train a network on images or data of your own, as it is or with an operator in it (``syno-lab train``).
 
     Args:
-        network: an ``nn.Module``, of which a copy is trained, a function that returns a new one,
-            ``"file.py:function"``, or the name of a backbone. It takes a batch [B, …] and gives logits [B, V].
-        data: ``"digits"``, a folder as :func:`syno_lab.load_dataset` reads it, two torch datasets (train, test) of
-            pairs (tensor, class), or a function or ``"file.py:function"`` that returns them.
-        operator: one, or what :func:`read` takes; it stands in all layers that are replaced. None: no operator.
-        layers: patterns of the names of layers to replace, of a network of your own; None: see :func:`.own.choose`.
-        seed: of the weights, the order of the examples and their augmentation.
-        training: how: ``epochs`` (3), ``batch_size`` (64), ``learning_rate`` (0.1, of ``adamw`` 0.001), ``optimizer``
-            (``sgd`` or ``adamw``), ``device``.
+        network: an ``nn.Module``, of which a copy is trained, a function that returns a new module,
+            ``"file.py:function"``, or the name of a backbone. It maps a batch [B, …] to logits [B, V].
+        data: ``"digits"``, a folder for :func:`syno_lab.load_dataset`, two torch datasets (train, test) of pairs
+            (tensor, class), or a function or ``"file.py:function"`` that returns them.
+        operator: an operator, or a value for :func:`read`; it is in all layers that are replaced. None: no operator.
+        layers: patterns of the names of layers to replace, in your own network; None: see :func:`.own.choose`.
+        seed: the seed of the weights, the order of the examples and their augmentation.
+        training: the settings ``epochs`` (3), ``batch_size`` (64), ``learning_rate`` (0.1, with ``adamw`` 0.001),
+            ``optimizer`` (``sgd`` or ``adamw``), ``device``.
 
     Raises:
-        SpecError: the network has no layer that operators can replace, or none that this one fits.
-        DataError: the data cannot be read, or are a text, which ``syno-lab train`` takes.
-        TrainingError: the training does not end well.
+        SpecError: the network has no layer that operators can replace, or no layer that this operator fits.
+        DataError: the data cannot be read, or are a text, which only ``syno-lab train`` accepts.
+        TrainingError: the training fails.
     """
     from syno_lab.commands.output import Reporter
     from syno_lab.experiments.improve import trained
@@ -152,7 +152,7 @@ def train(
 
 
 def _shown(now: TrainingProgress) -> tuple[float, str]:
-    """The share of a training that is done, and how well it goes."""
+    """Return the completed share of a training, and its loss and accuracy as text."""
     done = (now.epoch - 1 + (now.phase == "test" or now.batch / now.batches)) / now.epochs
     return done, f"epoch {now.epoch} of {now.epochs}, {now.phase}: loss {now.loss:.3f}, accuracy {now.accuracy:.3f}"
 
@@ -171,29 +171,29 @@ def tune(
     """Search the fastest schedule of an operator and measure it (``syno-lab tune``; :mod:`syno_lab.tuning` has more).
 
     Args:
-        operator: one of any system, or what :func:`read` takes.
-        sizes: of its variables; None: its own.
+        operator: an operator of any system, or a value for :func:`read`.
+        sizes: the sizes of its variables; None: its defaults.
         target: ``local``, ``local:THREADS``, a Jetson such as ``jetson-orin-nano-cpu``, or a TVM target.
-        tracker: ``host:port`` of an RPC tracker that has the device; None: this machine.
-        key: of the device at the tracker.
-        trials: candidates to measure.
-        seed: of the search.
-        folder: for logs, and for records, from which a repeated call is answered and a stopped one goes on.
+        tracker: ``host:port`` of an RPC tracker of the device; None: this machine.
+        key: the key of the device at the tracker.
+        trials: the number of candidates to measure.
+        seed: the seed of the search.
+        folder: the folder for logs and records. Records answer a repeated call and continue a stopped tuning.
 
     Raises:
         SpecError: a size is missing or does not fit.
         TrackerError: the tracker or the device does not answer.
-        TuningError: for all other faults.
+        TuningError: the tuning fails for another reason.
     """
     from syno_lab import tuning
     from syno_lab.commands.output import Reporter
     from syno_lab.systems import builder_of
     from syno_lab.tuning.options import enough_s
 
-    found = _operator(operator)
-    text = found.to_json()
+    parsed = _operator(operator)
+    text = parsed.to_json()
     label = str(operator) if isinstance(operator, str) and not operator.lstrip().startswith("{") else "operator"
-    task = tuning.TuningTask(label, text, found.complete_binding(sizes), builder=builder_of(text))
+    task = tuning.TuningTask(label, text, parsed.complete_binding(sizes), builder=builder_of(text))
     options = tuning.TuningOptions(
         work_dir=folder,
         store=Path(folder) / "records",
@@ -209,7 +209,7 @@ def tune(
 
 
 class OpenLab:
-    """The results in the folder of a lab: read anew by each call, also while searches write them."""
+    """The results in the folder of a lab. Each call reads them anew, also while searches write them."""
 
     def __init__(self, folder: Path) -> None:
         from syno_lab.reports import LabReader
@@ -219,9 +219,9 @@ class OpenLab:
         self._reader.read()
 
     def trials(self, search: str | None = None, axes: Sequence[str] = ("accuracy", "flops")) -> pd.DataFrame:
-        """A row for each trial of a search by its name, or of all: accuracies, costs, the operator, ``on_front``.
+        """Return a row for each trial of a search, or of all searches: accuracies, costs, the operator, ``on_front``.
 
-        ``axes`` are the two or three columns of the front. Raises StoreError where there is no such search.
+        ``axes`` are the two or three columns that define the front. Raises StoreError if there is no such search.
         """
         from syno_lab.reports import front_of, trials_frame
 
@@ -230,31 +230,31 @@ class OpenLab:
         return trials_frame(rows, on_front={front.points[at].key for at in front.front})
 
     def front(self, search: str | None = None, axes: Sequence[str] = ("accuracy", "flops")) -> pd.DataFrame:
-        """The :meth:`trials` that no other is better than on all axes."""
-        found = self.trials(search, axes)
-        return found[found["on_front"]]
+        """Return the rows of :meth:`trials` that are on the Pareto front of these axes."""
+        frame = self.trials(search, axes)
+        return frame[frame["on_front"]]
 
     def operator(self, name: str) -> Operator:
-        """The operator of a trial by its key, as ``search:NAME#12``, or of the only search by ``12`` or ``trial 12``.
+        """Return the operator of a trial by its key ``search:NAME#12``; with one search also by ``12`` or ``trial 12``.
 
-        Raises StoreError where there is no such trial, or it is the network without an operator.
+        Raises StoreError if there is no such trial, or if the trial is the network without an operator.
         """
         from syno_lab.errors import StoreError
         from syno_lab.inputs import quoted
 
-        found = self._reader.read()
+        results = self._reader.read()
         number = name.removeprefix("trial ")
-        keys = [row.key for row in found.rows if name == row.key or number == str(row.number)]
-        row = found.row(keys[0] if len(keys) == 1 else name)
+        keys = [row.key for row in results.rows if name == row.key or number == str(row.number)]
+        row = results.row(keys[0] if len(keys) == 1 else name)
         if not row.operator:
             raise StoreError(f"trial {quoted(name)}: expected one with an operator, found the network without one")
         return read(row.operator)
 
 
 def open_lab(folder: Folder | None = None) -> OpenLab:
-    """The lab in a folder (None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``), to read its trials, front and operators.
+    """Open the lab in a folder (None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``) to read its trials, front and operators.
 
-    Raises StoreError where there is no lab, or its store is damaged or of another version.
+    Raises StoreError if there is no lab, or its store is damaged or has another version.
     """
     from syno_lab.commands.detach import lab_folder
 

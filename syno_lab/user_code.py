@@ -1,9 +1,8 @@
-"""A user's function as text that another process can import: without pickle, and only the user's own code.
+"""Convert a user's function to source text that another process can import: no pickle, and only the user's own code.
 
-A function from a notebook cell or a module is sent as its own source, with what it needs around it: modules that it
-names are imported, the user's functions that it calls are sent with it, plain constants are written out. A tuning
-writes the text to a file in its work folder, which only the tuning process runs. A function can also be named as
-``file.py:function``.
+A function from a notebook cell or a module is sent as source, with what it needs: imports for its modules, the source
+of the user's functions that it calls, and plain constants as literals. A tuning writes the source to a file in its work
+folder, and only the tuning process runs it. A function can also be named as ``file.py:function``.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from syno_lab.patience import patient
 _DIGEST = 12
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _MOST_LISTED = 5
-#: The digests of modules of the user's own that this process has imported, by their names.
+#: The digests of the user's own modules that this process has imported, by their names.
 _LOADED: dict[str, str] = {}
 
 
 class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The function ``name`` in a Python file with the text ``source``; ``origin`` says where it comes from.
+    """The function ``name`` in the Python text ``source``; ``origin`` is the file or module of the source.
 
-    ``modules``: names and digests of the modules of the user's own that the text imports (:mod:`.beside`), as
-    ``blocks=3f2a… other=…``. Whoever reads code from a job or a file must check that the user has signed or named it.
+    ``modules``: names and digests of the user's own modules that the source imports (:mod:`.beside`), as ``blocks=3f2a…
+    other=…``. A reader of code from a job or a file must check that the user has signed or named the code.
     """
 
     name: str
@@ -55,18 +54,18 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def of(cls, name: str, source: str, origin: str) -> UserCode:
-        """The code of a text as it is now, with the digests of the modules that it imports."""
+        """Create the code of a source, with the digests of the modules that it imports now."""
         modules = modules_of(source, origin)
-        return cls(name, source, origin, " ".join(f"{one}={found.digest}" for one, found in modules.items()))
+        return cls(name, source, origin, " ".join(f"{key}={module.digest}" for key, module in modules.items()))
 
     @property
     def digests(self) -> dict[str, str]:
         """The digests of the modules by their names."""
-        return {name: digest for name, _, digest in (one.rpartition("=") for one in self.modules.split())}
+        return {name: digest for name, _, digest in (entry.rpartition("=") for entry in self.modules.split())}
 
     @property
     def digest(self) -> str:
-        """A hash by which records distinguish two functions of one name."""
+        """A hash that distinguishes two functions of one name in records."""
         modules = "".join(f"\0{name} {digest}" for name, digest in self.digests.items())
         return hashlib.sha256((self.source + modules).encode()).hexdigest()[:_DIGEST]
 
@@ -75,14 +74,14 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def from_dict(cls, found: object) -> UserCode:
-        """The code in plain data. Raises CodeError for any other data."""
+        """Convert plain data to code. Raises CodeError for any other data."""
         try:
             return msgspec.convert(found, cls)
         except msgspec.ValidationError:
             raise CodeError(f"expected code as its name, source and origin, found {quoted(found)}") from None
 
     def write(self, folder: Path) -> dict[str, str]:
-        """Write the text to a file in ``folder``; return its entry for the tuning process. Raises CodeError."""
+        """Write the source to a file in ``folder``; return the entry for the tuning process. Raises CodeError."""
         path = folder / f"{self.name}-{self.digest}.py"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -92,38 +91,37 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return {"name": self.name, "file": str(path.resolve()), "origin": self.origin}
 
     def function(self) -> Callable[..., Any]:
-        """:meth:`value`, which must be a function, a class or another object that can be called. Raises CodeError."""
-        found = self.value()
-        if not callable(found):
-            raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {kind_of(found)}")
-        return cast("Callable[..., Any]", found)
+        """Return :meth:`value` if it is callable. Raises CodeError if not."""
+        value = self.value()
+        if not callable(value):
+            raise CodeError(f"expected a function {quoted(self.name)} in {self.origin}, found {kind_of(value)}")
+        return cast("Callable[..., Any]", value)
 
     def value(self) -> Any:
-        """Run the text in this process, and return what has the name. Call it only for code that the user has named.
+        """Run the source in this process and return the value of the name. Use it only for code the user has named.
 
-        Modules beside the file that it came from can be imported, after all others. Raises CodeError where the code
-        raises an exception or ends the process, one line with it and the line of the file; and where a module that it
-        imports is another than when the code was named.
+        The source can import modules beside its file; ``sys.path`` has priority. Raises CodeError in one line if the
+        code fails or ends the process, or if an imported module has changed since the code was named.
         """
         known = modules_of(self.source, self.origin)
-        now = {(name, found.digest) for name, found in known.items()}
+        now = {(name, record.digest) for name, record in known.items()}
         if changed := sorted({name for name, _ in now ^ set(self.digests.items())}):
             raise CodeError(
                 f"{self.origin}: expected the modules that it imports as they were when it was named, found "
                 f"{', '.join(changed[:_MOST_LISTED])} changed, new or gone; name the file again"
             )
-        loaded = {name: found for name, found in known.items() if name in sys.modules}
+        loaded = {name: module_ for name, module_ in known.items() if name in sys.modules}
         if any(
-            getattr(sys.modules[name], "__file__", None) != found.file
-            or _LOADED.get(name, found.digest) != found.digest
-            for name, found in loaded.items()
+            getattr(sys.modules[name], "__file__", None) != module_record.file
+            or _LOADED.get(name, module_record.digest) != module_record.digest
+            for name, module_record in loaded.items()
         ):
-            for name in loaded:  # one is of another folder, or has changed since, and others may hold what was in it
+            for name in loaded:  # unchanged modules too: they may hold old values
                 del sys.modules[name]
         _LOADED.update(self.digests)
         module = ModuleType(f"syno_user_{self.digest}")
         module.__file__ = self.origin
-        sys.modules[module.__name__] = module  # dataclasses and copies look a class's module up by its name
+        sys.modules[module.__name__] = module  # dataclasses and copies look up a class's module by its name
         before = set(sys.modules)
         look_beside(self.origin)
         try:
@@ -139,7 +137,7 @@ class UserCode(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 def user_code(found: UserCode | Callable[..., Any] | str, *, is_class: bool = False) -> UserCode:
-    """``found`` as text: a function, or ``file.py:function``; with ``is_class`` a class.
+    """Convert a function, a class (with ``is_class``) or the text ``file.py:function`` to code.
 
     Raises CodeError for a lambda, a decorated function or a method, for a name whose value cannot be written as text,
     and for a missing file or function.
@@ -164,11 +162,11 @@ def _from_file(text: str, is_class: bool) -> UserCode:
         symbols = symtable.symtable(source, file, "exec").get_symbols()
     except SyntaxError as error:
         raise CodeError(f"{file}, line {error.lineno}: {error.msg}") from None
-    bound = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
-    is_other = is_class and any(isinstance(one, ast.FunctionDef) and one.name == name for one in tree.body)
-    takes_all = any(isinstance(one, ast.ImportFrom) and one.names[0].name == "*" for one in ast.walk(tree))
+    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    is_other = is_class and any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
+    takes_all = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree))
     if is_other or (name not in bound and not takes_all):
-        there = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+        there = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         has = f"; it has {', '.join(there[:_MOST_LISTED])}" if there else ""
         raise CodeError(f"expected a {'class' if is_class else 'function'} {quoted(name)} in {file}, found none{has}")
     return UserCode.of(name, source, str(Path(file).expanduser().absolute()))
@@ -181,21 +179,21 @@ def _from_function(function: Callable[..., Any]) -> UserCode:
         )
     parts: dict[str, str] = {}
     _collect(function.__name__, function, parts)
-    # So that annotations may name TVM's types, which the file does not import.
+    # Annotations may then name TVM's types, which the file does not import.
     source = "from __future__ import annotations\n\n" + "\n".join(parts.values())
     return UserCode.of(function.__name__, source, function.__module__)
 
 
 def _from_class(found: object) -> UserCode:
-    """A class with the names that its text uses; its source is found by a method's, as notebooks have no file."""
-    methods = [one for one in vars(found).values() if isinstance(one, FunctionType)] if inspect.isclass(found) else []
+    """Convert a class and the names that it uses; a method's code object locates its source, also in notebooks."""
+    methods = [v for v in vars(found).values() if isinstance(v, FunctionType)] if inspect.isclass(found) else []
     if not inspect.isclass(found) or not methods:
         raise CodeError(f"expected a class with methods, or 'file.py:Class', found {quoted(found)}")
     name, code = found.__name__, methods[0].__code__
     lines = linecache.getlines(code.co_filename, methods[0].__globals__)
     try:
         tree = ast.parse("".join(lines))
-    except SyntaxError:  # a cell with magics, in which Python's text begins later
+    except SyntaxError:  # a cell with magics: its Python source begins on a later line
         tree = ast.Module([], [])
     nodes = [
         node
@@ -213,9 +211,9 @@ def _from_class(found: object) -> UserCode:
     around = {**methods[0].__globals__, **inspect.getclosurevars(methods[0]).nonlocals}
     used = {node.id for node in ast.walk(nodes[0]) if isinstance(node, ast.Name)} - {name}
     parts: dict[str, str] = {}
-    for one in sorted(used & around.keys()):
+    for used_name in sorted(used & around.keys()):
         try:
-            _collect(one, around[one], parts)
+            _collect(used_name, around[used_name], parts)
         except CodeError as error:
             raise CodeError(f"{error}, which {quoted(name)} uses: write it inside that class") from None
     source = "from __future__ import annotations\n\n" + "\n".join([*parts.values(), text])
@@ -223,13 +221,13 @@ def _from_class(found: object) -> UserCode:
 
 
 def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
-    """Add the definition of ``alias`` to ``parts``, after the definitions that it uses at once."""
+    """Add the definition of ``alias`` to ``parts``, after the definitions that it needs on import."""
     if alias in parts:
         return
     if isinstance(value, ModuleType):
         parts[alias] = f"import {value.__name__} as {alias}\n"
     elif isinstance(value, FunctionType) and _is_users(value):
-        parts[alias] = ""  # keeps its position; the function may call itself
+        parts[alias] = ""  # reserves its position; the function may call itself
         text = _definition(value, alias)
         around = {**value.__globals__, **inspect.getclosurevars(value).nonlocals}
         for name in sorted(set(_names(value.__code__)) | set(value.__code__.co_freevars)):
@@ -253,7 +251,7 @@ def _collect(alias: str, value: object, parts: dict[str, str]) -> None:
 
 
 def _is_users(function: FunctionType) -> bool:
-    """Whether a function is the user's; functions of installed packages are imported instead."""
+    """Tell whether a function is the user's; functions of installed packages are imported instead."""
     file = function.__code__.co_filename
     return file.startswith("<") or is_users_file(file)
 
@@ -280,7 +278,7 @@ def _definition(function: FunctionType, alias: str) -> str:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The global names that a function and its inner functions read."""
+    """Yield the global names that a function and its inner functions read."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield str(step.argval)
@@ -291,8 +289,8 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, tuple | list | set | frozenset):
-        return all(_is_plain(one) for one in value) and (bool(value) or not isinstance(value, set | frozenset))
+        return all(_is_plain(item) for item in value) and (bool(value) or not isinstance(value, set | frozenset))
     if isinstance(value, dict):
-        return all(_is_plain(one) for entry in value.items() for one in entry)
-    # A subclass may be written in another way, and "inf" is a name.
+        return all(_is_plain(item) for entry in value.items() for item in entry)
+    # The repr of a subclass may differ, and the repr "inf" is a name.
     return type(value) in _PLAIN and not (isinstance(value, float) and not math.isfinite(value))

@@ -1,3 +1,3 @@
-"""The version of Syno Lab, which files and records name."""
+"""The version of Syno Lab, stored in files and records."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Files of JSON with a header: ``format`` says what they are, ``version`` which reader they need."""
+"""JSON files with a header: ``format`` names the file format, ``version`` the version of the reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syno_lab.errors import FormatError
 from syno_lab.inputs import printable, quoted, read_text, shortened
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
-#: Plain data: what JSON, a browser and the cells of tables hold.
+#: Plain data: the values of JSON, of messages to a browser and of table cells.
 JSON: TypeAlias = "str | float | Sequence[JSON] | Mapping[str, JSON] | None"
 _LONG = 240  # characters of a decoder's message
 
@@ -23,9 +23,9 @@ class _Header(msgspec.Struct):
 
 
 def read_small(path: Path, limit: int) -> str:
-    """The text of a file of at most ``limit`` bytes.
+    """Read a text file of at most ``limit`` bytes.
 
-    Raises FormatError when it is larger, cannot be read, or is not UTF-8.
+    Raises FormatError if the file is larger, cannot be read, or is not UTF-8.
     """
     try:
         return read_text(path, limit)
@@ -38,17 +38,17 @@ def read_small(path: Path, limit: int) -> str:
 def read_versioned(
     text: str | bytes, record: type[_Record], *, what: str, name: str, version: int, most: int
 ) -> _Record:
-    """The record in a file; its header is looked at first, so that a newer file is not called a broken one.
+    """Read the record in a file; the header is checked first, to name a newer version in the message.
 
     Args:
-        text: of the file.
-        record: what it holds, with the fields ``format`` and ``version`` among others.
-        what: begins each message: ``operator file``.
+        text: the text of the file.
+        record: the type of the record, with the fields ``format`` and ``version`` among others.
+        what: the beginning of each message, such as ``operator file``.
         name: the expected ``format``.
         version: the expected ``version``.
-        most: bytes (characters of a string) that are read; a longer text is refused before it is parsed.
+        most: the most bytes (characters of a string); a longer text is refused before it is parsed.
 
-    Raises FormatError, one line: what was expected, what was found and where.
+    Raises FormatError in one line: the expected value, the value found, and its place.
     """
     if len(text) > most:
         raise FormatError(f"{what}: expected at most {most} bytes, found {len(text)}")
@@ -66,6 +66,6 @@ def read_versioned(
 
 
 def reason(error: Exception) -> str:
-    """The message of a decoder on one line: it quotes names from the file, which may hold any character."""
-    said = shortened(str(error))[:_LONG]
-    return printable("".join(c if c.isprintable() else repr(c)[1:-1] for c in said), _LONG)
+    """Return the message of a decoder on one line, without control characters that it quotes from the file."""
+    message = shortened(str(error))[:_LONG]
+    return printable("".join(c if c.isprintable() else repr(c)[1:-1] for c in message), _LONG)
