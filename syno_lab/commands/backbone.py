@@ -1,4 +1,4 @@
-"""``syno-lab backbone``: the networks, their layers, and which of them an operator would replace."""
+"""``syno-lab backbone``: list the networks, their layers, and the layers that an operator would replace."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(
     selection = replace(chosen.selection, strides=strides, pointwise=pointwise or chosen.selection.pointwise)
     if layers is not None:
         kinds: tuple[Kind, ...] = ("conv2d", "linear") if layers == "both" else (layers,)
-        # The backbone's own patterns are meant for its own kind of layer.
+        # The backbone's own name patterns apply only to its own kinds of layers.
         names = chosen.selection.names if chosen.selection.kinds == kinds else ("*",)
         selection = replace(selection, kinds=kinds, names=names)
     if match:
@@ -119,9 +119,9 @@ def command(
 def _put_in(
     operator: tuple[str, Operator], seen: Survey, sites: list[Site], rows: list[dict[str, Any]], strides: StridesName
 ) -> tuple[int, int]:
-    """FLOPs and parameters of the network with the operator in it; each row gets those of its slot, or why it stays.
+    """Return the FLOPs and parameters of the network with the operator in it; add each slot's costs to its row.
 
-    Raises SpecError when it fits nowhere.
+    A row of a layer that stays gets the reason. Raises SpecError if the operator fits nowhere.
     """
     from syno_lab.models.slot import costs
 

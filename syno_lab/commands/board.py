@@ -1,4 +1,4 @@
-"""``syno-lab board``: the commands to run on a board and on this machine, step by step, and which steps are done."""
+"""``syno-lab board``: print the commands to set up a board, step by step, and which steps are done."""
 
 from __future__ import annotations
 

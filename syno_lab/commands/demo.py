@@ -1,4 +1,4 @@
-"""``syno-lab demo``: the main job, end to end."""
+"""``syno-lab demo``: a complete small search, from drawing operators to the Pareto curve."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Shared by commands that submit jobs or ask about them: their options, their lab, and the submission.
+"""The options, the lab and the submission of commands that submit or list jobs.
 
-``--detach`` is also how notebooks submit: ``%%syno search`` runs the command with its own words and this option, inside
-:func:`working_in`, so that the job goes to the lab that the notebook has open.
+Notebooks submit with ``--detach`` too: ``%%syno search`` runs the command with this option inside :func:`working_in`.
+So the job goes to the lab that the notebook has open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FolderOption = Annotated[
     typer.Option(
         "--folder",
         metavar="PATH",
-        callback=lambda folder: folder and place.lab_folder(folder),  # the user's own code may go to another folder
+        callback=lambda folder: folder and place.lab_folder(folder),  # before the user's code changes folders
         help=f"The lab's folder. [default: ${place.FOLDER_VARIABLE}, else .syno-lab]",
     ),
 ]
@@ -35,27 +35,27 @@ DetachOption = Annotated[
     bool, typer.Option("--detach", help="Submit it as a job and return at once; `syno-lab jobs` shows it.")
 ]
 
-_given: ContextVar[Lab | None] = ContextVar("given", default=None)
+_working_lab: ContextVar[Lab | None] = ContextVar("working_lab", default=None)
 
 
 def lab_folder(folder: str | Path | None = None) -> Path:
-    """The lab's folder as :func:`syno_lab.store.place.lab_folder` has it; inside :func:`working_in` that lab's."""
-    given = _given.get()
-    return place.lab_folder(folder) if folder or given is None else given.folder
+    """Return the folder of :func:`syno_lab.store.place.lab_folder`; inside :func:`working_in`, that lab's folder."""
+    open_lab = _working_lab.get()
+    return place.lab_folder(folder) if folder or open_lab is None else open_lab.folder
 
 
 @contextmanager
 def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
-    """The lab of :func:`lab_folder`, open within the block; inside :func:`working_in` the lab given there, left open.
+    """Open the lab of :func:`lab_folder` for the block; inside :func:`working_in`, yield that open lab.
 
-    ``start``: see that waiting jobs get run; False only to look, to pause and to cancel. Raises SynoError as
-    :meth:`~syno_lab.jobs.Lab.open` does.
+    ``start``: whether waiting jobs are started; False to list, pause or cancel jobs. Raises SynoError as
+    :meth:`~syno_lab.jobs.Lab.open`.
     """
     from syno_lab.jobs import Lab
 
-    given = _given.get()
-    if given is not None:
-        yield given
+    open_lab = _working_lab.get()
+    if open_lab is not None:
+        yield open_lab
         return
     with Lab.open(lab_folder(folder), start=start, is_thorough=False) as lab:
         yield lab
@@ -63,27 +63,27 @@ def use_lab(folder: Path | None = None, *, start: bool = True) -> Iterator[Lab]:
 
 @contextmanager
 def working_in(lab: Lab) -> Iterator[None]:
-    """Commands within the block use this open lab; its owner runs its jobs."""
-    token = _given.set(lab)
+    """Let commands in the block use this open lab; its owner runs its jobs."""
+    token = _working_lab.set(lab)
     try:
         yield
     finally:
-        _given.reset(token)
+        _working_lab.reset(token)
 
 
 def hand_over(lab: Lab) -> None:
-    """Wait until the cluster has all jobs that can run, if this process ends afterwards and no keeper would send them.
+    """Submit all jobs that can run to the cluster, if this process ends afterwards and has no keeper for them.
 
-    Raises JobError where the cluster does not start or answer.
+    Raises JobError if the cluster does not start or answer.
     """
-    if _given.get() is None:
+    if _working_lab.get() is None:
         lab.hand_over()
 
 
 def detach_all(jobs: Iterable[tuple[str, Mapping[str, JSON], str]], folder: Path | None = None) -> None:
-    """Submit jobs, each a kind, parameters and a name, and say their numbers; JSON: ``{"jobs": [record, …]}``.
+    """Submit jobs, each as (kind, parameters, name), and print their numbers; JSON: ``{"jobs": [record, …]}``.
 
-    They run in the lab's folder: paths in the parameters are absolute. Raises SynoError when the folder cannot be
+    They run in the lab's folder, so paths in the parameters must be absolute. Raises SynoError if the folder cannot be
     written to, a kind is unknown, parameters are not plain data, or no cluster starts.
     """
     with use_lab(folder) as lab:

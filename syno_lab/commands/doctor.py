@@ -1,4 +1,4 @@
-"""``syno-lab doctor``: the things that this machine has and lacks, or the boards behind a tracker."""
+"""``syno-lab doctor``: check what this machine has and lacks, or check the boards at a tracker."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def command(
 
 
 def say_findings(findings: Sequence[Finding], facts: Mapping[str, str], mark: str) -> bool:
-    """Print findings, with ``mark`` before what is not there and not needed; whether all that is needed is there.
+    """Print findings, with ``mark`` before optional things that are missing; return whether no needed thing is missing.
 
-    The JSON has ``facts`` too.
+    The JSON includes ``facts``.
     """
     for finding in findings:
         say(f"{'ok     ' if finding.ok else 'MISSING' if finding.needed else mark} {finding.name}: {finding.found}")
@@ -54,7 +54,7 @@ def _here(report: Reporter) -> Iterator[Finding]:
 
     from syno_lab.doctor import CHECKS, run_check
 
-    # All at once: most of the time goes into processes that try to import torch and TVM.
+    # In parallel: most of the time is spent in child processes that import torch and TVM.
     with ThreadPoolExecutor(len(CHECKS)) as pool:
         findings = [pool.submit(run_check, check) for check in CHECKS]
         for place, (check, finding) in enumerate(zip(CHECKS, findings, strict=True)):

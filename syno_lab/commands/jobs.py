@@ -1,4 +1,4 @@
-"""``syno-lab jobs``: the jobs of a lab that wait, run or have ended, and the actions on them."""
+"""``syno-lab jobs``: list the jobs of a lab that wait, run or have ended, and control them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from syno_lab.jobs.trust import code_in, is_signed, unsigned
 if TYPE_CHECKING:
     from syno_lab.jobs import JobRecord, Lab
 
-#: Exit status of ``watch`` when a job has ended without a result.
+#: The exit status of ``watch`` if a job has ended without a result.
 NOT_ALL_FINISHED = 1
-#: The share of a job that must be done before it tells how long the rest takes.
+#: The share of a job that must be done before its remaining time is shown.
 LEAST_DONE = 0.02
 _PERIOD_S = 0.5
 _PATIENCE_S = 5.0
@@ -46,16 +46,16 @@ Jobs = Annotated[list[int], typer.Argument(metavar="JOB…", help="Numbers of jo
 
 
 def job_row(record: JobRecord) -> dict[str, str]:
-    """A job in one line for people: its kind and name, its state and the reason.
+    """Describe a job in one row: its kind and name, its state and the reason.
 
-    ``done`` is in percent, ``left`` an estimate, ``wall_s`` the seconds of all its attempts together, the present one
-    included.
+    ``done`` is in percent, ``left`` is an estimate, ``wall_s`` is the sum of the seconds of all attempts, including the
+    current attempt.
     """
     seconds = record.wall_s
     if record.state == "running" and record.started is not None:
         seconds += max(0.0, (datetime.now(UTC) - datetime.fromisoformat(record.started)).total_seconds())
     state = f"{record.state}, to {record.wish}" if record.wish else record.state
-    said = " ".join((record.reason or record.message).split())
+    message = " ".join((record.reason or record.message).split())
     return {
         "job": str(record.id),
         "kind": record.kind,
@@ -65,12 +65,12 @@ def job_row(record: JobRecord) -> dict[str, str]:
         "left": left_text(record, seconds),
         "attempt": f"{record.attempt}",
         "wall_s": f"{seconds:.1f}",
-        "message": said if len(said) <= _MESSAGE_LENGTH else said[: _MESSAGE_LENGTH - 1] + "…",
+        "message": message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…",
     }
 
 
 def _check_replaceable(certificate: Path) -> None:
-    """Refuse a file that is there and is no certificate: writing would lose it. Raises JobError."""
+    """Refuse a file that exists and is no certificate, because writing would lose it. Raises JobError."""
     if not certificate.exists():
         return
     if not certificate.is_file() or b"-----BEGIN " not in certificate.read_bytes()[:100]:
@@ -78,18 +78,18 @@ def _check_replaceable(certificate: Path) -> None:
 
 
 def left_text(record: JobRecord, seconds: float) -> str:
-    """About how long a running job still takes, if it goes on as in the ``seconds`` so far; or nothing."""
+    """Estimate the remaining time of a running job from its progress after ``seconds``; empty if unknown."""
     if record.state != "running" or not LEAST_DONE <= record.progress < 1:
         return ""
-    left = seconds * (1 - record.progress) / record.progress
+    remaining = seconds * (1 - record.progress) / record.progress
     for most, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (36 * 3600, 3600, "h")):
-        if left < most:
-            return f"about {max(1, round(left / unit))} {name}"
-    return f"about {left / 86400:.0f} days"
+        if remaining < most:
+            return f"about {max(1, round(remaining / unit))} {name}"
+    return f"about {remaining / 86400:.0f} days"
 
 
 def possible_actions(record: JobRecord) -> tuple[str, ...]:
-    """The actions among ``pause``, ``resume``, ``cancel`` and ``retry`` that the job's state allows."""
+    """Return the actions among ``pause``, ``resume``, ``cancel`` and ``retry`` that the job's state allows."""
     if record.state == "finished" or record.wish == "cancel":
         return ()
     if record.is_ended:
@@ -113,11 +113,11 @@ def every(
 def list_jobs(folder: FolderOption = None, kind: KindOption = None, state: StateOption = None) -> None:
     """List the jobs, after correcting the states of jobs whose process is dead."""
     with use_lab(folder, start=False) as lab:
-        found = lab.jobs(kind=kind, state=state)
-        if not found:
+        records = lab.jobs(kind=kind, state=state)
+        if not records:
             say(f"no jobs in {lab.folder}")
-    say_table([job_row(record) for record in found])
-    write_json(found)
+    say_table([job_row(record) for record in records])
+    write_json(records)
 
 
 @app.command()
@@ -129,9 +129,9 @@ def show(job: Job, folder: FolderOption = None) -> None:
     facts = msgspec.to_builtins(record)
     for name, value in facts.items():
         say(f"{name + ':':<13} {_fact(value)}")
-    for one in attempts:
-        ending = "runs" if one.ended is None else one.cause or "gave its result"
-        say(f"attempt {one.attempt}: {ending}, {one.wall_s:.1f} s, on {one.host}")
+    for attempt in attempts:
+        ending = "runs" if attempt.ended is None else attempt.cause or "gave its result"
+        say(f"attempt {attempt.attempt}: {ending}, {attempt.wall_s:.1f} s, on {attempt.host}")
     write_json({**facts, "attempts": msgspec.to_builtins(attempts)})
 
 
@@ -145,12 +145,12 @@ def watch(
     Exit status: 0 when all have finished, 1 when one has not.
     """
     with use_lab(folder) as lab:
-        found = _follow(lab, jobs or None)
-        if not found:
+        records = _follow(lab, jobs or None)
+        if not records:
             say(f"no jobs in {lab.folder}")
-    say_table([job_row(record) for record in found])
-    write_json(found)
-    return 0 if all(record.state == "finished" for record in found) else NOT_ALL_FINISHED
+    say_table([job_row(record) for record in records])
+    write_json(records)
+    return 0 if all(record.state == "finished" for record in records) else NOT_ALL_FINISHED
 
 
 def _steering(action: str, about: str) -> None:
@@ -175,31 +175,31 @@ def allow(
 ) -> None:
     """Show the code and the parameters of jobs that you have not submitted, and let them run in your name.
 
-    A lab that was copied from somebody else runs nothing until then.
+    A lab that was copied from another person runs no jobs until then.
     """
     if bool(jobs) == every:
         raise SynoError("expected the numbers of jobs, or --all")
     with use_lab(folder) as lab:
-        found = [lab.job(number).record() for number in jobs or [job.id for job in lab.jobs() if not job.is_ended]]
-        held = [record for record in found if not is_signed(lab.ledger, record)]
-        for record in held:
+        records = [lab.job(number).record() for number in jobs or [job.id for job in lab.jobs() if not job.is_ended]]
+        pending = [record for record in records if not is_signed(lab.ledger, record)]
+        for record in pending:
             _say_request(record)
-        if held and not yes:
+        if pending and not yes:
             if not sys.stdin.isatty():
-                raise SynoError(f"{len(held)} to allow, shown above: the same command with --yes signs them")
+                raise SynoError(f"{len(pending)} to allow, shown above: the same command with --yes signs them")
             typer.confirm("Run this as you?", abort=True, err=True)
-        for record in held:
+        for record in pending:
             lab.job(record.id).allow(record)
         hand_over(lab)
-        after = [lab.job(record.id).record() for record in held]
-        if not held:
+        allowed = [lab.job(record.id).record() for record in pending]
+        if not pending:
             say("nothing to allow: all of these jobs are signed with your key")
-    say_table([job_row(record) for record in after])
-    write_json(after)
+    say_table([job_row(record) for record in allowed])
+    write_json(allowed)
 
 
 def _say_request(record: JobRecord) -> None:
-    """Show a job's parameters, with its code line by line, without the terminal's control characters."""
+    """Print a job's parameters, and its code line by line, without control characters."""
     for code in code_in(record.params):
         say(f"job {record.id} runs this code, {quoted(code.get('name'))} of {quoted(code.get('origin'))}:")
         for line in str(code["source"]).expandtabs().splitlines():
@@ -226,7 +226,7 @@ def log(
         while follow and not (record := handle.record()).is_ended and record.reason != unsigned(job):
             time.sleep(_PERIOD_S)
             before, text = text, handle.log(attempt)
-            _say_text(text[len(before) :] if text.startswith(before) else text)  # else: another attempt has begun
+            _say_text(text[len(before) :] if text.startswith(before) else text)  # else: a new attempt's log
     write_json({"job": job, "log": text})
 
 
@@ -234,15 +234,15 @@ def log(
 def stop(folder: FolderOption = None) -> None:
     """Pause all jobs and end the lab's workers on this machine; `resume` lets the jobs continue."""
     with use_lab(folder, start=False) as lab:
-        held = [record.id for record in lab.jobs() if not record.is_ended]
-        for number in held:
+        pending = [record.id for record in lab.jobs() if not record.is_ended]
+        for number in pending:
             lab.job(number).pause()
         deadline = time.monotonic() + _PATIENCE_S
-        while lab.jobs(state="running") and time.monotonic() < deadline:  # at their next checkpoint
+        while lab.jobs(state="running") and time.monotonic() < deadline:  # jobs stop at their next checkpoint
             time.sleep(_PERIOD_S)
         lab.shutdown()
-        say(f"stopped the workers of {lab.folder}; jobs on hold: {', '.join(map(str, held)) or 'none'}")
-    write_json({"stopped": True, "jobs": held})
+        say(f"stopped the workers of {lab.folder}; jobs on hold: {', '.join(map(str, pending)) or 'none'}")
+    write_json({"stopped": True, "jobs": pending})
 
 
 @app.command()
@@ -265,8 +265,8 @@ def serve(
 ) -> None:
     """Have the lab's scheduler listen on an address of this machine, so that other machines can join as workers.
 
-    Everything is encrypted, and only who has the certificate's file gets in: copy it, as over SSH, and keep it secret.
-    On the other machine `syno-lab worker tls://ADDRESS:PORT --certificate FILE` joins.
+    Traffic is encrypted, and only workers with the certificate's file can join: copy it, as over SSH, and keep it
+    secret. On the other machine `syno-lab worker tls://ADDRESS:PORT --certificate FILE` joins.
     """
     from syno_lab.commands.detach import lab_folder
     from syno_lab.jobs import Lab
@@ -289,9 +289,9 @@ def serve(
 
 
 def _check_own_lab(root: Path) -> None:
-    """Refuse to serve a folder that is somebody else's, or that others may write to: other machines take jobs from it.
+    """Refuse to serve a folder that another user owns or may write to: other machines run jobs from it.
 
-    A lab of the user's own loses the rights of others first, as whenever it is opened.
+    First remove the rights of others from a lab of the user's own, as when it is opened.
     """
     from syno_lab.store.database import FILE_NAME
 
@@ -304,7 +304,7 @@ def _check_own_lab(root: Path) -> None:
 
 
 def _steer(action: str, jobs: Sequence[int], folder: Path | None) -> None:
-    """One action on each job in turn, all of them looked up first, so that a wrong number changes nothing."""
+    """Perform one action on each job. Look all jobs up first, so that a wrong number changes nothing."""
     runs = action in ("resume", "retry")
     with use_lab(folder, start=runs) as lab:
         handles = [lab.job(job) for job in jobs]
@@ -317,9 +317,9 @@ def _steer(action: str, jobs: Sequence[int], folder: Path | None) -> None:
             getattr(handle, action)()
         if runs:
             hand_over(lab)
-        found = [handle.record() for handle in handles]
-    say_table([job_row(record) for record in found])
-    write_json(found)
+        records = [handle.record() for handle in handles]
+    say_table([job_row(record) for record in records])
+    write_json(records)
 
 
 def _say_text(text: str) -> None:
@@ -328,19 +328,19 @@ def _say_text(text: str) -> None:
 
 
 def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:
-    """The records at the end; changes are shown on standard error: a table on a terminal, lines elsewhere."""
+    """Return the records at the end; print changes on standard error, as a table on a terminal, else as lines."""
     from rich.console import Console
     from rich.live import Live
 
     wanted = None if numbers is None else {lab.job(number).id for number in numbers}
 
     def look() -> list[JobRecord]:
-        found = lab.jobs()
-        return found if wanted is None else [record for record in found if record.id in wanted]
+        all_records = lab.jobs()
+        return all_records if wanted is None else [record for record in all_records if record.id in wanted]
 
     console = Console(stderr=True)
     records = look()
-    said: dict[int, str] = {}
+    printed: dict[int, str] = {}
     with Live(console=console, transient=True, auto_refresh=False) as live:
         while True:
             if console.is_terminal:
@@ -348,9 +348,9 @@ def _follow(lab: Lab, numbers: Iterable[int] | None) -> list[JobRecord]:
             else:
                 now = {record.id: f"job {record.id}: {record.state} {record.reason}".rstrip() for record in records}
                 for number, line in now.items():
-                    if said.get(number) != line:
+                    if printed.get(number) != line:
                         tell(line)
-                said = now
+                printed = now
             if not any(record.state in ("waiting", "running") for record in records):
                 return records
             time.sleep(_PERIOD_S)

@@ -1,4 +1,4 @@
-"""``syno-lab kernel``: installs the kernel "Syno Lab" for Jupyter, removes it, or lists the installed ones."""
+"""``syno-lab kernel``: install the kernel "Syno Lab" for Jupyter, remove it, or list the installed kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syno_lab.store.place import FOLDER_VARIABLE
 
 NAME = "syno-lab"
 DISPLAY_NAME = "Syno Lab"
-_PROGRAM = "syno_widgets.kernelspec"  # the engine knows no Jupyter, so it asks a child process
+_PROGRAM = "syno_widgets.kernelspec"  # a child process, because the engine must not import Jupyter
 
 app = typer.Typer(help='The Jupyter kernel "Syno Lab".', no_args_is_help=True)
 
@@ -50,30 +50,30 @@ def install(
         variables.append(f"{FOLDER_VARIABLE}={folder.absolute()}")
     arguments = ["install", f"--name={name}", *(f"--env={text}" for text in variables)]
     arguments += ["--user"] if user else [f"--prefix={prefix.absolute() if prefix else sys.prefix}"]
-    made = ask(*arguments)
-    say(f"{made['display_name']}: installed as {made['name']} in {made['folder']}")
-    if not made["finds"]:
-        share = Path(made["folder"]).parent.parent
+    installed = ask(*arguments)
+    say(f"{installed['display_name']}: installed as {installed['name']} in {installed['folder']}")
+    if not installed["finds"]:
+        share = Path(installed["folder"]).parent.parent
         say(f"this environment's Jupyter does not look there; add {share} to JUPYTER_PATH for it")
-    write_json(made)
+    write_json(installed)
 
 
 @app.command()
 def remove(name: NameOption = NAME) -> None:
     """Remove the kernel. Its lab and its jobs stay."""
-    gone = ask("remove", f"--name={name}")
-    say(f"{gone['name']}: removed from {gone['folder']}")
-    write_json(gone)
+    removed = ask("remove", f"--name={name}")
+    say(f"{removed['name']}: removed from {removed['folder']}")
+    write_json(removed)
 
 
 @app.command(name="list")
 def list_kernels() -> None:
     """List the kernels of Syno Lab that Jupyter finds."""
-    found = ask("list")
-    say_table([{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in found])
-    if not found:
+    kernels = ask("list")
+    say_table([{**row, "env": " ".join(f"{name}={value}" for name, value in row["env"].items())} for row in kernels])
+    if not kernels:
         say("no kernel is installed; `syno-lab kernel install` installs one")
-    write_json(found)
+    write_json(kernels)
 
 
 def _variable(text: str) -> str:
@@ -83,11 +83,11 @@ def _variable(text: str) -> str:
     return text
 
 
-@private.usual()  # the kernel may be for every user of this Python
+@private.usual()  # the kernel may be for all users of this Python
 def ask(*arguments: str) -> Any:
-    """The answer of ``python -m syno_widgets.kernelspec`` to these arguments.
+    """Run ``python -m syno_widgets.kernelspec`` with these arguments, and return its answer.
 
-    Raises SynoError: its one line when it refuses.
+    Raises SynoError with the one line of its refusal.
     """
     missing = [module for module in ("syno_widgets", "ipykernel") if importlib.util.find_spec(module) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""``syno-lab lab``: JupyterLab on a copy of the tour, with copies of all notebooks and the kernel "Syno Lab"."""
+"""``syno-lab lab``: open JupyterLab on a copy of the tour, with all notebooks and the kernel "Syno Lab"."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from syno_lab.processes.process import module_command
 
 TOUR = "01_tour.ipynb"
 COURSE = "course"
-KERNELS = Path(".syno-lab") / "jupyter"  # in the folder of the copies
+KERNELS = Path(".syno-lab") / "jupyter"  # relative to the folder of the copies
 
 
 def notebooks_folder() -> Path:
-    """The folder of notebooks in the repository that this package runs from.
+    """Return the folder of notebooks in the repository of this package.
 
-    Raises SynoError when the package was installed without it.
+    Raises SynoError if the package was installed without the notebooks.
     """
     folder = Path(syno_lab.__file__).resolve().parent.parent / "notebooks"
     if not (folder / TOUR).is_file():
@@ -37,14 +37,11 @@ def notebooks_folder() -> Path:
 
 
 def copy_notebooks(folder: Path) -> Path:
-    """Copy all notebooks, the tour first, into ``folder``, for the kernel "Syno Lab".
+    """Copy all notebooks into ``folder`` for the kernel "Syno Lab"; return the path of the tour's copy.
 
-    An existing copy stays as it is, with its kernel.
+    An existing copy stays unchanged, with its kernel.
 
-    Returns:
-        The copy of the tour.
-
-    Raises SynoError when there is no tour or the folder cannot be written to.
+    Raises SynoError if there is no tour or the folder cannot be written to.
     """
     source = notebooks_folder()
     copy = folder / TOUR
@@ -60,7 +57,7 @@ def copy_notebooks(folder: Path) -> Path:
 
 
 def _for_our_kernel(notebook: str) -> str:
-    """The notebook's text with the kernel "Syno Lab" chosen, else the same."""
+    """Return the notebook's text with the kernel "Syno Lab" selected."""
     book = msgspec.json.decode(notebook)
     chosen = {"display_name": kernel.DISPLAY_NAME, "language": "python", "name": kernel.NAME}
     book["metadata"]["kernelspec"] = chosen
@@ -68,20 +65,19 @@ def _for_our_kernel(notebook: str) -> str:
 
 
 def offer_kernel(folder: Path) -> Path | None:
-    """Let the JupyterLab that this process becomes find the kernel "Syno Lab", and no other Jupyter.
+    """Make the kernel "Syno Lab" visible only to the JupyterLab that this process becomes.
 
-    Returns:
-        Where it was written, below ``folder``; None where Jupyter finds one of this Python already.
+    Return its folder, below ``folder``; None if Jupyter already finds the kernel of this Python.
 
-    Raises SynoError when the folder cannot be written to.
+    Raises SynoError if the folder cannot be written to.
     """
     if any(row["name"] == kernel.NAME and row["python"] == sys.executable for row in kernel.ask("list")):
         return None
     prefix = (folder / KERNELS).absolute()
-    made = Path(kernel.ask("install", f"--prefix={prefix}")["folder"])
-    paths = [str(made.parents[1]), *filter(None, [os.environ.get("JUPYTER_PATH")])]
+    kernel_folder = Path(kernel.ask("install", f"--prefix={prefix}")["folder"])
+    paths = [str(kernel_folder.parents[1]), *filter(None, [os.environ.get("JUPYTER_PATH")])]
     os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
-    return made
+    return kernel_folder
 
 
 def command(
@@ -97,7 +93,7 @@ def command(
 ) -> None:
     """Open JupyterLab on a copy of the tour, all other notebooks beside it, with the kernel "Syno Lab" and its tile.
 
-    Copies that are there already are kept. The kernel is offered to this JupyterLab alone, and stays in .syno-lab.
+    Existing copies are kept. Only this JupyterLab finds the kernel, which stays in .syno-lab.
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise SynoError("expected JupyterLab in this Python, found none; install it with `pip install jupyterlab`")
@@ -105,7 +101,7 @@ def command(
     offer_kernel(folder)
     write_json({"notebook": str(notebook.resolve())})
     arguments = module_command("jupyterlab", str(notebook))
-    # Else every user of this machine could read what cells print; kernels that cannot encrypt go on without.
+    # Without encryption every user of this machine could read the output of cells. "auto" lets kernels without it run.
     arguments.append("--KernelManager.transport_encryption=auto")
     if not browser:
         arguments.append("--no-browser")
@@ -113,5 +109,5 @@ def command(
         arguments += [f"--port={port}", "--port-retries=0"]
     arguments += options or []
     sys.stdout.flush()
-    # The server takes our place, so that Ctrl-C and other signals are its own.
-    os.execv(sys.executable, arguments)  # noqa: S606 - an argument list built here
+    # The server replaces this process, so that it receives Ctrl-C and other signals.
+    os.execv(sys.executable, arguments)  # noqa: S606 - the arguments are built here

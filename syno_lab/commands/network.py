@@ -1,4 +1,4 @@
-"""``syno-lab network``: compares a backbone with an operator in every slot with the same backbone of convolutions."""
+"""``syno-lab network``: compare a backbone with an operator in every slot and the same backbone with convolutions."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def command(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     out: Annotated[Path, typer.Option(help="The folder for schedules, records and logs.")] = Path(".syno-lab/network"),
 ) -> None:
-    """Tune a backbone with the operator in every slot and with convolutions there, alike, and compare latencies.
+    """Tune a backbone with the operator in every slot, and the same backbone with convolutions; compare latencies.
 
     Each network is tuned and then measured through Relax where it runs: on this machine, or on the board behind
     --tracker. Both have the same trials, rules and scheduler; 3x3 convolutions of stride 1 become conv2d's pGraph.
-    Records are kept in --out: what both networks call is tuned once.
+    Records are kept in --out: functions that both networks call are tuned once.
     """
     preset, trials, target, tracker, key = msgspec.structs.astuple(tuned)
     label, value = load_operator(operator)
@@ -97,7 +97,7 @@ def command(
     net = chosen.build(outputs=classes, size=size).eval()
     example = chosen.example(size=size)
     layers: tuple[LayerComparison, ...] = ()
-    whole: NetworkComparison | None = None
+    comparison: NetworkComparison | None = None
     with ExitStack() as stack:
         report = stack.enter_context(Reporter())
         options: dict[str, Any] = {"folder": out, "selection": chosen.selection, "trials": trials}
@@ -107,65 +107,65 @@ def command(
             layers = compare_layers(value, net, (3, size, size), **options)
         if part != "layers":
             options |= {"scheduler": scheduler, "threads": threads, "rounds": rounds}
-            whole = compare_networks(value, net, example, **options)
-    told: dict[str, Any] = {"operator": label, "backbone": chosen.name, "target": target}
-    told |= {"tokens": size} if is_text else {"image": [3, size, size]}
-    told |= {"tracker": tracker, "scheduler": scheduler}
+            comparison = compare_networks(value, net, example, **options)
+    facts: dict[str, Any] = {"operator": label, "backbone": chosen.name, "target": target}
+    facts |= {"tokens": size} if is_text else {"image": [3, size, size]}
+    facts |= {"tracker": tracker, "scheduler": scheduler}
     count = trials or find_preset(preset).trials
     where = f"for {target}, at most {count} candidates for each layer"
-    others = "its own layers" if is_text else "convolutions"
-    write_json(told | {"trials": count} | _tell(label, chosen.name, others, where, layers, whole))
+    ordinary = "its own layers" if is_text else "convolutions"
+    write_json(facts | {"trials": count} | _print_results(label, chosen.name, ordinary, where, layers, comparison))
 
 
-def _tell(
+def _print_results(
     label: str, name: str, others: str, where: str, layers: tuple[LayerComparison, ...], whole: NetworkComparison | None
 ) -> dict[str, JSON]:
-    """Print the results, ``where`` and how they were measured, and return them for JSON.
+    """Print the results, ``where`` and how they were measured; return them for JSON.
 
-    ``others``: what the network has without the operator.
+    ``others``: the name of the layers that the operator replaces.
     """
     from syno_lab.tuning.versus import geometric_mean
 
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if layers:
-        say_table([_row(one, label) for one in layers])
-        for one in layers:
-            for what, found in (("conv2d", one.convolution), (label, one.operator)):
-                if isinstance(found, str):
-                    say(f"{what}, {one.shape}: not tuned: {found}")
+        say_table([_row(comparison, label) for comparison in layers])
+        for comparison in layers:
+            for side, result in (("conv2d", comparison.convolution), (label, comparison.operator)):
+                if isinstance(result, str):
+                    say(f"{side}, {comparison.shape}: not tuned: {result}")
         mean = geometric_mean(layers)
         if mean is not None:
             say(
                 f"layer by layer, {where}: {label} is {mean:.2f} times as fast as conv2d (geometric mean over the "
                 "layers, not the network)"
             )
-        told |= {"layers": [one.to_dict() for one in layers], "geometric_mean": mean}
+        facts |= {"layers": [comparison.to_dict() for comparison in layers], "geometric_mean": mean}
     if whole is not None:
         stays = [place for place in whole.places if not place.replaced]
         say(f"{label} is in {len(whole.places) - len(stays)} of {len(whole.places)} places of {name}")
-        for what, network in ((others, whole.convolutions), (label, whole.operator)):
+        for side, network in ((others, whole.convolutions), (label, whole.operator)):
             last = network.measurements[-1]
             say(
-                f"{name} with {what}: {network.latency_ms:.3f} ms (median of {len(network.measurements)} rounds, best "
+                f"{name} with {side}: {network.latency_ms:.3f} ms (median of {len(network.measurements)} rounds, best "
                 f"{network.best_ms:.3f} ms), {last.tuned} of {last.functions} functions tuned, {network.trials} "
                 f"trials in all, {network.known} of them from the records"
             )
             for function, reason in network.failed.items():
                 say(f"  {function}: not tuned: {reason}")
         say(f"whole network through Relax on {whole.where}: {whole.speedup:.2f} times as fast as with {others}")
-        told["whole"] = whole.to_dict()
-    return told
+        facts["whole"] = whole.to_dict()
+    return facts
 
 
-def _row(one: LayerComparison, label: str) -> dict[str, JSON]:
-    def shown(found: Any) -> str:
-        return "–" if isinstance(found, str) else f"{found.latency_ms:.4f}"
+def _row(comparison: LayerComparison, label: str) -> dict[str, JSON]:
+    def shown(result: Any) -> str:
+        return "–" if isinstance(result, str) else f"{result.latency_ms:.4f}"
 
-    speedup = "–" if one.speedup is None else f"{one.speedup:.2f}"
+    speedup = "–" if comparison.speedup is None else f"{comparison.speedup:.2f}"
     return {
-        "layer": one.shape,
-        "places": len(one.sites),
-        "conv2d ms": shown(one.convolution),
-        f"{label} ms": shown(one.operator),
+        "layer": comparison.shape,
+        "places": len(comparison.sites),
+        "conv2d ms": shown(comparison.convolution),
+        f"{label} ms": shown(comparison.operator),
         "times as fast": speedup,
     }

@@ -1,4 +1,4 @@
-"""Operators of any system as commands read and write them: by name or file, with bindings, and as JSON Lines."""
+"""Read operators of any system by name or file, with bindings, and write them as JSON Lines."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 def load_operator(text: str, *, besides: Iterable[str] = ()) -> tuple[str, Operator]:
-    """A label and the operator that ``text`` means: a known name, else an operator file.
+    """Return a label and the operator of a known name or an operator file.
 
-    ``besides`` are further names that the command knows, for the message. Raises FormatError for a file that is not an
-    operator file; SynoError for neither a name nor a file.
+    ``besides`` lists further names that the command accepts, for the message. Raises FormatError if the file is no
+    operator file; SynoError if ``text`` is neither a name nor a file.
     """
-    found = opened(text, besides=besides)
-    if not isinstance(found, str):
-        return text, found
+    value = opened(text, besides=besides)
+    if not isinstance(value, str):
+        return text, value
     try:
-        return ("operator" if found is text else Path(text).stem), read_operator(found)
+        return ("operator" if value is text else Path(text).stem), read_operator(value)
     except FormatError as error:
-        raise error if found is text else FormatError(f"{Path(text)}: {error}") from None
+        raise error if value is text else FormatError(f"{Path(text)}: {error}") from None
 
 
 def parse_binding(texts: Iterable[str]) -> dict[str, int]:
-    """``["C_in=64", "H=28"]`` as a dictionary. Raises SpecError for anything else, or a name given twice."""
+    """Parse ``["C_in=64", "H=28"]`` as a dictionary. Raises SpecError for other texts or a repeated name."""
     binding: dict[str, int] = {}
     for text in texts:
         name, equals, number = text.partition("=")
@@ -55,21 +55,21 @@ def parse_binding(texts: Iterable[str]) -> dict[str, int]:
 
 
 def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[str, int]:
-    """The values of all variables of ``operator``: those given, then its defaults, checked against its sizes.
+    """Return the sizes of all variables of ``operator``, from ``texts`` or its defaults, and check them.
 
-    Raises SpecError when one has no value, is unknown, or a size is not a positive integer.
+    Raises SpecError if a variable has no size or is unknown, or a size is not a positive integer.
     """
-    given = parse_binding(texts or ())
+    chosen = parse_binding(texts or ())
     try:
         defaults = operator.complete_binding()
-    except SpecError:  # some variables have none
+    except SpecError:  # some variables have no default
         defaults = {}
     try:
-        bound = operator.complete_binding({**defaults, **given})
+        bound = operator.complete_binding({**defaults, **chosen})
     except UnboundError as error:
         names, first = (printable(text, QUOTED) for text in (", ".join(error.names), error.names[0]))
         raise UnboundError(f"no value for {names}: give each one, as in `--bind {first}=1`", error.names) from None
-    unknown = [name for name in given if name not in operator.variables]
+    unknown = [name for name in chosen if name not in operator.variables]
     if unknown:
         declared = ", ".join(operator.variables)
         raise SpecError(f"binding: unknown variable {quoted(unknown[0])}; declared are {declared}")
@@ -80,7 +80,7 @@ def complete_binding(operator: Operator, texts: Iterable[str] | None) -> dict[st
 
 
 def complete_operator(incomplete: str) -> Iterable[str]:
-    """The names of known operators that begin so; where there is none, the shell completes files."""
+    """List the known operators whose names begin with ``incomplete``; without any, the shell completes files."""
     return [name for name in known_operators() if name.startswith(incomplete)]
 
 
@@ -92,9 +92,9 @@ OutOption = Annotated[
 
 @contextmanager
 def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
-    """A function that writes each operator on its own line at once; without a path it does nothing.
+    """Yield a function that writes each operator on its own line at once; without a path it does nothing.
 
-    The file is made with the first one, or empty where none was found; what fails before leaves an older file as it is.
+    The first operator, or the end of the block, creates the file; an error before leaves an older file unchanged.
     """
     if path is None:
         yield lambda operator: None
@@ -104,18 +104,18 @@ def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
     files: list[FileIO] = []
 
     def write(operator: Operator | None) -> None:
-        left = b"" if operator is None else msgspec.json.format(operator.to_json().encode(), indent=-1) + b"\n"
+        remaining = b"" if operator is None else msgspec.json.format(operator.to_json().encode(), indent=-1) + b"\n"
         try:
             if not files:
                 with private.usual():
-                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # a kill loses no line
-            length = len(left)
+                    files.append(stack.enter_context(path.open("wb", buffering=0)))  # unbuffered: a kill loses no line
+            length = len(remaining)
             try:
-                while left:
-                    left = left[files[0].write(left) :]
+                while remaining:
+                    remaining = remaining[files[0].write(remaining) :]
             except OSError:
-                with suppress(OSError):  # a device or a pipe
-                    files[0].truncate(files[0].tell() - length + len(left))  # no half line
+                with suppress(OSError):  # a device or a pipe cannot be truncated
+                    files[0].truncate(files[0].tell() - length + len(remaining))  # removes an incomplete line
                 raise
         except OSError as error:
             raise SynoError(f"--out: {path} cannot be written to ({error.strerror}); make room") from None

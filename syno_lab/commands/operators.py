@@ -1,4 +1,4 @@
-"""``syno-lab operators``: the known operators."""
+"""``syno-lab operators``: list the known operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DataOption = Annotated[
 
 @dataclass(frozen=True)
 class Built:
-    """How a network that is trained is built, and in which numbers it computes."""
+    """How a network for a training is built, and its numeric precision."""
 
     width: Annotated[int | None, typer.Option(min=1, help="Channels of the network. [default: its own]")] = None
     blocks: Annotated[int | None, typer.Option(min=1, help="Residual blocks in each stage. [default: its own]")] = None
@@ -49,12 +49,12 @@ class Built:
     ] = "float32"
 
     def options(self) -> dict[str, JSON]:
-        """The options of the network that are given. Raises SpecError as :func:`backbone_options`."""
+        """Return the options of the network that the user has set. Raises SpecError as :func:`backbone_options`."""
         sizes = {"width": self.width, "blocks": self.blocks}
         return {name: value for name, value in sizes.items() if value} | backbone_options(self.option or ())
 
     def precision_on(self, device: str) -> Literal["float32", "bfloat16", "float16"]:
-        """The precision that a request has."""
+        """Return the precision of a request; ``fastest`` is measured."""
         if self.precision != "fastest":
             return self.precision
         from syno_lab.training.recipes import fastest_precision
@@ -63,12 +63,12 @@ class Built:
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command`` as typer takes it, with the option ``--json``.
+    """Return ``command`` with a signature for typer and with the option ``--json``.
 
-    A parameter that is a dataclass or a struct is a group: it becomes an option for each of its fields, in their order,
-    and what is given comes as one. The fields of a dataclass have their types, helps and defaults as parameters of a
-    command have theirs; those of a struct have them as :func:`syno_lab.settings.setting` says. No two options have one
-    name. Numbers of more than 18 digits are refused: SQLite and torch cannot hold them.
+    A parameter that is a dataclass or a struct is a group: it becomes one option for each field, in order, and the
+    command receives the group. The fields of a dataclass have types, help texts and defaults as parameters do; the
+    fields of a struct have them as metadata of :func:`syno_lab.settings.setting`. Option names are unique. Numbers of
+    more than 18 digits are refused, because SQLite and torch cannot store them.
     """
     json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget)
     options = [*_options(command), json]
@@ -76,10 +76,10 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def call(json: str | None, **given: Any) -> Any:
         for name, value in given.items():
-            for one in value if isinstance(value, list) else (value,):
-                if isinstance(one, int) and abs(one) >= 10**MOST_DIGITS:
+            for v in value if isinstance(value, list) else (value,):
+                if isinstance(v, int) and abs(v) >= 10**MOST_DIGITS:
                     option = name.replace("_", "-")
-                    raise SynoError(f"{option}: expected a number of at most {MOST_DIGITS} digits, found {quoted(one)}")
+                    raise SynoError(f"{option}: expected a number of at most {MOST_DIGITS} digits, found {quoted(v)}")
         with json_to(json):
             return _called(command, given)
 
@@ -88,19 +88,19 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _parts(called: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
-    """The parameters of a command, or the fields of a group, by name, as typer takes them."""
+    """Yield the parameters of a command, or the fields of a group, by name, as parameters for typer."""
     hints = get_type_hints(called, include_extras=True)
     about = settings_of(called) if isinstance(called, type) and issubclass(called, msgspec.Struct) else None
-    for name, one in inspect.signature(called).parameters.items():
-        found = one.replace(kind=one.KEYWORD_ONLY, annotation=hints[name])
+    for name, parameter in inspect.signature(called).parameters.items():
+        option_parameter = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
         if about is None:
-            yield name, found
+            yield name, option_parameter
         elif name in about:
             more = about[name].extra or {}
-            names = more["names"] or (f"--{name.replace('_', '-')}",)  # named, or typer adds a --no-… to a flag
+            names = more["names"] or (f"--{name.replace('_', '-')}",)  # a flag needs its name, else typer adds a --no-…
             option = typer.Option(*names, help=about[name].description, metavar=more["metavar"], min=more["least"])
             kind: Any = Annotated[get_args(hints[name])[0], option]
-            yield name, found.replace(name=names[0].strip("-").replace("-", "_"), annotation=kind)
+            yield name, option_parameter.replace(name=names[0].strip("-").replace("-", "_"), annotation=kind)
 
 
 def _is_group(kind: Any) -> bool:
@@ -108,34 +108,34 @@ def _is_group(kind: Any) -> bool:
 
 
 def _options(called: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    for _, one in _parts(called):
-        yield from _options(one.annotation) if _is_group(one.annotation) else [_masked(one)]
+    for _, parameter in _parts(called):
+        yield from _options(parameter.annotation) if _is_group(parameter.annotation) else [_masked(parameter)]
 
 
 def _masked(option: inspect.Parameter) -> inspect.Parameter:
-    """The option with a help that is text: rich would take ``[default: none]`` for markup, and leave it out."""
-    kind, *found = get_args(option.annotation) or (option.annotation,)
-    if not found or not getattr(found[0], "help", None):
+    """Escape the help text of an option: rich would take ``[default: none]`` for markup and omit it."""
+    kind, *metadata = get_args(option.annotation) or (option.annotation,)
+    if not metadata or not getattr(metadata[0], "help", None):
         return option
-    shown = copy(found[0])  # several commands may share it
+    shown = copy(metadata[0])  # several commands may share the object
     shown.help = escape(shown.help)
     return option.replace(annotation=Annotated[kind, shown])
 
 
-def _called(called: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """The command's answer, or the group, with what is given for it."""
+def _called(called: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """Call the command, or create the group, with its values."""
     return called(
         **{
-            name: _called(one.annotation, given) if _is_group(one.annotation) else given[one.name]
-            for name, one in _parts(called)
+            name: _called(parameter.annotation, values) if _is_group(parameter.annotation) else values[parameter.name]
+            for name, parameter in _parts(called)
         }
     )
 
 
 def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
-    """Make sure that a device of that key is behind the tracker, and warn in one line where others can reach it.
+    """Check that a device with this key is at the tracker; warn in one line if others can reach the tracker.
 
-    Raises TrackerError: there is none.
+    Raises TrackerError if there is no device.
     """
     from syno_lab.tuning.checkup import public_address, warning
     from syno_lab.tuning.tracker import check_tracker, parse_address
@@ -148,14 +148,14 @@ def check_board(tracker: str, key: str, deadline_s: float = 5.0) -> None:
 
 
 def flag(name: str, explanation: str) -> Any:
-    """An option without a value, such as ``--fetch``. It needs its name, or typer adds a ``--no-fetch`` to it."""
+    """Return an option without a value, such as ``--fetch``. Without its name typer would add ``--no-fetch``."""
     return typer.Option(name, help=explanation)
 
 
 def backbone_options(texts: Iterable[str]) -> dict[str, JSON]:
-    """The values of ``--option NAME=VALUE``: numbers, true and lists of texts as in JSON; all else is a text.
+    """Parse ``--option NAME=VALUE``: numbers, true and lists as in JSON; any other value as text.
 
-    Raises SpecError for a text that is not of this form.
+    Raises SpecError for a text in another form.
     """
     options: dict[str, JSON] = {}
     for text in texts:
@@ -168,14 +168,14 @@ def backbone_options(texts: Iterable[str]) -> dict[str, JSON]:
 
 
 def whole_path(data: str) -> str:
-    """The path of data, absolute, so that it holds in every process and folder; ``digits`` is none."""
+    """Return the absolute path of data, valid in every process and folder; ``digits`` stays unchanged."""
     from syno_lab.data.datasets import DIGITS
 
     return data if data == DIGITS else str(Path(data).expanduser().absolute())
 
 
 def named_value(text: str, option: str, example: str) -> tuple[str, str]:
-    """The name and the value of ``NAME=VALUE``; SpecError, with the option and an example, for another text."""
+    """Split ``NAME=VALUE``. Raises SpecError with the option and an example for another text."""
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
         raise SpecError(f"{option}: expected NAME=VALUE such as {example}, found {quoted(text)}")

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 STANDARD_OUTPUT = "-"
-_LINE_PERIOD_S = 5.0  # between lines of progress where there is no terminal
-_WIDE = 200  # columns for tables where there is no terminal
+_LINE_PERIOD_S = 5.0  # between lines of progress without a terminal
+_WIDE = 200  # columns of tables without a terminal
 _LONG = 500  # characters of a line or a cell
 
-#: Where the command under way writes its JSON.
+#: The path to which the running command writes its JSON.
 _target: ContextVar[str | None] = ContextVar("target", default=None)
 
 
 def check_json(target: str | None) -> str | None:
-    """The path for the JSON, whole, so that it holds wherever the user's own code goes; ``-`` and None as they are.
+    """Make the path for the JSON absolute, because the user's code may change the working folder; keep ``-`` and None.
 
-    Raises SynoError where it cannot be written; that is said before the work begins.
+    Raises SynoError before the work begins if the file cannot be written.
     """
     if target is None or target == STANDARD_OUTPUT:
         return target
@@ -61,7 +61,7 @@ JsonTarget = Annotated[
 
 @contextmanager
 def json_to(target: str | None) -> Iterator[None]:
-    """Within the block :func:`write_json` writes to this file, ``-`` for standard output, None for nowhere."""
+    """Let :func:`write_json` write to this file in the block: ``-`` is standard output, None is no output."""
     token = _target.set(target)
     try:
         yield
@@ -70,12 +70,12 @@ def json_to(target: str | None) -> Iterator[None]:
 
 
 def is_for_json() -> bool:
-    """Whether standard output is for JSON, and so for nothing else."""
+    """Tell whether standard output is reserved for JSON."""
     return _target.get() == STANDARD_OUTPUT
 
 
 def write_json(data: object) -> None:
-    """``data`` as JSON text to where :func:`json_to` says; a file is written whole or not at all."""
+    """Write ``data`` as JSON text to the target of :func:`json_to`; a file is complete or unchanged."""
     target = _target.get()
     if target is None:
         return
@@ -88,40 +88,40 @@ def write_json(data: object) -> None:
 
 @private.usual()
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises SynoError when the place cannot be written to."""
+    """Write a file completely or leave it unchanged. Raises SynoError if the file cannot be written."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def say(text: str) -> None:
-    """Lines of the result for people, unless standard output is for JSON.
+    """Print lines of the result for people, unless standard output is for JSON.
 
-    Of their characters only line breaks and tabs move the terminal's cursor.
+    Control characters are removed, except line breaks and tabs.
     """
     if not is_for_json():
         typer.echo(printable_lines(text))
 
 
 def tell(text: str) -> None:
-    """A line about the work on standard error, printable and of at most some hundred characters."""
+    """Print one line about the work on standard error, without control characters, of at most 500 characters."""
     typer.echo(printable(text, _LONG), err=True)
 
 
 def say_table(rows: Sequence[Mapping[str, JSON]]) -> None:
-    """Rows with the same keys as a table for people, unless standard output is for JSON."""
+    """Print rows with equal keys as a table for people, unless standard output is for JSON."""
     if is_for_json() or not rows:
         return
     from rich.console import Console
 
     if sys.stdout.isatty():
         console = Console()
-    else:  # in a kernel rich would show HTML of its own, and believe in colours
+    else:  # in a kernel, rich would print HTML and colours
         console = Console(width=_WIDE, force_terminal=False, force_jupyter=False, no_color=True)
     console.print(table(rows))
 
 
 def table(rows: Sequence[Mapping[str, JSON]]) -> Table:
-    """Rows with the same keys as a table of rich, numbers to the right."""
+    """Return a rich table of rows with equal keys; numbers are right-aligned."""
     from rich.table import Table
     from rich.text import Text
 
@@ -129,7 +129,7 @@ def table(rows: Sequence[Mapping[str, JSON]]) -> Table:
     for name, value in rows[0].items() if rows else ():
         drawn.add_column(name, justify="right" if isinstance(value, int | float) else "left")
     for row in rows:
-        drawn.add_row(*(Text(_cell(value)) for value in row.values()))  # shapes have brackets: no markup
+        drawn.add_row(*(Text(_cell(value)) for value in row.values()))  # as Text: the brackets of shapes are no markup
     return drawn
 
 
@@ -144,9 +144,9 @@ def _cell(value: JSON) -> str:
 
 
 class Reporter:
-    """Progress on standard error: bars on a terminal, now and then a line elsewhere.
+    """Print progress on standard error: as bars on a terminal, else as a line every few seconds.
 
-    A context manager and a function ``report(stage, fraction, message)``; ``fraction`` of the stage is done (0 to 1).
+    It is a context manager and a function ``report(stage, fraction, message)``; ``fraction`` is the done share, 0 to 1.
     """
 
     def __init__(self) -> None:
@@ -181,16 +181,16 @@ class Reporter:
             self._bars.stop()
 
     def show(self, title: str, drawn: Table) -> None:
-        """Print a table under its title, above the bars where there are some."""
+        """Print a table under its title, above the bars if there are bars."""
         from rich.text import Text
 
-        if self._bars is None:  # no terminal: as in :func:`say_table`
+        if self._bars is None:  # no terminal: the width of :func:`say_table`
             self._console.width = _WIDE
         self._console.print(Text(printable(title)))
         self._console.print(drawn)
 
     def __call__(self, stage: str, fraction: float, message: str) -> None:
-        """Report the progress of ``stage``; lines are said at its beginning, at every end, and now and then between."""
+        """Report the progress of ``stage``; print lines at its beginning, at its end, and every few seconds."""
         now, shown = time.monotonic(), (stage, fraction, message)
         is_new = stage != self._last[0] or fraction >= 1.0 > self._last[1]
         is_due = self._bars is not None or is_new or now - self._last_time >= _LINE_PERIOD_S

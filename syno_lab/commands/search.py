@@ -1,4 +1,4 @@
-"""``syno-lab search``: finds operators for a backbone, trains them, compares them with the baseline, stores them."""
+"""``syno-lab search``: find operators for a backbone, train them, compare them with the baseline, store the results."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 KIND = "search"
 DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
-#: Seeds of the baseline and the best operators, without rungs.
+#: The number of seeds for the baseline and the best operators, without rungs.
 SEEDS = 3
-#: Epochs from which on the first of them tells enough to be judged by; below, it is a fifth of a training or more.
+#: From so many epochs on, the first epoch is judged; with fewer it is a large part of a training, but says little.
 FEW_EPOCHS = 5
 
 
-def command(given: Given) -> None:
+def command(options: Given) -> None:
     """Search operators for a network by training them in it (Syno, Algorithm 1).
 
-    Many operators, the known ones of the space first, are trained on cheap proxies of the network, the rungs; only the
-    best are trained in the network itself. Last, the best found within 0.4 and 0.25 of the replaced layers' FLOPs are
-    compared with the baseline on seeds that the search did not use, on the test images.
-    With --no-rungs, or for a number of --trials, each operator is trained in the network itself.
-    With --untrained nothing is trained: the result is a front of a probe's score against FLOPs.
-    The folder keeps every result at once: --continue continues a stopped search.
+    The search trains many operators on cheap proxies of the network, the rungs, beginning with the known operators of
+    the space. Only the best operators are trained in the network itself. At the end, the best operators within 0.4 and
+    0.25 of the replaced layers' FLOPs are compared with the baseline, on the test images and on seeds that the search
+    did not use. With --no-rungs or --trials, each operator is trained in the network itself. With --untrained, nothing
+    is trained: the result is a front of a probe's score against FLOPs. The folder stores every result at once:
+    --continue continues a stopped search.
     """
-    run, validating = given.run, given.validating
+    run, validating = options.run, options.validating
     place = lab_folder(run.folder)
     if run.address is not None and run.in_process:
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
@@ -57,12 +57,12 @@ def command(given: Given) -> None:
     if validating.validate_proxy:
         from syno_lab.commands.validate import validate
 
-        validate(_settings(given, None, place), validating, run, place)
+        validate(_settings(options, None, place), validating, run, place)
         return
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
-    tuning = _tuning(given.tuning, given.choice.objectives)
-    settings = _earlier(given, tuning, place) if run.go_on else _settings(given, tuning, place)
+    tuning = _tuning(options.tuning, options.choice.objectives)
+    settings = _earlier(options, tuning, place) if run.go_on else _settings(options, tuning, place)
     if run.detach:
         _check_new(place, settings, run.go_on)
         from syno_lab.experiments.job import offer_gpus
@@ -100,16 +100,16 @@ def command(given: Given) -> None:
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
-def _settings(given: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
-    """The settings of a new search in the lab at ``place``."""
+def _settings(wanted: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
+    """Return the settings of a new search in the lab at ``place``."""
     from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.settings import USUAL_OBJECTIVES
     from syno_lab.trial import TrialRequest
     from syno_lab.trial.request import ENDLESS
 
-    choice, search, training, machine = given.choice, given.search, given.training, given.machine
-    untrained, in_process = search.untrained, given.run.in_process
+    choice, search, training, machine = wanted.choice, wanted.search, wanted.training, wanted.machine
+    untrained, in_process = search.untrained, wanted.run.in_process
     systems = _systems(choice.system)
     is_whole, usual = _kind_of(systems)
     method = choice.method or ("elites" if untrained else cast("Method", usual))
@@ -121,28 +121,28 @@ def _settings(given: Given, tuning: TuningChoice | None, place: Path) -> SearchS
     workers = 1 if untrained else count or (1 if in_process or device != "cpu" else cores())
     is_timed = training.budget_s is not None
     if training.budget_s is not None:
-        _check_budget(training.budget_s, given)
+        _check_budget(training.budget_s, wanted)
     trained = msgspec.structs.asdict(training) | {"device": device}
-    trained["optimizer"] = None if training.optimizer == "sgd" else training.optimizer  # as a search that names none
+    trained["optimizer"] = None if training.optimizer == "sgd" else training.optimizer  # as without --optimizer
     request = TrialRequest(
         **trained | ({"epochs": ENDLESS} if is_timed else {}),
-        backbone=given.network.backbone,
-        options=given.built.options(),
-        data=whole_path(given.network.data or os.environ.get(DATA_VARIABLE) or DIGITS),
+        backbone=wanted.network.backbone,
+        options=wanted.built.options(),
+        data=whole_path(wanted.network.data or os.environ.get(DATA_VARIABLE) or DIGITS),
         threads=None if in_process else max(1, cores() // workers),
-        precision=given.built.precision_on(device),
+        precision=wanted.built.precision_on(device),
         channels_last=True,
-        stopping=None if given.ending.to_the_end or is_timed else _stopping(given.ending.stop_early, training.epochs),
+        stopping=None if wanted.ending.to_the_end or is_timed else _stopping(wanted.ending.stop_early, training.epochs),
     )
-    request = with_own(request, given.network, tries=not is_whole)
-    rungs = not is_timed and _in_rungs(given, request, place, tuning)
+    request = with_own(request, wanted.network, tries=not is_whole)
+    rungs = not is_timed and _in_rungs(wanted, request, place, tuning)
     searched = msgspec.structs.asdict(search)
     if search.minutes is None and search.trials is None:
         searched["minutes"] = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
     settings = SearchSettings(
         **searched,
         training=request,
-        name=given.run.name,
+        name=wanted.run.name,
         method=method,
         tree="rave" if choice.rave else "uct",
         max_replaced_ratio=(1.0 if is_whole else 0.4) if choice.flops is None else choice.flops,
@@ -165,35 +165,35 @@ def _settings(given: Given, tuning: TuningChoice | None, place: Path) -> SearchS
     return with_choice(settings, choice)
 
 
-def _check_budget(seconds: float, given: Given) -> None:
+def _check_budget(seconds: float, options: Given) -> None:
     if not 0 < seconds < float("inf"):
         raise SearchError(f"--budget: expected seconds above 0, found {seconds:g}")
-    if given.choice.rungs or given.search.untrained:
-        other = "--rungs" if given.choice.rungs else "--untrained"
+    if options.choice.rungs or options.search.untrained:
+        other = "--rungs" if options.choice.rungs else "--untrained"
         raise SearchError(f"--budget: expected trainings of the network itself, found {other}; leave one of them out")
 
 
-def _in_rungs(given: Given, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:
-    """Whether trials climb rungs: as the user says, or where the search has minutes and rungs that it may use."""
+def _in_rungs(options: Given, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:
+    """Tell whether trials climb rungs: as the user sets it, or if the search has minutes and usable rungs."""
     from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
 
-    search = given.search
-    if given.choice.rungs is not None:
-        return given.choice.rungs
+    search = options.search
+    if options.choice.rungs is not None:
+        return options.choice.rungs
     if search.trials is not None or search.untrained or tuning is not None or search.lower_within is not None:
         return False
     try:
-        systems = _systems(given.choice.system)
+        systems = _systems(options.choice.system)
         if _kind_of(systems)[0]:
             return False
         used, _ = usable_rungs(request, validations_in(place), systems)
-    except SpecError:  # a backbone without proxies, or an unknown one, which is told with all else that is wrong
+    except SpecError:  # no proxies, or an unknown backbone, which a later check reports
         return False
     return any(not rung.is_full for rung in used)
 
 
 def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:
-    """The seeds of the comparison; in rungs, seeds on which the search has not trained."""
+    """Return the seeds of the comparison; in rungs, seeds on which the search has not trained."""
     from syno_lab.experiments.finals import LEAST_FINAL_SEEDS, final_seeds
 
     if in_rungs:
@@ -202,23 +202,23 @@ def _seeds(count: int | None, in_rungs: bool) -> tuple[int, ...]:
 
 
 def _systems(names: str) -> str:
-    """The formats of systems as a user names them, in the order of the registry: the same search in any order."""
+    """Return the formats of systems by their names, in the order of the registry: the user's order has no effect."""
     from syno_lab.systems import format_named, formats
 
     try:
-        found = [format_named(name.strip()) for name in names.split(",")]
+        format_names = [format_named(name.strip()) for name in names.split(",")]
     except SpecError as error:
         raise SpecError(f"--system: {error}") from None
-    return ",".join(sorted(found, key=list(formats()).index))
+    return ",".join(sorted(format_names, key=list(formats()).index))
 
 
 def _kind_of(systems: str) -> tuple[bool, str]:
-    """Whether operators of these systems are whole networks, and how they are searched by default."""
+    """Tell whether operators of these systems are whole networks, and return the default method for them."""
     from syno_lab.protocol import OfNetworks
     from syno_lab.systems import find_system
 
-    found = [find_system(name) for name in systems.split(",")]
-    is_whole = any(isinstance(system, OfNetworks) for system in found)
+    chosen = [find_system(name) for name in systems.split(",")]
+    is_whole = any(isinstance(system, OfNetworks) for system in chosen)
     return is_whole, "pareto" if is_whole else "estimate"
 
 
@@ -227,29 +227,29 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _stopping(rule: Rule, epochs: int) -> dict[str, str | int]:
-    """The rule for early termination as trials are given it.
+    """Return the rule for early termination in a trial's request.
 
-    With few epochs the first is not judged where others follow: the learning rate has only just come to its highest,
-    and accuracies say little yet. ResNet-20's after one of two epochs on three seeds were 0.190, 0.132 and 0.142, and
-    then 0.255, 0.317 and 0.362: the rule of Canvas would have ended the two best of them for falling behind the worst.
+    With few epochs, the first epoch is not judged if others follow: the learning rate has just reached its maximum, and
+    the accuracies say little yet. ResNet-20 on three seeds had 0.190, 0.132 and 0.142 after one of two epochs, then
+    0.255, 0.317 and 0.362. Canvas's rule would have ended the two best trainings, because they were behind the worst.
     """
     has_warmup = rule in ("canvas", "median", "percentile")
     return {"rule": rule, **({"warmup": 1} if has_warmup and epochs < FEW_EPOCHS else {})}
 
 
 def _check(settings: SearchSettings, report: Reporter) -> None:
-    """Raise now all errors that can be found before a job is submitted."""
+    """Raise all errors that can be found before a job is submitted."""
     from syno_lab.experiments import Space
     from syno_lab.trial.examples import plan_of_images
 
     report(KIND, 0.0, "looking at the backbone and the data")
     space = Space(settings)
     wants = f" that meet {space.operators.wants}" if space.operators.wants else ""
-    what = "searching" if space.is_whole else f"{len(space.sites)} layers to replace by operators"
+    subject = "searching" if space.is_whole else f"{len(space.sites)} layers to replace by operators"
     report(
         KIND,
         0.0,
-        f"{what} {space.operators}{wants}; "
+        f"{subject} {space.operators}{wants}; "
         f"baseline {space.baseline.flops:,} FLOPs, {space.baseline.params:,} parameters",
     )
     for line in plan_of_images(settings.training):
@@ -257,7 +257,7 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
 
 
 def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:
-    """Refuse a name that a search in this folder has or had."""
+    """Refuse the name of a search that exists or existed in this folder."""
     from syno_lab.experiments import STATUS_FILE, search_folder
 
     if go_on:
@@ -271,7 +271,7 @@ def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:
 
 
 def _check_idle(place: Path, name: str) -> None:
-    """Refuse while a search of this name waits for its turn or runs: another terminal, or a job. Nothing is changed."""
+    """Refuse if a search of this name waits or runs, in another terminal or as a job. Nothing is changed."""
     from syno_lab.experiments import LOCK_FILE, busy, search_folder
     from syno_lab.jobs import Lab
     from syno_lab.store.database import FILE_NAME
@@ -286,36 +286,36 @@ def _check_idle(place: Path, name: str) -> None:
                     f"the search {quoted(name)} in {place} is {job.state} already, as job {job.id}: watch it by "
                     f"`{watching}`, or give this one another --name"
                 )
-    if (who := holder(search_folder(place, name) / LOCK_FILE)) is not None:
-        raise SearchError(busy(name, place).replace("{who}", who))
+    if (owner := holder(search_folder(place, name) / LOCK_FILE)) is not None:
+        raise SearchError(busy(name, place).replace("{who}", owner))
 
 
-def _tuning(given: TuningSettings, objectives: str | None) -> TuningChoice | None:
-    """What to tune; nothing without ``--tune-within`` or the latency among the objectives."""
+def _tuning(settings: TuningSettings, objectives: str | None) -> TuningChoice | None:
+    """Return what to tune; None without ``--tune-within`` and without the latency among the objectives."""
     from syno_lab.experiments import TuningChoice
     from syno_lab.experiments.settings import LATENCY
 
     is_objective = objectives is not None and LATENCY in _names(objectives)
-    if given.within is None and not is_objective:
-        needless = {"--tracker": given.tracker, "--key": given.key, "--tune-trials": given.trials}
+    if settings.within is None and not is_objective:
+        needless = {"--tracker": settings.tracker, "--key": settings.key, "--tune-trials": settings.trials}
         for option in (option for option, value in needless.items() if value is not None):
             raise SynoError(f"{option}: expected --tune-within POINTS beside it, found none")
         return None
-    return TuningChoice(**msgspec.structs.asdict(given))
+    return TuningChoice(**msgspec.structs.asdict(settings))
 
 
-def _earlier(given: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
-    """The settings of a search that was begun, with a new end, or something new to tune, where one is given."""
+def _earlier(options: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
+    """Return the settings of a stored search, with the new end and the new tuning of the command line."""
     from syno_lab.experiments import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
-    name, search = given.run.name, given.search
-    found = read_json(search_folder(place, name) / SETTINGS_FILE)
-    if found is None:
+    name, search = options.run.name, options.search
+    stored = read_json(search_folder(place, name) / SETTINGS_FILE)
+    if stored is None:
         raise SearchError(
             f"--continue: expected a search {quoted(name)} in {place}, found none; name another by --name and --folder"
         )
-    settings = SearchSettings.from_dict(found)
-    count, gpus = parse_workers(given.machine.workers)
+    settings = SearchSettings.from_dict(stored)
+    count, gpus = parse_workers(options.machine.workers)
     if count:
         settings = msgspec.structs.replace(settings, workers=count, gpus=gpus)
     if search.minutes is not None or search.trials is not None:
@@ -324,19 +324,19 @@ def _earlier(given: Given, tuning: TuningChoice | None, place: Path) -> SearchSe
         settings = msgspec.structs.replace(settings, tuning=tuning)
     elif settings.tuning is not None and settings.tuning.tracker is not None:
         _check_asked(place, settings.tuning.tracker, name)
-    settings = choice_again(settings, given.choice)
-    return msgspec.structs.replace(settings, training=named_again(settings.training, given.network))
+    settings = choice_again(settings, options.choice)
+    return msgspec.structs.replace(settings, training=named_again(settings.training, options.network))
 
 
 def _check_asked(place: Path, tracker: str, name: str) -> None:
-    """Refuse a tracker that the folder names if no job of the user there names it."""
+    """Refuse a tracker that the folder's settings name, unless a signed job of the user names it too."""
     from syno_lab.jobs import Lab
     from syno_lab.jobs.trust import is_signed
 
     with Lab.open(place, start=False, is_thorough=False) as lab:
         for job in lab.ledger.jobs("kind=?", (KIND,)):
-            asked = job.params.get("tuning")
-            is_it = job.params.get("name") == name and isinstance(asked, dict) and asked.get("tracker") == tracker
+            tuning = job.params.get("tuning")
+            is_it = job.params.get("name") == name and isinstance(tuning, dict) and tuning.get("tracker") == tracker
             if is_it and is_signed(lab.ledger, job):
                 return
     raise SearchError(
@@ -353,7 +353,7 @@ def _command(place: Path, settings: SearchSettings, in_process: bool) -> str:
 
 @contextmanager
 def _advised(again: str, place: Path) -> Iterator[None]:
-    """Around the search: after an interruption or on a full disk, say how to continue."""
+    """Run the search in the block; after an interruption or on a full disk, print how to continue."""
     try:
         yield
     except DiskFullError as error:
@@ -363,7 +363,7 @@ def _advised(again: str, place: Path) -> Iterator[None]:
         raise
 
 
-# -- what came out ---------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def _say(plain: Mapping[str, JSON]) -> None:
@@ -387,10 +387,10 @@ def _say(plain: Mapping[str, JSON]) -> None:
             f"{baseline.params:,} parameters"
         )
     is_joint = "," in result.settings.system
-    best = {share: one for share, one in result.best.items() if one is not None}
-    say_table([_row("best within", _within(share), one, is_joint=is_joint) for share, one in best.items()])
+    best = {share: point for share, point in result.best.items() if point is not None}
+    say_table([_row("best within", _within(share), point, is_joint=is_joint) for share, point in best.items()])
     if isinstance(result.known, list):
-        say_table([_row("known", str(one.known), one) for one in result.known])
+        say_table([_row("known", str(point.known), point) for point in result.known])
     for share, compared in result.comparisons.items():
         which = "best known" if share == "known" else f"best within {_within(share)}"
         say(
@@ -413,26 +413,26 @@ def _within(share: str) -> str:
     return share_text(share)
 
 
-def _row(head: str, name: str, one: Point, *, is_joint: bool = False) -> dict[str, JSON]:
-    """A trial in a table of a result; its share of the replaced layers' FLOPs only where these are limited."""
-    system = {"system": one.system} if is_joint else {}
-    replaced = {} if one.replaced_ratio is None else {"of replaced": f"{one.replaced_ratio:.3f}"}
-    costs = {"accuracy": one.accuracy, "FLOPs": f"{one.flops_ratio:.3f}"}
-    return {head: name, "trial": one.number, **system, **costs, **replaced, "parameters": one.params}
+def _row(head: str, name: str, point: Point, *, is_joint: bool = False) -> dict[str, JSON]:
+    """Return a table row of a trial, with its share of the replaced layers' FLOPs if these are limited."""
+    system = {"system": point.system} if is_joint else {}
+    replaced = {} if point.replaced_ratio is None else {"of replaced": f"{point.replaced_ratio:.3f}"}
+    costs = {"accuracy": point.accuracy, "FLOPs": f"{point.flops_ratio:.3f}"}
+    return {head: name, "trial": point.number, **system, **costs, **replaced, "parameters": point.params}
 
 
 def _say_tuned(tuning: Tuned) -> None:
     baseline = tuning.baseline_ms
-    told = tuning.baseline_reason if baseline is None else f"baseline {baseline:.4g} ms"
+    baseline_text = tuning.baseline_reason if baseline is None else f"baseline {baseline:.4g} ms"
     is_whole = tuning.of == "whole network"
     if is_whole:
         facts = tuning.baseline_facts
-        each = f", {tuning.trials} candidates for each function on average, by the scheduler {tuning.scheduler}"
-        what = f"those of the whole network through Relax{' on ' + facts['where'] if facts else ''}"
+        budget = f", {tuning.trials} candidates for each function on average, by the scheduler {tuning.scheduler}"
+        meaning = f"those of the whole network through Relax{' on ' + facts['where'] if facts else ''}"
     else:
-        each = f", {tuning.trials} candidates for each size of layer"
-        what = f"the sum over the {tuning.of}, not the whole network"
-    say(f"{tuning.tuned} tuned for {tuning.target}{each}; milliseconds are {what}; {told}")
+        budget = f", {tuning.trials} candidates for each size of layer"
+        meaning = f"the sum over the {tuning.of}, not the whole network"
+    say(f"{tuning.tuned} tuned for {tuning.target}{budget}; milliseconds are {meaning}; {baseline_text}")
     say_table(
         [
             {

@@ -1,4 +1,4 @@
-"""The options of ``syno-lab search``, in the order in which ``--help`` lists them."""
+"""The options of ``syno-lab search``, in the order of ``--help``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from syno_lab.systems import DEFAULT_NAME
 
 @dataclass(frozen=True)
 class Network:
-    """The network to search operators for, and its data."""
+    """The network for which operators are searched, and its data."""
 
     backbone: Annotated[str, typer.Option(help="A network of `syno-lab backbone`.")] = "resnet20"
     data: DataOption = None
@@ -48,7 +48,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which operators are searched, and by what."""
+    """Which operators are searched, and how."""
 
     method: Annotated[
         Method | None,
@@ -152,7 +152,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Machine:
-    """How much is trained."""
+    """How many trainings run, and on which seeds."""
 
     seeds: Annotated[
         int | None,
@@ -173,9 +173,9 @@ class Machine:
 
 
 def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | None, float]:
-    """Trainings at a time (None: as usual), and the GPUs that each has for itself: ``gpu`` asks the machine.
+    """Return the number of parallel trainings (None: the default) and the GPUs of each; ``gpu``: one GPU each.
 
-    Raises SynoError for neither a number nor ``gpu``, and where the machine has no GPU.
+    Raises SynoError if the text is neither a number nor ``gpu``, or if the machine has no GPU.
     """
     if text is None:
         return None, 0.0
@@ -196,7 +196,7 @@ def parse_workers(text: str | None, *, in_process: bool = False) -> tuple[int | 
 
 @dataclass(frozen=True)
 class Validating:
-    """Whether the proxies are validated instead of searching."""
+    """Whether the proxies are validated instead of a search."""
 
     validate_proxy: Annotated[
         bool,
@@ -214,7 +214,7 @@ class Validating:
 
 @dataclass(frozen=True)
 class Run:
-    """Where the search is kept, and who does the work."""
+    """Where the search is stored, and which processes do the work."""
 
     name: Annotated[str, typer.Option(help="The name of the search in its folder.")] = "search"
     folder: FolderOption = None
@@ -233,7 +233,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Given:
-    """All that the command is given."""
+    """All options of the command."""
 
     network: Network
     search: SearchChoice

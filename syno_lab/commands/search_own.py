@@ -1,4 +1,4 @@
-"""A network and data of the user's own in ``syno-lab search``: named on the command line, and named again to go on."""
+"""A network and data of the user's own in ``syno-lab search``; a continued search must name them again."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _ROLES = {"model": "--model", "data": "--dataset"}
 
 
 def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> TrialRequest:
-    """The request with the network and the data of the user's own, where they are named, and the layers to replace.
+    """Add the network and the data of the user's own to the request, and the layers to replace.
 
-    ``tries``: whether operators are tried in them; a line says which layers stay and why. The files are run here: the
-    user has named them. Raises SynoError in one line for what is wrong with them.
+    ``tries``: whether operators are tried in the layers; a line says which layers stay and why. The files run here,
+    because the user has named them. Raises SynoError in one line for errors in them.
     """
     if network.model is None and network.dataset is None:
         if network.layers:
@@ -43,27 +43,27 @@ def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> 
             tell(line)
     if network.model is None or not tries:
         check_fit(request)
-    # Channels last is for the lab's own networks, whose numbers it was tried on.
+    # channels_last was only tested on the lab's own networks.
     return msgspec.structs.replace(request, channels_last=False)
 
 
 def named_again(request: TrialRequest, network: Network) -> TrialRequest:
-    """The request of a stored search, with the code that the command line names in the place of the stored code.
+    """Return the request of a stored search with the code that the command line names, in place of the stored code.
 
-    What a lab's folder says is run only where the user names that very code again.
+    Code from a lab's folder runs only if the user names it again.
 
-    Raises SearchError: the search is of a file that the command does not name, or names with another text.
+    Raises SearchError if the command does not name a file of the search, or names a file with another text.
     """
     own = request.own or {}
-    given = {"model": network.model, "data": network.dataset}
+    named_code = {"model": network.model, "data": network.dataset}
     for role, option in _ROLES.items():
-        if role in own and given[role] is None:
+        if role in own and named_code[role] is None:
             origin = _named(own[role])
             raise SearchError(
                 f"--continue: this search runs {origin}; a lab's folder alone runs no code: read the file, and name it "
                 f"again by {option} {origin}"
             )
-        if role not in own and given[role] is not None:
+        if role not in own and named_code[role] is not None:
             raise SearchError(f"--continue: expected no {option}: this search has none")
     named = _with_code(request, network)
     if (named.backbone, named.data) != (request.backbone, request.data):
@@ -75,22 +75,22 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
 
 
 def with_choice(settings: SearchSettings, choice: Choice) -> SearchSettings:
-    """The settings with the rules and the reward that the command line names; their files are run here."""
+    """Return the settings with the rules and the reward of the command line; their files run here."""
     from syno_lab.experiments import with_choice as with_code
 
-    _check_code([*(("--rule", one) for one in choice.rule or ()), ("--reward", choice.reward)])
+    _check_code([*(("--rule", rule) for rule in choice.rule or ()), ("--reward", choice.reward)])
     return with_code(settings, choice.rule or (), choice.reward)
 
 
 def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
-    """The settings of a stored search, with the rules and the reward that the command line names again.
+    """Return the settings of a stored search, with the rules and the reward that the command line names again.
 
-    Raises SearchError: the search has others than the command names, or the same with another text.
+    Raises SearchError if the command names other rules or another reward, or files with another text.
     """
     named = with_choice(settings, choice)
-    stored, given = settings.identity, named.identity
-    for what, option in (("rules", "--rule"), ("reward", "--reward")):
-        if stored.get(what) != given.get(what):
+    stored, current = settings.identity, named.identity
+    for part, option in (("rules", "--rule"), ("reward", "--reward")):
+        if stored.get(part) != current.get(part):
             again = shlex.join(_choice_options(settings)) or f"no {option}"
             raise SearchError(
                 f"--continue: expected {again}, whose text is what the search began with; a lab's folder alone runs no "
@@ -100,8 +100,8 @@ def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
 
 
 def _choice_options(settings: SearchSettings) -> list[str]:
-    found = [*(("--rule", one) for one in settings.rules), ("--reward", settings.reward)]
-    return [word for option, one in found if one is not None for word in (option, _named(one))]
+    options = [*(("--rule", code) for code in settings.rules), ("--reward", settings.reward)]
+    return [word for option, code in options if code is not None for word in (option, _named(code))]
 
 
 def _named(code: UserCode) -> str:
@@ -129,14 +129,14 @@ def _with_code(request: TrialRequest, network: Network) -> TrialRequest:
 
 
 def advice(settings: SearchSettings) -> list[str]:
-    """The options that ``--continue`` needs beside it."""
+    """Return the options that ``--continue`` needs besides the name and the folder."""
     own = settings.training.own or {}
     named = [word for role, option in _ROLES.items() if role in own for word in (option, _named(own[role]))]
     return _choice_options(settings) + named
 
 
 def say_files(result: Mapping[str, JSON]) -> None:
-    """Write the operators of the finals of a network of the user's own as files, and say where they are."""
+    """Write the finalists for a network of the user's own as files, and print their paths."""
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.improve import improvement
 

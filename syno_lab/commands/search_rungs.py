@@ -1,4 +1,4 @@
-"""What people read of a search in rungs, and of an untrained one: the plan before it, funnel and front at its end."""
+"""The printed output of a search in rungs and of an untrained search: plan, funnel and front."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class PlanTeller:
-    """Prints the plan of a search on standard error, once, as soon as the search has made it.
+    """Print the plan of a search on standard error, once, as soon as the search has made it.
 
-    The plan stands in the search's status, so it is told alike of a job and of a search in this process.
+    The plan is in the search's status, so this works for a job and for a search in this process.
     """
 
     def __init__(self, place: Path, name: str, minutes: float | None, report: Reporter) -> None:
@@ -24,23 +24,23 @@ class PlanTeller:
         self._is_told = False
 
     def look(self) -> None:
-        """Print the plan if there is one for these minutes: that of a continued search may be for others."""
+        """Print the plan if it is for these minutes; a continued search may still have the plan for others."""
         if self._is_told:
             return
         from syno_lab.reports.progress import plan_table, read_progress
 
-        found = read_progress(self._place, self._name)
-        if found is None or not found.plan or found.minutes is None or self._minutes is None:
+        progress = read_progress(self._place, self._name)
+        if progress is None or not progress.plan or progress.minutes is None or self._minutes is None:
             return
-        if abs(found.minutes - self._minutes) > 0.01 * self._minutes:
+        if abs(progress.minutes - self._minutes) > 0.01 * self._minutes:
             return
         self._is_told = True
-        plan = plan_table(found)
+        plan = plan_table(progress)
         self._report.show(plan.title, table(plan.records()))
 
 
 def say_rungs(plain: Mapping[str, JSON]) -> None:
-    """Print the funnel, where the time went, and the front."""
+    """Print the funnel, the shares of the time, and the front."""
     from syno_lab.reports.progress import finals_table, funnel_table, progress_of
     from syno_lab.reports.searched import searched
 
@@ -62,7 +62,7 @@ def say_rungs(plain: Mapping[str, JSON]) -> None:
 
 
 def say_untrained(plain: Mapping[str, JSON]) -> None:
-    """Print what was examined, the funnel, the front and the known operators."""
+    """Print the number of examined operators, the funnel, the front and the known operators."""
     from syno_lab.reports.progress import funnel_table, progress_of
     from syno_lab.reports.searched import searched
 
@@ -92,6 +92,6 @@ def say_untrained(plain: Mapping[str, JSON]) -> None:
     say(f"the front as a picture: {result.picture}")
 
 
-def _say(found: Table) -> None:
-    say(f"{found.title}:")
-    say_table(found.records())
+def _say(table_: Table) -> None:
+    say(f"{table_.title}:")
+    say_table(table_.records())

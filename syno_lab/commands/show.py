@@ -1,4 +1,4 @@
-"""``syno-lab show``: one operator in any of its forms."""
+"""``syno-lab show``: print or write one operator in any of its forms."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ Form = Literal[
 ]  # fmt: skip
 
 
-#: What of an operator a figure shows.
+#: The parts of an operator that a figure can show.
 Of = Literal["graph", "loops", "equation"]
 
 
 _STAGED = ("loops", "python", "c", "latex", "figure")
 _GRADIENTS = (*_STAGED, "table")
 _REACH = "reach"
-#: The forms that an operator of any system has. Those of a system with the pane have a receptive field; only pGraphs
-#: have the others.
+#: The forms of operators of all systems. A system with the pane also has the receptive field; only pGraphs have the
+#: other forms.
 _OF_ALL = ("summary", "source", "tvm", "dot", "svg", "file", "figure")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of a form: the sizes, stages, a gradient, an output element; what a figure shows, and its look."""
+    """The options of a form: sizes, stages, a gradient, an output element; for a figure, its subject and look."""
 
     bind: Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A size; may be repeated.")] = None
     staged: Annotated[bool, typer.Option("--staged", help="One loop nest for each stage of the lowering plan.")] = False
@@ -67,12 +67,12 @@ class Wanted:
     )
 
     def bound(self, operator: Operator) -> dict[str, int] | None:
-        """The sizes, where some are given."""
+        """Return the sizes if any are set."""
         return complete_binding(operator, self.bind) if self.bind else None
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's costs and sizes; None: for an operator without steps, or without values of its variables."""
+    """An operator's costs and sizes; None for an operator without steps, or without sizes of its variables."""
 
     label: str
     shape: str
@@ -102,34 +102,34 @@ def command(
         ),
     ] = "summary",
     *,
-    asked: Wanted,
+    wanted: Wanted,
     folder: Annotated[Path | None, typer.Option(help="The lab's folder, for --as why (default: .syno-lab).")] = None,
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
-    if is_for_json() and asked.out is None and form not in ("summary", "why"):
+    if is_for_json() and wanted.out is None and form not in ("summary", "why"):
         raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
     if folder is not None and form != "why":
         raise SynoError(f"--folder: expected --as why, found --as {form}")
-    out = asked.out
+    out = wanted.out
     if form == "why":
-        _check(form, asked)
+        _check(form, wanted)
         _why(operator, folder, out)
         return
     label, value = load_operator(operator)
-    _check(form, asked)
-    facts = _facts(label, value, asked.bind)
+    _check(form, wanted)
+    facts = _facts(label, value, wanted.bind)
     if form == "figure":
-        _save_figure(value, asked)
+        _save_figure(value, wanted)
         say(str(out))
         write_json(facts)
         return
     if form in _OF_ALL:
-        text = _text(value, form, facts, asked)
+        text = _text(value, form, facts, wanted)
     elif form == "receptive-field" and _has_field(value):
-        text = _field_by_gradients(value, asked)
+        text = _field_by_gradients(value, wanted)
     else:
-        options = [f"--as {one}" for one in (*_OF_ALL, *(("receptive-field",) if _has_field(value) else ()))]
-        text = _pgraph_text(_pgraph_for(f"--as {form}", label, value, options), form, asked)
+        options = [f"--as {name}" for name in (*_OF_ALL, *(("receptive-field",) if _has_field(value) else ()))]
+        text = _pgraph_text(_pgraph_for(f"--as {form}", label, value, options), form, wanted)
     if out is not None:
         write_text(out, text + ("" if text.endswith("\n") else "\n"))
         say(str(out))
@@ -139,49 +139,49 @@ def command(
 
 
 def _why(key: str, folder: Path | None, out: Path | None) -> None:
-    """Say or write why a search chose a trial."""
+    """Print or write why a search chose a trial."""
     from syno_lab.commands.detach import lab_folder
     from syno_lab.reports.why import read_why, why_page, why_tables, why_text
 
-    found = read_why(lab_folder(folder), key)
+    explanation = read_why(lab_folder(folder), key)
     if out is not None:
-        write_text(out, why_page(found) if out.suffix == ".html" else why_text(found) + "\n")
+        write_text(out, why_page(explanation) if out.suffix == ".html" else why_text(explanation) + "\n")
         say(str(out))
     else:
-        say(why_text(found))
-    tables = [{"title": title, "heads": list(heads), "rows": rows} for title, heads, rows in why_tables(found)]
-    write_json({"label": found.row.label, "known": found.known, "tables": tables})
+        say(why_text(explanation))
+    tables = [{"title": title, "heads": list(heads), "rows": rows} for title, heads, rows in why_tables(explanation)]
+    write_json({"label": explanation.row.label, "known": explanation.known, "tables": tables})
 
 
-def _save_figure(operator: Operator, asked: Wanted) -> None:
+def _save_figure(operator: Operator, wanted: Wanted) -> None:
     from syno_lab.codegen.figure_operator import figure
 
-    if asked.out is None:
+    if wanted.out is None:
         raise SynoError("expected --out FILE for the figure, such as --out figure.pdf")
-    of = asked.of or "graph"
-    if of == "graph" and (asked.staged or asked.wrt is not None):
+    of = wanted.of or "graph"
+    if of == "graph" and (wanted.staged or wanted.wrt is not None):
         raise SynoError("--staged and --wrt: expected --of loops or --of equation, found --of graph")
-    given = asked.width or "column"
-    width: float | str = given
-    with suppress(ValueError):  # what is neither a number nor a name is refused below
-        width = float(given)
-    bound = asked.bound(operator) if of != "graph" else None
-    made = figure(operator, of, bound, staged=asked.staged, wrt=asked.wrt)
-    made.save(asked.out, width=width, font=asked.font or "sans")
+    width_text = wanted.width or "column"
+    width: float | str = width_text
+    with suppress(ValueError):  # save() refuses what is neither a number nor a name
+        width = float(width_text)
+    bound = wanted.bound(operator) if of != "graph" else None
+    drawing = figure(operator, of, bound, staged=wanted.staged, wrt=wanted.wrt)
+    drawing.save(wanted.out, width=width, font=wanted.font or "sans")
 
 
-def _check(form: Form, asked: Wanted) -> None:
+def _check(form: Form, wanted: Wanted) -> None:
     forms = {
-        "--staged": (asked.staged, _STAGED),
-        "--wrt": (asked.wrt is not None, _GRADIENTS),
-        "--at": (asked.at is not None, ("receptive-field",)),
-        "--of": (asked.of is not None, ("figure",)),
-        "--width": (asked.width is not None, ("figure",)),
-        "--font": (asked.font is not None, ("figure",)),
-        "--bind": (bool(asked.bind), tuple(one for one in get_args(Form) if one != "why")),
+        "--staged": (wanted.staged, _STAGED),
+        "--wrt": (wanted.wrt is not None, _GRADIENTS),
+        "--at": (wanted.at is not None, ("receptive-field",)),
+        "--of": (wanted.of is not None, ("figure",)),
+        "--width": (wanted.width is not None, ("figure",)),
+        "--font": (wanted.font is not None, ("figure",)),
+        "--bind": (bool(wanted.bind), tuple(form_name for form_name in get_args(Form) if form_name != "why")),
     }
-    for option, (given, fitting) in forms.items():
-        if given and form not in fitting:
+    for option, (is_set, fitting) in forms.items():
+        if is_set and form not in fitting:
             raise SynoError(f"{option}: expected --as {', '.join(fitting)}, found --as {form}")
 
 
@@ -196,7 +196,7 @@ def _facts(label: str, operator: Operator, bind: list[str] | None) -> Facts:
     except SpecError:
         if bind:
             raise
-        return facts  # no sizes asked for and no defaults: only what is true for all sizes
+        return facts  # neither sizes nor defaults: only facts that hold for all sizes
     return msgspec.structs.replace(
         facts,
         weights=len(operator.weight_sizes(bound)),
@@ -207,16 +207,16 @@ def _facts(label: str, operator: Operator, bind: list[str] | None) -> Facts:
     )
 
 
-def _text(operator: Operator, form: Form, facts: Facts, asked: Wanted) -> str:
-    """One of the forms that any operator has."""
+def _text(operator: Operator, form: Form, facts: Facts, wanted: Wanted) -> str:
+    """Return one of the forms that operators of all systems have."""
     match form:
         case "source":
-            return operator.to_torch_source(complete_binding(operator, asked.bind))
+            return operator.to_torch_source(complete_binding(operator, wanted.bind))
         case "tvm":
             from syno_lab.processes.light import import_tvm
 
-            import_tvm()  # without torch, which TVM would load
-            return str(operator.to_tvm(complete_binding(operator, asked.bind)).script())
+            import_tvm()  # without torch, which TVM would import
+            return str(operator.to_tvm(complete_binding(operator, wanted.bind)).script())
         case "dot":
             return operator.dot()
         case "svg":
@@ -227,9 +227,9 @@ def _text(operator: Operator, form: Form, facts: Facts, asked: Wanted) -> str:
 
 
 def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
-    """``operator``, if it is a pGraph: ``wanted``, such as ``--as loops``, needs one; ``others`` suit all operators.
+    """Return ``operator`` if it is a pGraph, which ``wanted``, such as ``--as loops``, needs.
 
-    Raises SynoError for an operator of another system.
+    Raises SynoError for an operator of another system; ``others`` are the forms that it has.
     """
     from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.systems import system_of
@@ -242,58 +242,58 @@ def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[st
     return operator
 
 
-def _pgraph_text(operator: PGraph, form: Form, asked: Wanted) -> str:
-    """One of the forms that only pGraphs have."""
+def _pgraph_text(operator: PGraph, form: Form, wanted: Wanted) -> str:
+    """Return one of the forms that only pGraphs have."""
     match form:
         case "loops" | "python" | "c":
             from syno_lab.codegen.loops import loops
 
             language: Literal["python", "c"] = "c" if form == "c" else "python"
-            return loops(operator, asked.bound(operator), language=language, staged=asked.staged, wrt=asked.wrt)
+            return loops(operator, wanted.bound(operator), language=language, staged=wanted.staged, wrt=wanted.wrt)
         case "latex":
             from syno_lab.codegen.equation import equation
 
-            return equation(operator, asked.bound(operator), staged=asked.staged, wrt=asked.wrt).latex
+            return equation(operator, wanted.bound(operator), staged=wanted.staged, wrt=wanted.wrt).latex
         case "table":
             from syno_lab.codegen.coordinates import coordinates
 
-            return str(coordinates(operator, asked.bound(operator), wrt=asked.wrt))
+            return str(coordinates(operator, wanted.bound(operator), wrt=wanted.wrt))
         case "receptive-field":
-            return _receptive_field(operator, asked)
+            return _receptive_field(operator, wanted)
     from syno_lab.codegen.mixing import mixing
 
-    return str(mixing(operator, asked.bound(operator)))
+    return str(mixing(operator, wanted.bound(operator)))
 
 
-def _receptive_field(operator: PGraph, asked: Wanted) -> str:
+def _receptive_field(operator: PGraph, wanted: Wanted) -> str:
     from syno_lab.codegen.nest import generic_binding
     from syno_lab.codegen.receptive_field import receptive_field
     from syno_lab.common.reach import CENTER
 
-    if asked.bind or operator.spec.bindings:
-        bound = complete_binding(operator, asked.bind)
+    if wanted.bind or operator.spec.bindings:
+        bound = complete_binding(operator, wanted.bind)
     else:
         bound = generic_binding(operator)
-    index = CENTER if asked.at is None else _index(asked.at)
+    index = CENTER if wanted.at is None else _index(wanted.at)
     return f"with {_sizes(bound)}:\n{receptive_field(operator, index, bound)}"
 
 
 def _has_field(operator: Operator) -> bool:
-    """Whether an operator that is no pGraph can say what it reads: its system has that pane."""
+    """Tell whether the system of an operator that is no pGraph has the pane of the receptive field."""
     from syno_lab.ir.operator import FORMAT
     from syno_lab.panes import panes_of
 
     return operator.format != FORMAT and _REACH in panes_of(operator)
 
 
-def _field_by_gradients(operator: Operator, asked: Wanted) -> str:
+def _field_by_gradients(operator: Operator, wanted: Wanted) -> str:
     from syno_lab.common.reach import CENTER
     from syno_lab.panes import Asked, read_pane
 
-    # Without sizes the view's own, as there: an operator need not have any.
-    bound = asked.bound(operator)
+    # Without --bind use the view's example sizes: an operator may have no default sizes.
+    bound = wanted.bound(operator)
     binding = None if bound is None else tuple(bound.items())
-    data = read_pane(Asked(operator, binding=binding, element=asked.at or CENTER), _REACH)
+    data = read_pane(Asked(operator, binding=binding, element=wanted.at or CENTER), _REACH)
     return f"with {_sizes(data['binding'])}:\n{data['text']}"
 
 

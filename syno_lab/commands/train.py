@@ -1,4 +1,4 @@
-"""``syno-lab train``: trains a network with operators instead of its convolutions or projections, each alike."""
+"""``syno-lab train``: train a network with operators in place of convolutions or projections, all in the same way."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(
     """Train a network for images or text in which an operator replaces the convolutions or projections.
 
     Without --backbone the network is a ResNet of 8 layers for images, 16 channels wide, or a tiny GPT for a text. A
-    layer whose sizes the operator cannot have stays.
+    layer that the operator does not fit stays.
     """
     if detach and (against_baseline or stop_early is not None):
         raise SynoError("--detach: expected independent trainings; leave --against-baseline and --stop-early out")
@@ -104,19 +104,19 @@ def command(
             against_baseline=against_baseline,
             report=lambda fraction, message: report("train", fraction, message),
         )
-    if not any(one.outcome.state in _USABLE for one in stage.trials):
-        raise SynoError("; ".join(f"{one.label}: {one.outcome.state}: {one.outcome.reason}" for one in stage.trials))
+    if not any(t.outcome.state in _USABLE for t in stage.trials):
+        raise SynoError("; ".join(f"{t.label}: {t.outcome.state}: {t.outcome.reason}" for t in stage.trials))
     _say(base, stage)
     trials = [
-        {"label": one.label, **one.outcome.to_dict(), "sites": [place.to_dict() for place in places_of(one.request)]}
-        for one in stage.trials
+        {"label": t.label, **t.outcome.to_dict(), "sites": [place.to_dict() for place in places_of(t.request)]}
+        for t in stage.trials
     ]
-    comparisons = [{"label": label, **found.to_dict()} for label, found in stage.comparisons.items()]
+    comparisons = [{"label": label, **comparison.to_dict()} for label, comparison in stage.comparisons.items()]
     write_json({"request": base.to_dict(), "trials": trials, "comparisons": comparisons})
 
 
 def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: range, folder: Path | None) -> None:
-    """Each training as its own job. It runs in another folder, so the path of its data must be absolute."""
+    """Submit each training as its own job. It runs in another folder, so the path of its data must be absolute."""
     from syno_lab.trial import costs_of
 
     data = whole_path(base.data)
@@ -134,20 +134,20 @@ def _submit(operators: Mapping[str, str | None], base: TrialRequest, seeds: rang
 
 
 def _loaded(names: Iterable[str]) -> dict[str, str | None]:
-    """Operators as JSON by label, in order; files of one name in several folders are told apart by numbers."""
-    found: dict[str, str | None] = {}
+    """Return operators as JSON by label, in order; operators of equal labels get numbers."""
+    texts: dict[str, str | None] = {}
     for name in names:
         if name == BASELINE:
-            found[BASELINE] = None
+            texts[BASELINE] = None
             continue
         label, operator = load_operator(name, besides=[BASELINE])
-        copies = 1 + sum(known == label or known.startswith(f"{label} (") for known in found)
-        found[label if copies == 1 else f"{label} ({copies})"] = operator.to_json()
-    return found
+        copies = 1 + sum(known == label or known.startswith(f"{label} (") for known in texts)
+        texts[label if copies == 1 else f"{label} ({copies})"] = operator.to_json()
+    return texts
 
 
 def _data(data: str | None, download: bool, report: Reporter) -> str:
-    """The path of the data, downloaded first if the user asks for it."""
+    """Return the path of the data; download them first if the user asks for it."""
     from syno_lab.data.datasets import DATA_VARIABLE, DIGITS, data_path, load_dataset
 
     named = data or os.environ.get(DATA_VARIABLE) or DIGITS
@@ -182,30 +182,30 @@ def _say(request: TrialRequest, stage: Stage) -> None:
     for line in (f"{request.backbone} on {request.data}", *plan_of_images(request)):
         say(line)
     outcomes = [(trial.label, trial.outcome) for trial in stage.trials]
-    is_text = any(one.perplexity is not None for _, one in outcomes)
+    is_text = any(outcome.perplexity is not None for _, outcome in outcomes)
     say_table(
         [
             {
                 "operator": label,
-                "seed": one.seed,
-                "places": f"{one.replaced} of {one.places}",
-                "FLOPs": one.flops,
-                "parameters": one.params,
+                "seed": outcome.seed,
+                "places": f"{outcome.replaced} of {outcome.places}",
+                "FLOPs": outcome.flops,
+                "parameters": outcome.params,
                 **(
-                    {"perplexity": one.perplexity, "per byte": one.perplexity_per_byte}
+                    {"perplexity": outcome.perplexity, "per byte": outcome.perplexity_per_byte}
                     if is_text
-                    else {"accuracy": one.accuracy}
+                    else {"accuracy": outcome.accuracy}
                 ),
-                "epochs": len(one.curve),
-                "seconds": one.wall_s,
-                "MiB": one.peak_mib,
-                "ended": one.state + (f": {one.reason}" if one.reason else ""),
+                "epochs": len(outcome.curve),
+                "seconds": outcome.wall_s,
+                "MiB": outcome.peak_mib,
+                "ended": outcome.state + (f": {outcome.reason}" if outcome.reason else ""),
             }
-            for label, one in outcomes
+            for label, outcome in outcomes
         ]
     )
-    for label, found in stage.comparisons.items():
+    for label, diff in stage.comparisons.items():
         say(
-            f"{label} - baseline: {found.measure} {found.interval} (over the test examples, {len(found.seeds)} seeds), "
-            f"{found.flops_ratio:.3f} of the FLOPs"
+            f"{label} - baseline: {diff.measure} {diff.interval} (over the test examples, {len(diff.seeds)} seeds), "
+            f"{diff.flops_ratio:.3f} of the FLOPs"
         )

@@ -1,4 +1,4 @@
-"""``syno-lab tune``: operators by TVM MetaSchedule, on this machine or on a device behind an RPC tracker."""
+"""``syno-lab tune``: tune operators by TVM MetaSchedule, on this machine or on a device at an RPC tracker."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ def command(
         )
         done = tune_queue(tasks, options, on_progress=progress)
         results, failed = done.results, done.failed
-        if results and all(one.from_records for one in results.values()):
+        if results and all(result.from_records for result in results.values()):
             report("tune", 1.0, "all candidates are in the records")
-    rows = [_told(task, results[task.label], store, compare) for task in tasks if task.label in results]
+    rows = [_print_result(task, results[task.label], store, compare) for task in tasks if task.label in results]
     for label, reason in failed.items():
         if not rows:
             raise TuningError(f"{label}: {reason}")
@@ -155,33 +155,33 @@ def command(
 
 
 def _tasks(names: list[str], bind: list[str] | None, dtype: str) -> list[TuningTask]:
-    """A task for each operator; of several operators, each takes the sizes of its own variables."""
+    """Return a task for each operator; each operator takes the sizes of its own variables."""
     from syno_lab.tuning import TuningTask
 
-    given = parse_binding(bind or ())
-    found = [load_operator(name) for name in names]
-    known = {name for _, value in found for name in value.variables}
+    sizes = parse_binding(bind or ())
+    loaded = [load_operator(name) for name in names]
+    known = {name for _, value in loaded for name in value.variables}
     tasks = []
-    for label, value in found:
-        mine = [f"{n}={v}" for n, v in given.items() if n in value.variables or n not in known]
+    for label, value in loaded:
+        own_sizes = [f"{n}={v}" for n, v in sizes.items() if n in value.variables or n not in known]
         text = value.to_json()
-        tasks.append(TuningTask(label, text, complete_binding(value, mine), dtype, builder_of(text)))
+        tasks.append(TuningTask(label, text, complete_binding(value, own_sizes), dtype, builder_of(text)))
     return tasks
 
 
 def _shares(texts: list[str]) -> list[tuple[str, float]]:
-    """Mutators with their shares, from ``NAME=SHARE``."""
-    found = []
+    """Parse mutators with their shares from ``NAME=SHARE``."""
+    shares = []
     for text in texts:
         name, _, share = text.rpartition("=")
         try:
-            found.append((name, float(share)))
+            shares.append((name, float(share)))
         except ValueError:
             raise SynoError(f"--mutator: expected NAME=SHARE, as in tile-size=0.9, found {quoted(text)}") from None
-    return found
+    return shares
 
 
-def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, JSON]:
+def _print_result(task: TuningTask, result: TuningResult, store: Path, compare: bool) -> dict[str, JSON]:
     """Print one result with its comparison, and return it for JSON."""
     from syno_lab.tuning.job import describe
 
@@ -198,16 +198,16 @@ def _told(task: TuningTask, result: TuningResult, store: Path, compare: bool) ->
 
         key = key_of(task, result.target, result.tvm_version, result.conditions, result.method)
         threads = int(result.conditions.partition("threads=")[2].partition(" ")[0] or 0) or None
-        found = measure(task, record=(store, key), threads=threads)
-        for timing in found.timings:
-            speedup = found.speedup(timing.way)
+        comparison = measure(task, record=(store, key), threads=threads)
+        for timing in comparison.timings:
+            speedup = comparison.speedup(timing.way)
             more = "" if speedup is None or timing.way == "eager" else f", {speedup:.2f} times as fast as eager"
             say(f"  {timing}{more}")
             for note in timing.notes:
                 say(f"    {note}")
-        for way, reason in found.failed.items():
+        for way, reason in comparison.failed.items():
             say(f"  {WAYS[way]}: {reason}")
-        for note in found.notes:
+        for note in comparison.notes:
             say(f"  {LOCAL}: {note}")
-        row["comparison"] = found.to_dict()
+        row["comparison"] = comparison.to_dict()
     return row

@@ -1,4 +1,4 @@
-"""``syno-lab search --validate-proxy``: how well short trainings of a small network rank operators."""
+"""``syno-lab search --validate-proxy``: measure how well short trainings of a small network rank operators."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ STAGE = "proxies"
 
 
 def validate(settings: SearchSettings, validating: Validating, run: Run, place: Path) -> None:
-    """Validate the proxies of the settings' backbone in the lab ``place``, and say and write what was found."""
+    """Validate the proxies of the settings' backbone in the lab ``place``; print and write the result."""
     from syno_lab.experiments.validate_proxy import OPERATORS, SEEDS, validate_here, validation_folder
 
     if run.detach or run.address is not None:
         raise SynoError("--validate-proxy: expected a validation in this process; leave --detach and --address out")
     with Reporter() as report:
         try:
-            found = validate_here(
+            validation = validate_here(
                 settings,
                 place,
                 operators=validating.operators or OPERATORS,
@@ -34,30 +34,30 @@ def validate(settings: SearchSettings, validating: Validating, run: Run, place: 
         except (KeyboardInterrupt, SystemExit):
             tell(f"what is trained is kept in {validation_folder(place, settings.name)}; the same command continues it")
             raise
-    _say(found)
-    write_json(found.to_dict())
+    _say(validation)
+    write_json(validation.to_dict())
 
 
-def _say(found: Validation) -> None:
+def _say(validation: Validation) -> None:
     say(
-        f"{found.backbone}: {found.counted} operators, the full recipe on {len(found.seeds)} seeds "
-        f"({found.full_cpu_s:.1f} CPU-s a training); {found.drawn} drawn"
-        + "".join(f", {number} {state}" for state, number in found.states.items())
+        f"{validation.backbone}: {validation.counted} operators, the full recipe on {len(validation.seeds)} seeds "
+        f"({validation.full_cpu_s:.1f} CPU-s a training); {validation.drawn} drawn"
+        + "".join(f", {number} {state}" for state, number in validation.states.items())
     )
-    say(f"machine: {found.machine}")
+    say(f"machine: {validation.machine}")
     say_table(
         [
             {
-                "ranked by": one.predictor,
-                "Spearman": one.spearman,
-                f"{one.confidence:.0%} interval": "–" if one.low is None else f"{one.low:.2f} to {one.high:.2f}",
-                "above FLOPs and parameters": "" if one.above is None else f"{one.above:.0%} of resamples",
-                "used": "" if one.is_used is None else "yes" if one.is_used else "no",
+                "ranked by": row.predictor,
+                "Spearman": row.spearman,
+                f"{row.confidence:.0%} interval": "–" if row.low is None else f"{row.low:.2f} to {row.high:.2f}",
+                "above FLOPs and parameters": "" if row.above is None else f"{row.above:.0%} of resamples",
+                "used": "" if row.is_used is None else "yes" if row.is_used else "no",
             }
-            for one in found.agreements
+            for row in validation.agreements
         ]
     )
-    most = found.ceiling
+    most = validation.ceiling
     if most.most is None:
         say("ceiling: not known, because the full recipe was trained on one seed")
     else:
@@ -65,6 +65,6 @@ def _say(found: Validation) -> None:
             f"ceiling: {most.most:.2f}; two seeds of the full recipe agree by {most.between_seeds:.2f}, their mean has "
             f"the reliability {most.reliability:.2f}"
         )
-    for rung in found.rungs:
+    for rung in validation.rungs:
         say(f"{rung.name}: {rung.cpu_s:.2f} CPU-s a training, {rung.seeds} an operator, ranks by {rung.measure}")
-    say(f"used: {', '.join(found.used) or 'none'}; not used: {', '.join(found.unused) or 'none'}")
+    say(f"used: {', '.join(validation.used) or 'none'}; not used: {', '.join(validation.unused) or 'none'}")

@@ -1,4 +1,4 @@
-"""``syno-lab worker``: this machine does jobs of a lab that is on another one."""
+"""``syno-lab worker``: run jobs of a lab that is on another machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JOIN_S = 20.0
 _END_S = 10.0
-#: Seconds within which a scheduler that is there answers, and of a worker's life that are too short to try again.
+#: Seconds within which a scheduler answers, and the shortest life of a worker that is replaced when it ends.
 _LOOK_S, _SHORT_S = 5.0, 30.0
 
 
@@ -44,11 +44,11 @@ def command(
         float, typer.Option(min=0.0, metavar="SECONDS", help="How long a scheduler that went away is looked for.")
     ] = 120.0,
 ) -> None:
-    """Do jobs of a lab on another machine, until Ctrl-C.
+    """Run jobs of a lab on another machine, until Ctrl-C.
 
-    A scheduler that ends is looked for, and joined again when the lab has started it anew.
+    If the scheduler ends, the worker waits for it, and joins it again when the lab has restarted it.
 
-    The machines share no folder: operators, checkpoints and results travel, and the results store stays with the lab.
+    The machines share no folder: operators, checkpoints and results are sent, and the results store stays with the lab.
     Data must be here under the same path. Whoever has the certificate's file can run code on both machines.
     """
     from syno_lab.jobs import away
@@ -89,15 +89,15 @@ def command(
     say(f"joins {scheduler} with {count_of(places, 'slot')}{with_gpus}; Ctrl-C ends it")
     write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid})
     while True:
-        begun = time.monotonic()
+        start_time = time.monotonic()
         last = _follow(process)
-        is_short, joined = time.monotonic() - begun < _SHORT_S, name
-        name = _found(endpoint, 0.0)
-        if name == joined and is_short:  # the fault is the worker's own: another one would end as well
+        is_short, joined = time.monotonic() - start_time < _SHORT_S, name
+        name = _find_scheduler(endpoint, 0.0)
+        if name == joined and is_short:  # the worker itself failed: a new worker would fail too
             raise JobError(f"the worker has ended: {printable(last, 300) or 'no word from it'}")
         if name is None:
             tell(f"the scheduler at {scheduler} went away, and its jobs here stop; looks for it for {patience:g} s")
-            name = _found(endpoint, patience)
+            name = _find_scheduler(endpoint, patience)
         if name is None:
             raise JobError(
                 f"the scheduler at {scheduler} has not come back within {patience:g} s: start it on the lab's machine "
@@ -108,7 +108,7 @@ def command(
 
 
 def _follow(process: subprocess.Popen[str]) -> str:
-    """Wait for a worker's end, and return its last line; ends it where this command is ended."""
+    """Wait for the end of a worker, and return its last line; end the worker if this command ends."""
     last = ""
     try:
         assert process.stderr is not None
@@ -120,8 +120,8 @@ def _follow(process: subprocess.Popen[str]) -> str:
     return last
 
 
-def _found(endpoint: Endpoint, patience_s: float) -> str | None:
-    """The name of the scheduler that answers now or within so many seconds; None where none does."""
+def _find_scheduler(endpoint: Endpoint, patience_s: float) -> str | None:
+    """Return the name of the scheduler that answers now or within ``patience_s``; None if none answers."""
     from syno_lab.jobs.dispatch import scheduler_name
 
     deadline = time.monotonic() + patience_s
@@ -135,7 +135,7 @@ def _found(endpoint: Endpoint, patience_s: float) -> str | None:
 
 
 def _own_address(scheduler: str, listen: str | None) -> str:
-    """The address on which this machine listens: loopback where the scheduler is here, else the one that was named."""
+    """Return the address on which this machine listens: ``listen``, or loopback if the scheduler is here."""
     from syno_lab.processes.own_listener import is_loopback
 
     if listen is not None:
@@ -149,7 +149,7 @@ def _own_address(scheduler: str, listen: str | None) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the worker; a job under way stops by itself, and the lab gives it to another, from what has travelled."""
+    """End the worker. A running job stops itself; the lab runs it elsewhere, from the checkpoints that were sent."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     deadline = time.monotonic() + _END_S

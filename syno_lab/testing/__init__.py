@@ -1,6 +1,6 @@
-"""What a system of operators must fulfil, as tests to subclass (:class:`.conformance.SystemConformance`).
+"""Tests that a system of operators must pass, for subclasses (:class:`.conformance.SystemConformance`).
 
-For authors of systems: this room alone needs pytest, and nothing of the lab imports it.
+For authors of systems: only this room needs pytest, and no other room imports it.
 """
 
 from syno_lab.testing.conformance import Case, SystemConformance

@@ -2,19 +2,16 @@
 
 A system's author subclasses :class:`SystemConformance` and overrides two fixtures::
 
-    class TestMine(SystemConformance):
-        @pytest.fixture
-        def system(self) -> System:
-            return MINE
+    class TestMine(SystemConformance):         @pytest.fixture         def system(self) -> System:             return
+MINE
 
-        @pytest.fixture(params=[Case(mine(), {"N": 2, "C": 4}, {"N": 2, "C": 6})], ids=str)
-        def case(self, request: pytest.FixtureRequest) -> Case:
-            return request.param
+        @pytest.fixture(params=[Case(mine(), {"N": 2, "C": 4}, {"N": 2, "C": 6})], ids=str)         def case(self,
+request: pytest.FixtureRequest) -> Case:             return request.param
 
-Sizes should be small and, where that can be, all different: the meaning is run slowly. The system must be registered:
-as a row of :data:`syno_lab.systems.SYSTEMS`, or by the environment variable ``SYNO_LAB_SYSTEMS`` before pytest starts.
-Tests that start TVM have the marker ``tvm`` (``pytest -m "not tvm"`` leaves them out), which a project with strict
-markers declares.
+Sizes should be small, because the reference is slow, and all different, if possible. The system must be registered: as
+a row of :data:`syno_lab.systems.SYSTEMS`, or by the environment variable ``SYNO_LAB_SYSTEMS`` before pytest starts.
+Tests that start TVM have the marker ``tvm`` (``pytest -m "not tvm"`` skips them); a project with strict markers must
+declare it.
 """
 
 from __future__ import annotations
@@ -53,19 +50,19 @@ from syno_lab.systems import (
 )
 from syno_lab.testing.numbers import arrays_of, by_source, by_tvm, filled_module, slope
 
-#: Characters of a message of one line.
+#: The most characters of a message of one line.
 MOST_OF_A_LINE = 500
 _DRAWN = 3  # operators of a space
 
 
 @dataclass(frozen=True)
 class Case:
-    """An operator to be tested.
+    """An operator to test.
 
     Attributes:
         operator: the operator.
         binding: small sizes of all its variables.
-        other: other sizes, with which it is another function.
+        other: other sizes, for which the operator is another function.
     """
 
     operator: Operator
@@ -77,21 +74,21 @@ class Case:
 
 
 class SystemConformance:
-    """Tests of one system with the operators of its cases; fixtures are to be overridden."""
+    """Tests of one system with the operators of its cases; subclasses override the fixtures."""
 
     @pytest.fixture
     def system(self) -> System:
-        """The system, as it is registered."""
+        """Return the registered system."""
         raise NotImplementedError("give the fixture `system` of your own")
 
     @pytest.fixture
     def case(self) -> Case:
-        """An operator with sizes."""
+        """Return an operator with sizes."""
         raise NotImplementedError("give the fixture `case` of your own")
 
     @pytest.fixture
     def network(self) -> tuple[nn.Module, tuple[int, ...]]:
-        """A network with layers that operators may replace, and the shape of its input without the batch."""
+        """Return a network with layers that operators can replace, and its input shape without the batch."""
         layers: list[nn.Module] = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU()]
         layers += [nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Conv2d(8, 16, 3, stride=2, padding=1)]
         return nn.Sequential(*layers), (3, 8, 6)
@@ -99,7 +96,7 @@ class SystemConformance:
     # -- the value ----------------------------------------------------------------------------------------------------
 
     def test_the_system_is_registered(self, system: System, case: Case) -> None:
-        """Its format leads to it, and its operators have that format."""
+        """Find the system by its format, and check that its operators have this format."""
         assert find_system(system.format) is system
         assert case.operator.format == system.format
         assert system_of(case.operator) is system
@@ -109,7 +106,7 @@ class SystemConformance:
         assert system.title
 
     def test_json_is_read_back(self, system: System, case: Case) -> None:
-        """The same operator, the same text; format and version are in it."""
+        """Read the JSON back: an equal operator with the same text; the text has a format and a version."""
         text = case.operator.to_json()
         header = json.loads(text)
         assert header["format"] == system.format
@@ -120,7 +117,7 @@ class SystemConformance:
             assert again.to_json() == text
 
     def test_operators_are_values(self, case: Case) -> None:
-        """Copies are equal, other things are not."""
+        """Compare copies, which are equal, and other values, which are not."""
         again = copy.deepcopy(case.operator)
         assert again == case.operator
         assert hash(again) == hash(case.operator)
@@ -129,16 +126,16 @@ class SystemConformance:
         assert "\n" not in str(case.operator)
 
     def test_known_operators(self, system: System) -> None:
-        """They are operators of the system, all different, each the same each time."""
-        made = {name: make() for name, make in system.known.items()}
-        assert all(operator.format == system.format for operator in made.values())
-        assert len({operator.to_json() for operator in made.values()}) == len(made)
-        assert all(make() == made[name] for name, make in system.known.items())
+        """Check that known operators belong to the system, differ, and are the same in each call."""
+        operators = {name: make() for name, make in system.known.items()}
+        assert all(operator.format == system.format for operator in operators.values())
+        assert len({operator.to_json() for operator in operators.values()}) == len(operators)
+        assert all(make() == operators[name] for name, make in system.known.items())
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
     def test_sizes_are_positive_integers(self, case: Case) -> None:
-        """A binding is completed to all variables and no more; parameters are those of the weights."""
+        """Complete a binding to exactly all variables; check sizes, and parameters against the weights."""
         operator, bound = case.operator, case.operator.complete_binding(case.binding)
         assert set(bound) == set(operator.variables)
         assert operator.complete_binding(bound) == bound
@@ -154,90 +151,90 @@ class SystemConformance:
         assert operator.input_sizes(case.binding) == shapes[0]
 
     def test_torch_computes_the_meaning(self, case: Case) -> None:
-        """The module's output is that of ``reference``; its weights are the only parameters."""
+        """Compare the module's output with ``reference``; the weights are its only parameters."""
         arrays = arrays_of(case.operator, case.binding)
         module = filled_module(case.operator, case.binding, arrays[1:])
-        assert [tuple(one.shape) for one in module.parameters()] == list(case.operator.weight_sizes(case.binding))
+        assert [tuple(weight.shape) for weight in module.parameters()] == list(case.operator.weight_sizes(case.binding))
         wanted = case.operator.reference(*arrays, binding=case.binding)
         assert wanted.shape == case.operator.output_sizes(case.binding)
         with torch.no_grad():
             _same(module(torch.from_numpy(arrays[0])).numpy(), wanted, 1e-10)
 
     def test_gradients_are_those_of_the_meaning(self, case: Case) -> None:
-        """Of the input and of each weight, in a random direction."""
+        """Compare the gradients of the input and of each weight, in a random direction."""
         arrays = arrays_of(case.operator, case.binding)
         for moved in range(len(arrays)):
             by_torch, by_meaning = slope(case.operator, case.binding, arrays, moved)
             assert by_torch == pytest.approx(by_meaning, rel=1e-4, abs=1e-6)
 
     def test_chance_decides_the_weights(self, case: Case) -> None:
-        """Equal seeds of torch's generator give equal weights, others give others."""
+        """Check that equal seeds of torch's generator give equal weights, and different seeds different weights."""
         drawn = []
         for seed in (0, 0, 1):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                drawn.append([one.detach().clone() for one in case.operator.to_torch(case.binding).parameters()])
+                drawn.append([weight.detach().clone() for weight in case.operator.to_torch(case.binding).parameters()])
         assert all(torch.equal(a, b) for a, b in zip(drawn[0], drawn[1], strict=True))
         assert not drawn[0] or any(not torch.equal(a, b) for a, b in zip(drawn[0], drawn[2], strict=True))
 
     def test_the_source_needs_torch_alone(self, case: Case, tmp_path: Path) -> None:
-        """It runs in a fresh interpreter, gives the meaning and loads nothing of Syno Lab."""
+        """Run the source in a new interpreter: it gives the reference's output and imports nothing of Syno Lab."""
         arrays = arrays_of(case.operator, case.binding)
-        found, loaded = by_source(case.operator, case.binding, arrays, tmp_path)
-        _same(found, case.operator.reference(*arrays, binding=case.binding), 1e-10)
+        output, loaded = by_source(case.operator, case.binding, arrays, tmp_path)
+        _same(output, case.operator.reference(*arrays, binding=case.binding), 1e-10)
         assert loaded == ""
 
     @pytest.mark.tvm
     def test_tvm_computes_the_meaning(self, case: Case, tmp_path: Path) -> None:
-        """The module that a tuning makes of the JSON text."""
+        """Compare the module that a tuning makes of the JSON text with ``reference``."""
         arrays = arrays_of(case.operator, case.binding)
-        found = by_tvm(case.operator, case.operator.complete_binding(case.binding), arrays)
-        _same(found, case.operator.reference(*arrays, binding=case.binding), 1e-4)
+        output = by_tvm(case.operator, case.operator.complete_binding(case.binding), arrays)
+        _same(output, case.operator.reference(*arrays, binding=case.binding), 1e-4)
 
     def test_a_fingerprint_tells_functions_apart(self, case: Case) -> None:
-        """It is 32 hexadecimal digits, the same after reading, another with other sizes."""
-        found = case.operator.fingerprint(case.binding)
-        assert len(found) == 32
-        assert set(found) <= set("0123456789abcdef")
-        assert read_operator(case.operator.to_json()).fingerprint(case.binding) == found
-        assert case.operator.fingerprint(case.other) != found
+        """Check for 32 hexadecimal digits, equal after reading, and different for other sizes."""
+        fingerprint = case.operator.fingerprint(case.binding)
+        assert len(fingerprint) == 32
+        assert set(fingerprint) <= set("0123456789abcdef")
+        assert read_operator(case.operator.to_json()).fingerprint(case.binding) == fingerprint
+        assert case.operator.fingerprint(case.other) != fingerprint
 
     def test_pictures(self, case: Case) -> None:
-        """DOT text, and an SVG that can be read; the same each time."""
+        """Draw DOT text and a valid SVG, the same in each call."""
         assert case.operator.dot().lstrip().startswith(("digraph", "graph", "strict"))
         drawn = case.operator.svg()
-        assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314 - our own
+        assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314 - the lab's own SVG
         assert case.operator.dot() == case.operator.dot()
         assert case.operator.svg() == drawn
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def test_bad_bindings_are_refused_in_one_line(self, case: Case) -> None:
-        """A variable without a value, and sizes that are no positive integers."""
+        """Refuse a binding that lacks a variable, and sizes that are no positive integers."""
         operator = case.operator
-        whole = operator.complete_binding(case.binding)
+        complete = operator.complete_binding(case.binding)
         bad: list[dict[str, Any]] = [
-            {**whole, name: size} for name in whole for size in (0, -1, 1.5, "8\n", True, None)
+            {**complete, name: size} for name in complete for size in (0, -1, 1.5, "8\n", True, None)
         ]
         for binding in bad:
             for size_of in (operator.complete_binding, operator.input_sizes, operator.flops):
                 _refused(SpecError, size_of, binding)
-        for name in whole:
-            short = {other: size for other, size in whole.items() if other != name}
+        for name in complete:
+            short = {other: size for other, size in complete.items() if other != name}
             if not _has_default(operator, short):
-                for ask in (operator.input_sizes, operator.params, operator.to_torch, operator.fingerprint):
-                    _refused(SpecError, ask, short)
+                for compute in (operator.input_sizes, operator.params, operator.to_torch, operator.fingerprint):
+                    _refused(SpecError, compute, short)
 
     def test_bad_files_are_refused_in_one_line(self, system: System, case: Case) -> None:
-        """Junk, another version, missing and further fields, other types."""
+        """Refuse junk, another version, missing and additional fields, and other types."""
         text = case.operator.to_json()
         record = json.loads(text)
         bad = ["", "junk", "[]", "{}", text[:-2], text + "}", json.dumps({**record, "version": 999})]
         bad += [json.dumps({**record, "format": "nobody's"}), json.dumps({**record, "x\n\x1b[2J": 1}), "[" * 100_000]
         bad += [json.dumps({**record, name: {"a": [None, "\n"]}}) for name in record]
-        for one in bad:
-            _refused(FormatError, system.read, one)
-            _refused(FormatError, read_operator, one)
+        for content in bad:
+            _refused(FormatError, system.read, content)
+            _refused(FormatError, read_operator, content)
         for name in record:
             short = json.dumps({other: value for other, value in record.items() if other != name})
             try:
@@ -250,21 +247,21 @@ class SystemConformance:
     def test_the_binding_of_a_place(
         self, system: System, case: Case, network: tuple[nn.Module, tuple[int, ...]]
     ) -> None:
-        """It completes to variables of the operator, or is refused in one line."""
+        """Complete the binding of a layer to variables of the operator, or refuse it in one line."""
         for site in _sites(network):
             shapes = (1, site.in_channels, site.height, site.width), (1, site.out_channels, site.height, site.width)
             try:
-                found = binding_for(case.operator, site.binding(), *shapes)
+                binding = binding_for(case.operator, site.binding(), *shapes)
             except SpecError as error:
                 _is_one_line(error)
                 continue
-            assert set(found) <= set(case.operator.variables)
+            assert set(binding) <= set(case.operator.variables)
         _refused(SpecError, binding_for, case.operator, {"N": 1}, (1,), (1,))
 
     def test_it_takes_its_places_in_a_network(
         self, system: System, case: Case, network: tuple[nn.Module, tuple[int, ...]]
     ) -> None:
-        """What the places say is what stands there afterwards; the network runs and trains."""
+        """Compare the network with its placement, and run and train it."""
         net, shape = network
         sites = _sites(network)
         placement = system.placement(case.operator, sites, "pool")
@@ -275,33 +272,33 @@ class SystemConformance:
             _refused(SpecError, placement.apply, net)
             assert [name for name, _ in net.named_parameters()] == before
             return
-        count = sum(one.numel() for one in net.parameters())
+        count = sum(weight.numel() for weight in net.parameters())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            made = placement.apply(net)
+            placed = placement.apply(net)
             x = torch.randn(2, *shape)
         gained = sum(place.params - site.params for place, site in zip(places, sites, strict=True) if place.replaced)
-        assert sum(one.numel() for one in made.parameters()) == count + gained
+        assert sum(w.numel() for w in placed.parameters()) == count + gained
         for place in places:
             assert (place.binding is None) == (place.reason is not None)
             if place.binding is not None:
                 assert place.flops == case.operator.flops(place.binding)
                 assert system.traffic(case.operator, place.binding) >= prod(case.operator.output_sizes(place.binding))
-        made(x).square().mean().backward()
-        assert all(one.grad is not None and bool(torch.isfinite(one.grad).all()) for one in made.parameters())
+        placed(x).square().mean().backward()
+        assert all(w.grad is not None and bool(torch.isfinite(w.grad).all()) for w in placed.parameters())
 
     def test_traits_and_traffic_are_numbers(self, system: System, case: Case) -> None:
-        """Traits are words with numbers of 0 or more; everything that is put out is stored."""
+        """Check that traits are words with numbers from 0 up, and traffic is a number from 0 up."""
         bound = case.operator.complete_binding(case.binding)
-        found = system.traits(case.operator, bound)
-        assert all(isinstance(word, str) and type(number) is int and number >= 0 for word, number in found.items())
-        assert system.traits(case.operator, bound) == found
+        traits = system.traits(case.operator, bound)
+        assert all(isinstance(word, str) and type(number) is int and number >= 0 for word, number in traits.items())
+        assert system.traits(case.operator, bound) == traits
         stored = system.traffic(case.operator, bound)
         assert type(stored) is int
         assert stored >= 0
 
     def test_panes_and_sessions(self, system: System, case: Case) -> None:
-        """The picture comes first; a session begins with the operator, or is refused in one line."""
+        """Check that the picture is the first pane, and that a session is complete or refused in one line."""
         panes = system.panes
         assert next(iter(panes)) == "graph"
         assert all(callable(pane.read) for pane in panes.values())
@@ -314,7 +311,7 @@ class SystemConformance:
             assert session.operator == case.operator
 
     def test_the_space_has_operators_that_fit(self, system: System, network: tuple[nn.Module, tuple[int, ...]]) -> None:
-        """A random search finds operators that all places take; or there is no space, in one line."""
+        """Find operators by a random search that fit all places, or refuse the space in one line."""
         sites = [site for site in _sites(network) if site.in_channels % 8 == 0]
         try:
             space = space_of(system, SpaceRequest(sites, "pool", 10**9, None, {}, {}, wants=""))
@@ -324,43 +321,43 @@ class SystemConformance:
         assert "\n" not in str(space)
         root = space.root(lambda operator: True)
         assert all(is_operator(operator) for operator in space.known(root).values())
-        search = RandomSearch(root, random.Random(0))  # noqa: S311 - for choices, not for secrets
-        found = [candidate.operator for _ in range(_DRAWN) if (candidate := search.ask()) is not None]
-        assert found
-        for operator in found:
+        search = RandomSearch(root, random.Random(0))  # noqa: S311 - not for secrets
+        operators = [candidate.operator for _ in range(_DRAWN) if (candidate := search.ask()) is not None]
+        assert operators
+        for operator in operators:
             assert operator.format == system.format
             again = read_operator(operator.to_json())
             assert again == operator
             assert space.name_of(again) == space.name_of(operator)
             self.check_probe(space.probe(operator), space.probe(again))
             assert all(place.replaced for place in system.placement(operator, sites, "pool").places)
-        asked: list[Operator] = []
+        refused: list[Operator] = []
 
         def refuse(operator: Operator) -> bool:
-            asked.append(operator)
+            refused.append(operator)
             return False
 
-        none = RandomSearch(space.root(refuse), random.Random(0)).ask(lambda: len(asked) >= _DRAWN)  # noqa: S311
+        none = RandomSearch(space.root(refuse), random.Random(0)).ask(lambda: len(refused) >= _DRAWN)  # noqa: S311
         assert none is None
-        assert asked, "the hard limit is asked of complete operators"
+        assert refused, "the hard limit is asked of complete operators"
         self.check_steps(space, root)
 
-    def check_probe(self, found: Mapping[str, float] | None, again: Mapping[str, float] | None) -> None:
-        """None, or numbers of 0 or more with a ``score`` among them, the same each time."""
-        assert found == again
-        assert found is None or "score" in found
-        assert all(isinstance(name, str) and 0 <= number < float("inf") for name, number in (found or {}).items())
+    def check_probe(self, first: Mapping[str, float] | None, again: Mapping[str, float] | None) -> None:
+        """Check for None, or for numbers from 0 up that include ``score`` and are equal in each call."""
+        assert first == again
+        assert first is None or "score" in first
+        assert all(isinstance(name, str) and 0 <= number < float("inf") for name, number in (first or {}).items())
 
     def check_steps(self, space: OperatorSpace, root: State) -> None:
-        """Children and their steps are the same each time, and their weights positive."""
+        """Check that children and their steps are equal in each call, and that their weights are positive."""
         hash(root.key)
         assert not root.is_complete
         first, again = root.children(), root.children()
         assert first
-        for one, other in zip(first, again, strict=True):
-            assert one.weight > 0
-            assert [step.name for step in one.steps()] == [step.name for step in other.steps()]
-            assert [step.state.key for step in one.steps()] == [step.state.key for step in other.steps()]
+        for child, other in zip(first, again, strict=True):
+            assert child.weight > 0
+            assert [step.name for step in child.steps()] == [step.name for step in other.steps()]
+            assert [step.state.key for step in child.steps()] == [step.state.key for step in other.steps()]
         for operator in list(space.known(root).values())[:1]:
             assert root.towards(operator), "a known operator of the space can be reached"
 
@@ -379,10 +376,10 @@ def _has_default(operator: Operator, binding: Mapping[str, int]) -> bool:
     return True
 
 
-def _same(found: Any, wanted: Any, tolerance: float) -> None:
-    """Equal within a share of the largest element."""
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * max(float(np.abs(wanted).max()), 1e-30))
+def _same(actual: Any, wanted: Any, tolerance: float) -> None:
+    """Assert that arrays are equal within a share of the largest element."""
+    assert actual.shape == wanted.shape
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=tolerance * max(float(np.abs(wanted).max()), 1e-30))
 
 
 def _refused(kind: type[SynoError], call: Callable[..., Any], *arguments: Any) -> None:
@@ -392,7 +389,7 @@ def _refused(kind: type[SynoError], call: Callable[..., Any], *arguments: Any) -
 
 
 def _is_one_line(error: Exception) -> None:
-    said = str(error)
-    assert said
-    assert said.isprintable(), said
-    assert len(said) <= MOST_OF_A_LINE, said
+    message = str(error)
+    assert message
+    assert message.isprintable(), message
+    assert len(message) <= MOST_OF_A_LINE, message

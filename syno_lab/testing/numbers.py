@@ -1,4 +1,4 @@
-"""Numbers of an operator in several ways: by its meaning, by torch, by its source in a fresh interpreter, by TVM."""
+"""Compute an operator in several ways: by its reference, by torch, by its source in a new interpreter, by TVM."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from syno_lab.testing.tvm_child import output_of
 
 Array = np.ndarray[Any, Any]
 
-#: Seconds that a child process may take: it imports torch or TVM, perhaps on a busy machine.
+#: The most seconds of a child process, which imports torch or TVM, perhaps on a busy machine.
 DEADLINE_S = 300.0
 
-# What runs a module's source needs torch alone: -I keeps it from finding anything beside installed packages.
+# The source needs only torch: -I hides everything except installed packages.
 _RUN_SOURCE = """
 import json, runpy, sys
 import numpy as np, torch
@@ -38,23 +38,23 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "syno_lab"))
 
 
 def arrays_of(operator: Operator, binding: Binding, seed: int = 0) -> list[Array]:
-    """An input and weights, normally distributed, in float64."""
+    """Draw an input and weights in float64 from a normal distribution."""
     random = np.random.default_rng(seed)
     shapes = (operator.input_sizes(binding), *operator.weight_sizes(binding))
     return [random.standard_normal(shape) for shape in shapes]
 
 
 def filled_module(operator: Operator, binding: Binding, weights: Sequence[Array]) -> torch.nn.Module:
-    """The operator's module in float64 with these weights, as in inference: that is what it means."""
+    """Return the operator's module in float64 with these weights, in evaluation mode."""
     return fill(operator.to_torch(binding).double().eval(), weights)
 
 
 def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: int) -> tuple[float, float]:
-    """How fast a random sum of the output grows as one tensor moves in a random direction: by torch, by the meaning.
+    """Return the slope of a random sum of the output as one tensor moves in a random direction: by torch, by reference.
 
-    The second is two central differences of :meth:`~syno_lab.protocol.Operator.reference`, extrapolated (Richardson),
-    exact but for rounding where the output is a polynomial of at most the fourth degree in that tensor. ``moved`` is 0
-    for the input and the number of a weight otherwise.
+    The second slope uses two central differences of :meth:`~syno_lab.protocol.Operator.reference` and Richardson's
+    extrapolation. Apart from rounding, it is exact if the output is a polynomial of at most the fourth degree in the
+    tensor. ``moved`` is 0 for the input, else the number of the weight.
     """
     random = np.random.default_rng(1)
     direction: Array = np.asarray(random.standard_normal(arrays[moved].shape))
@@ -77,16 +77,16 @@ def _difference(
     factors: Array,
     step: float,
 ) -> float:
-    """A central difference, whose error shrinks with the square of ``step``."""
+    """Return a central difference; its error shrinks with the square of ``step``."""
     sums = []
     for sign in (1, -1):
-        there = [array + sign * step * direction if at == moved else array for at, array in enumerate(arrays)]
-        sums.append(float((operator.reference(*there, binding=binding) * factors).sum()))
+        moved_arrays = [array + sign * step * direction if at == moved else array for at, array in enumerate(arrays)]
+        sums.append(float((operator.reference(*moved_arrays, binding=binding) * factors).sum()))
     return (sums[0] - sums[1]) / (2 * step)
 
 
 def by_source(operator: Operator, binding: Binding, arrays: Sequence[Array], folder: Path) -> tuple[Array, str]:
-    """The output of ``to_torch_source`` in a fresh interpreter, and the modules of Syno Lab that it loaded: none."""
+    """Run ``to_torch_source`` in a new interpreter; return its output and the imported modules of Syno Lab: none."""
     (folder / "source.py").write_text(operator.to_torch_source(binding), encoding="utf-8")
     np.savez(folder / "arrays.npz", *arrays)
     files = [str(folder / name) for name in ("source.py", "arrays.npz", "output.npy")]
@@ -103,6 +103,6 @@ def by_source(operator: Operator, binding: Binding, arrays: Sequence[Array], fol
 
 
 def by_tvm(operator: Operator, binding: Binding, arrays: Sequence[Array]) -> Array:
-    """The output of the builder's TVM module, unscheduled, in float32, in a process of its own."""
+    """Run the builder's unscheduled TVM module in float32, in a child process, and return its output."""
     job = (operator.to_json(), dict(binding), [array.astype("float32") for array in arrays])
     return once("TVM", output_of, *job, tuple(operator.output_sizes(binding)), deadline_s=DEADLINE_S)

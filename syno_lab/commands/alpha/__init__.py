@@ -1,1 +1,1 @@
-"""Commands for αNAS alone."""
+"""Commands for αNAS only."""

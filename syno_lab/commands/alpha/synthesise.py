@@ -1,4 +1,4 @@
-"""``syno-lab synthesise``: a chain of operations with wanted properties (αNAS, section 4)."""
+"""``syno-lab synthesise``: synthesise a chain of operations with wanted properties (αNAS, section 4)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def command(
     seconds: Annotated[float | None, typer.Option(min=0, help="At most so many seconds of computing.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the chain into this file.")] = None,
 ) -> None:
-    """Synthesise a chain of operations that has wanted properties: a shape, a depth, what is mixed with what."""
+    """Synthesise a chain of operations that has wanted properties: a shape, a depth, and the mixing of axes."""
     from syno_lab.alpha import Draft
     from syno_lab.alpha.synthesis import METHODS
 
@@ -65,15 +65,13 @@ def command(
             f"no chain found by --method {method} after {answer.evaluations:,} evaluations: {answer.reason}; try "
             "another --seed or --method, or want less"
         )
-    # As sl.alpha.synthesise does: each operation by chance any that does the same.
-    found = answer.draft.exchanged(rng)
-    graph = found.graph()
-    steps = _steps(found)
-    say_table(
-        [{"operation": one.operation, "output": one.output, "distance": one.distance, **one.distances} for one in steps]
-    )
+    # As in sl.alpha.synthesise: replace each operation by a random equivalent operation.
+    draft = answer.draft.exchanged(rng)
+    graph = draft.graph()
+    steps = _steps(draft)
+    say_table([{"operation": s.operation, "output": s.output, "distance": s.distance, **s.distances} for s in steps])
     say(
-        f"{len(found.chain)} operations by {method} after {answer.evaluations:,} evaluations, seed {seed}; "
+        f"{len(draft.chain)} operations by {method} after {answer.evaluations:,} evaluations, seed {seed}; "
         f"{graph.flops():,} FLOPs, {graph.params():,} parameters"
     )
     if svg is not None:
@@ -100,10 +98,10 @@ def _wanted(
     from syno_lab.alpha import Graph, NetworkOperator, Properties
     from syno_lab.systems import read_operator
 
-    given = {"--properties": properties, "--of": of, "--wants": wants}
-    names = [name for name, value in given.items() if value is not None]
+    options = {"--properties": properties, "--of": of, "--wants": wants}
+    names = [name for name, value in options.items() if value is not None]
     if len(names) != 1:
-        raise SpecError(f"expected one of {', '.join(given)}, found {' and '.join(names) or 'none'}")
+        raise SpecError(f"expected one of {', '.join(options)}, found {' and '.join(names) or 'none'}")
     if of is None:
         if input_shape is None:
             raise SpecError(f"{names[0]}: expected --input with the shape too, 8,32,32,16 say")
@@ -122,8 +120,8 @@ def _wanted(
             raise SpecError(f"--of: expected a graph or a network of αNAS, found one of {operator.format}")
         graph = operator.graph
     if len(graph.inputs) != 1 or len(graph.output_shapes) != 1:
-        found = f"{len(graph.inputs)} and {len(graph.output_shapes)}"
-        raise SpecError(f"--of: expected a graph of one input and one output, found {found}")
+        counts = f"{len(graph.inputs)} and {len(graph.output_shapes)}"
+        raise SpecError(f"--of: expected a graph of one input and one output, found {counts}")
     return Properties.of(graph), graph.inputs[0]
 
 
@@ -139,7 +137,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chain has come to after an operation."""
+    """The state of a chain after an operation."""
 
     operation: str
     output: list[int]
@@ -148,7 +146,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _steps(draft: Draft) -> list[Step]:
-    """The chain with the shape and the distances after each operation, the input first."""
+    """Return the shape and the distances of the chain after each operation; the first step is the input."""
     from syno_lab.alpha import Draft
 
     part = Draft(draft.properties, draft.input_shape)

@@ -1,1 +1,1 @@
-"""Commands for Canvas alone."""
+"""Commands for Canvas only."""

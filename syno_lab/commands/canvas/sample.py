@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from syno_lab.canvas.fitted import Fitted
 
 _REPORT_PERIOD_S = 0.1
-#: Primitives of a kernel at most, unless the user says otherwise.
+#: The default of the most primitives of a kernel.
 MOST_PRIMITIVES = 12
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The options of the command that are Canvas's own; shares are of the replaced convolutions' costs."""
+    """The options of the command for Canvas; shares refer to the costs of the replaced convolutions."""
 
     min_primitives: Annotated[int, typer.Option(min=1, help="Of Canvas: the fewest primitives of a kernel.")] = 3
     backbone: Annotated[
@@ -49,7 +49,7 @@ class Kernels:
 
 
 def sample_kernels(
-    asked: Kernels,
+    options: Kernels,
     max_primitives: int | None,
     wants: str | None,
     count: int | None,
@@ -58,30 +58,30 @@ def sample_kernels(
     listed: int,
     out: Path | None,
 ) -> None:
-    """Draw kernels, no two isomorphic, print what each costs, and how fast they came.
+    """Draw kernels, no two isomorphic, and print their costs and the rate.
 
-    Without a ``count`` the first ``listed`` are printed. Raises SpecError for an option that makes no sense, and a
-    network without convolutions; SynoError when the time is over before the first one.
+    Without ``count``, only the first ``listed`` kernels are printed. Raises SpecError for a contradictory option or a
+    network without convolutions; SynoError if the time is over before the first kernel.
     """
     from syno_lab.canvas.mixing import pairing_of, parse_wishes, wishes_text
 
-    least = min(asked.min_primitives, max_primitives or asked.min_primitives)
+    least = min(options.min_primitives, max_primitives or options.min_primitives)
     primitives = (least, max_primitives or MOST_PRIMITIVES)
-    sampler = _sampler(asked, primitives, seed or 0)
+    sampler = _sampler(options, primitives, seed or 0)
     wishes = parse_wishes(wants_option(wants))
     window = max(((place.kh, place.kw) for place in sampler.places), key=math.prod)
     flops = sum(place.flops for place in sampler.places)
     params = sum(place.params for place in sampler.places)
-    begun, begun_cpu = time.monotonic(), time.process_time()
-    found: list[Fitted] = []
-    told = -math.inf
+    start, start_cpu = time.monotonic(), time.process_time()
+    listed_kernels: list[Fitted] = []
+    last_report = -math.inf
     distinct = drawn = 0
 
     def is_over() -> bool:
-        nonlocal told
-        now = time.monotonic() - begun
-        if now - told >= _REPORT_PERIOD_S:
-            told = now
+        nonlocal last_report
+        now = time.monotonic() - start
+        if now - last_report >= _REPORT_PERIOD_S:
+            last_report = now
             done = max(distinct / count if count else 0.0, now / seconds if seconds else 0.0)
             report("sample", min(done, 1.0), f"{distinct} kernels after {sampler.outcomes.total()} attempts")
         return seconds is not None and now >= seconds
@@ -94,7 +94,7 @@ def sample_kernels(
                     distinct += 1
                     write(operator)
                     if count is not None or distinct <= listed:
-                        found.append(operator)
+                        listed_kernels.append(operator)
                 if distinct == count or is_over():
                     break
         except (StoppedError, OverTimeError) as error:
@@ -104,21 +104,21 @@ def sample_kernels(
                     "budget, or ask for less"
                 ) from None
         report("sample", 1.0, f"{distinct} kernels")
-    cpu_s = time.process_time() - begun_cpu
+    cpu_s = time.process_time() - start_cpu
     attempts = sampler.outcomes.total()
-    entries = [_entry(operator, flops, params) for operator in found]
+    entries = [_entry(operator, flops, params) for operator in listed_kernels]
     for entry in entries:
         say(
             f"{entry['shape']}; {entry['flops']:,} FLOPs ({entry['flops_ratio']:.3f}), {entry['params']:,} parameters "
             f"({entry['params_ratio']:.3f})"
         )
     say(
-        f"{distinct} kernels for {len(sampler.places)} convolutions of {asked.backbone} in {cpu_s:.2f} CPU-seconds: "
+        f"{distinct} kernels for {len(sampler.places)} convolutions of {options.backbone} in {cpu_s:.2f} CPU-seconds: "
         f"{distinct / max(cpu_s, 1e-9):.1f} distinct a CPU-second, {sampler.outcomes['kernel'] / attempts:.1%} of "
         f"{attempts:,} attempts valid, seed {seed or 0}"
     )
     figures = {
-        **{name: value for name, value in vars(asked).items() if name != "min_primitives"},
+        **{name: value for name, value in vars(options).items() if name != "min_primitives"},
         "primitives": primitives,
         "system": "syno-lab-canvas",
         "wants": wishes_text(wishes),
@@ -135,28 +135,28 @@ def sample_kernels(
     write_json(figures | {"operators": entries})
 
 
-def _sampler(asked: Kernels, primitives: tuple[int, int], seed: int) -> Sampler:
+def _sampler(options: Kernels, primitives: tuple[int, int], seed: int) -> Sampler:
     from syno_lab.canvas import Sampler
     from syno_lab.models.registry import backbone
 
-    chosen = backbone(asked.backbone)
+    chosen = backbone(options.backbone)
     if chosen.domain != "images":
-        raise SpecError(f"--backbone: expected a network for images, found {asked.backbone}, one for {chosen.domain}")
+        raise SpecError(f"--backbone: expected a network for images, found {options.backbone}, one for {chosen.domain}")
     return Sampler(
-        chosen.survey(size=asked.resolution).select(chosen.selection),
-        max_flops=asked.flops,
-        max_params=asked.params,
+        chosen.survey(size=options.resolution).select(chosen.selection),
+        max_flops=options.flops,
+        max_params=options.params,
         primitives=primitives,
-        width=asked.width,
-        fcs=_span(asked.fcs),
-        groups=asked.groups,
-        include=None if asked.include is None else [name.strip() for name in asked.include.split(",")],
+        width=options.width,
+        fcs=_span(options.fcs),
+        groups=options.groups,
+        include=None if options.include is None else [name.strip() for name in options.include.split(",")],
         seed=seed,
     )
 
 
 def _span(text: str) -> tuple[int, int]:
-    """``1-4`` or ``2`` as the fewest and the most."""
+    """Parse ``1-4`` or ``2`` as the fewest and the most."""
     least, dash, most = text.partition("-")
     numbers = integer(least.strip()), integer(most.strip() if dash else least.strip())
     if numbers[0] is None or numbers[1] is None:
@@ -165,7 +165,7 @@ def _span(text: str) -> tuple[int, int]:
 
 
 def _entry(operator: Fitted, flops: int, params: int) -> dict[str, JSON]:
-    """A kernel with its costs at all places together."""
+    """Return a kernel with the sum of its costs at all places."""
     spent = operator.spent
     return {
         "shape": str(operator),

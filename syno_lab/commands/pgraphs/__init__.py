@@ -1,1 +1,1 @@
-"""Commands for pGraphs alone: their specs, sampling, enumeration, rules, and the forms that they alone have."""
+"""Commands for pGraphs only: their specs, sampling, enumeration, rules, and forms of their own."""

@@ -1,4 +1,4 @@
-"""``syno-lab ablate``: the paper's two ablations, measured anew beside its figures (Syno, section 9.4)."""
+"""``syno-lab ablate``: measure the paper's two ablations again, and compare with its figures (Syno, section 9.4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRAW_STEPS = "a step evenly among all legal ones; pGraphs with one that the spac
 Ablation = Literal["canonical", "distance"]
 
 
-#: What a random step draws evenly.
+#: The set from which a random step is drawn evenly.
 Evenly = Literal["primitives", "steps"]
 
 
@@ -46,7 +46,7 @@ class _Walks:
     report: Callable[[str, float, str], None]
 
     def clock(self) -> Callable[[], bool] | None:
-        """Whether the time of one run is over, which begins now."""
+        """Start the time limit of one run; return a function that tells whether it is over."""
         end = None if self.seconds is None else time.monotonic() + self.seconds
         return None if end is None else lambda: time.monotonic() >= end
 
@@ -82,9 +82,9 @@ def command(
     ] = "primitives",
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same walks.")] = None,
 ) -> None:
-    """Measure what canonicalization and shape distance are worth, as section 9.4 of the paper does.
+    """Measure the effect of canonicalization and of the shape distance, as section 9.4 of the paper does.
 
-    Shares come with 95 % Wilson intervals and stand beside the paper's figures.
+    Shares are printed with 95 % Wilson intervals, beside the paper's figures.
     """
     sizes = parse_sizes(max_primitives)
     if complete and ablation == "distance":
@@ -116,7 +116,7 @@ def command(
 
 
 def parse_sizes(text: str) -> list[int]:
-    """``"6"`` as 2 to 6, ``"3..5"`` as 3 to 5. Raises SynoError for anything else."""
+    """Parse ``"6"`` as 2 to 6, ``"3..5"`` as 3 to 5. Raises SynoError for any other text."""
     match = re.fullmatch(r"(?:(\d{1,2})\.\.)?(\d{1,2})", text.strip(), re.ASCII)
     if match:
         last = int(match[2])
@@ -127,7 +127,7 @@ def parse_sizes(text: str) -> list[int]:
 
 
 def _share(hits: int, total: int) -> dict[str, float | None]:
-    """A share and its 95 % interval."""
+    """Return a share with its 95 % interval."""
     from syno_lab.synthesis.ablation import wilson
 
     low, high = wilson(hits, total)
@@ -141,7 +141,7 @@ _Result = tuple[dict[str, JSON], list[dict[str, JSON]], list[str]]
 def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) -> _Result:
     from syno_lab.synthesis import ablation as engine
 
-    found = engine.canonical_rates(
+    rates = engine.canonical_rates(
         walks.spec,
         sizes,
         trials=walks.trials,
@@ -165,16 +165,16 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
             ),
             "seconds": row.seconds,
         }
-        for row in found.rows
+        for row in rates.rows
     ]
-    drawn, canonical = sum(row.pgraphs for row in found.rows), sum(row.canonical for row in found.rows)
+    drawn, canonical = sum(row.pgraphs for row in rates.rows), sum(row.canonical for row in rates.rows)
     figures: dict[str, JSON] = {
         "what": "complete operators" if complete else "partial pGraphs",
-        "trials": found.trials,
-        "seconds": found.seconds,
+        "trials": rates.trials,
+        "seconds": rates.seconds,
         "rows": rows,
         "all": {"pgraphs": drawn, "canonical": canonical, **_share(canonical, drawn)},
-        "rejected_by": found.rejected_by,
+        "rejected_by": rates.rejected_by,
         "paper": {
             "source": f"{engine.PAPER} and Table 2 (its last column, 8 or more, is 0)",
             "pgraphs": engine.PAPER_SAMPLES,
@@ -185,13 +185,13 @@ def _canonical(walks: _Walks, sizes: list[int], complete: bool, evenly: Evenly) 
     }
     table = [{head: row[name] for name, head in _COLUMNS.items()} for row in rows]
     summary = (
-        f"{canonical:,} canonical of {drawn:,} {figures['what']} in {found.seconds:.1f} s, seed {walks.seed}; "
+        f"{canonical:,} canonical of {drawn:,} {figures['what']} in {rates.seconds:.1f} s, seed {walks.seed}; "
         f"the paper: {engine.PAPER_CANONICAL} of {engine.PAPER_SAMPLES:,} ({engine.PAPER})"
     )
     return figures, table, [summary]
 
 
-#: The columns of the table: their names in JSON, and their heads.
+#: The columns of the table: their JSON keys and their headings.
 _COLUMNS = {
     "size": "size",
     "canonical": "canonical",
@@ -211,7 +211,7 @@ def _distance(walks: _Walks, sizes: list[int]) -> _Result:
 
     runs: list[dict[str, Any]] = []
     for guided in (True, False):
-        found = engine.distance_trials(
+        walked = engine.distance_trials(
             walks.spec,
             guided=guided,
             trials=walks.trials,
@@ -223,12 +223,12 @@ def _distance(walks: _Walks, sizes: list[int]) -> _Result:
         runs.append(
             {
                 "distance": "with" if guided else "without",
-                "trials": found.trials,
-                "valid": found.valid,
-                **_share(found.valid, found.trials),
-                "first": found.first,
-                "distinct": found.distinct,
-                "seconds": found.seconds,
+                "trials": walked.trials,
+                "valid": walked.valid,
+                **_share(walked.valid, walked.trials),
+                "first": walked.first,
+                "distinct": walked.distinct,
+                "seconds": walked.seconds,
                 "paper": {"trials": paper.trials, "distinct": paper.distinct, "seconds": paper.seconds},
             }
         )

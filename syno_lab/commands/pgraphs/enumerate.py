@@ -1,4 +1,4 @@
-"""``syno-lab enumerate``: every canonical operator of a spec up to a size, each pGraph once, the smaller first."""
+"""``syno-lab enumerate``: list every canonical operator of a spec up to a size, once, smaller operators first."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def command(
     out: OutOption = None,
     system: SystemOption = "pgraphs",
 ) -> None:
-    """Give every canonical operator of a spec up to a size, each once, the smaller first, and count them.
+    """List every canonical operator of a spec up to a size, each once, smaller operators first, and count them.
 
-    Their number grows by a factor of four to eight with each step: begin small. What is interrupted keeps the lines
-    that it has written.
+    Their number grows by a factor of four to eight with each step, so begin small. An interrupted command keeps the
+    lines that it has written.
     """
     from syno_lab.synthesis.sampler import Sampler
 
@@ -46,17 +46,17 @@ def command(
             "draw some by `syno-lab sample --system canvas`"
         )
     parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants))
-    begun = time.monotonic()
+    start = time.monotonic()
     by_steps: dict[int, int] = {}
     is_whole = True
     with Reporter() as report, operator_lines(out) as write:
-        found = 0
+        number_found = 0
         stage = "count"
 
         def is_over() -> bool:
-            if not found:
+            if not number_found:
                 report(stage, 0.0, "how many there are, where that is quick" if stage == "count" else "no operator yet")
-            return seconds is not None and time.monotonic() - begun >= seconds
+            return seconds is not None and time.monotonic() - start >= seconds
 
         sampler = Sampler.from_spec(parsed, seed=0, effort=Effort(should_stop=is_over))
         try:
@@ -65,34 +65,34 @@ def command(
             report("count", 1.0, f"at most {expected:,}" if known else "too many to count beforehand")
             stage = "list"
             for operator in sampler.enumerate():
-                if found == count:
+                if number_found == count:
                     is_whole = False
                     break
-                found += 1
+                number_found += 1
                 steps = len(operator.steps)
                 by_steps[steps] = by_steps.get(steps, 0) + 1
                 write(operator)
                 goal = min(filter(None, (expected, count)), default=0)
-                report("list", found / max(goal, found + 1), f"{found:,}{known}; {steps} steps")
+                report("list", number_found / max(goal, number_found + 1), f"{number_found:,}{known}; {steps} steps")
         except StoppedError as error:
-            if not found:
+            if not number_found:
                 raise SynoError(
                     f"expected an operator within {seconds:g} seconds, found none: {error}; raise --seconds, or narrow "
                     "the spec"
                 ) from None
             is_whole = False
-        report("list", 1.0, f"{found:,} operators")
+        report("list", 1.0, f"{number_found:,} operators")
     say_table([{"steps": steps, "operators": number} for steps, number in by_steps.items()])
-    say(f"{found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"))
+    say(f"{number_found:,} operators of at most {max_primitives} steps" + ("" if is_whole else ", and there are more"))
     write_json(
         {
             "spec": spec,
             "max_primitives": max_primitives,
             "weight_limits": parsed.weight_limits,
             "wants": wants_text(parsed.wants, parsed.input_shape, parsed.output_shape),
-            "count": found,
+            "count": number_found,
             "is_whole": is_whole,
             "by_steps": by_steps,
-            "seconds": time.monotonic() - begun,
+            "seconds": time.monotonic() - start,
         }
     )

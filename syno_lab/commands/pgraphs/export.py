@@ -1,4 +1,4 @@
-"""``syno-lab export``: an operator as a file that other programs read."""
+"""``syno-lab export``: write an operator as a file for other programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from syno_lab.versioned import JSON
 Target = Literal["onnx", "torch-export", "python", "weights", "library", "json"]
 
 
-#: Why a format takes no weights.
+#: Why a format has no weights.
 _WITHOUT_WEIGHTS = {"library": "whose weights are arguments", "json": "which holds no weights"}
 
 
@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """Write an operator as ONNX, torch.export, Python, weights, a compiled library or an operator file.
 
-    Each file is read back and compared. All formats hold an operator of any system; a whole network has no library.
+    Each file is read back and compared. Every format supports all systems, but a whole network has no library.
     """
     if out.is_dir():
         raise SynoError(f"--out: expected a file, found the folder {out}")
@@ -122,7 +122,7 @@ def _library(operator: Operator, out: Path, bound: dict[str, int], target: str |
         record = save_library(operator, out, bound, target=target or "local")
     facts: dict[str, Any] = {"path": str(out), "format": "library", "bytes": out.stat().st_size}
     facts |= {"target": record.kind, "machine": record.machine}
-    # What is for another machine can only be compared there.
+    # A library for another machine can only be compared there.
     if record.kind == "llvm" and record.machine == platform.machine() and runs_reference(operator, bound):
         facts |= {"compared_with": meaning_of(operator), "relative_difference": check_library(out)}
     return facts

@@ -1,4 +1,4 @@
-"""``syno-lab replay``: draws the operators of a record again and says whether they are the same."""
+"""``syno-lab replay``: draw the operators of a record again and check that they are the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Draw the operators of a record again: the same seed and spec give the same operators.
 
-    Exit status 0 when all are the same, 1 when one differs. Another version or other rules are named and tried.
+    Exit status 0 if all are the same, 1 if one differs. For another version or other rules, a note is printed.
     """
     from syno_lab.synthesis import record as records
 

@@ -1,4 +1,4 @@
-"""``syno-lab sample``: draw operators for a spec, and measure how fast they come."""
+"""``syno-lab sample``: draw operators for a spec, and measure the rate."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from syno_lab.ir.operator import Operator
     from syno_lab.ir.spec import Spec
 
-Told = Callable[[str, float, str], None]
+Report = Callable[[str, float, str], None]
 
 DEFAULT_COUNT = 10
-LISTED = 20  # operators that are listed when only --seconds bounds their number
-#: By default; a share of repeats is stated over at least LEAST_FINGERPRINTED, where so many exist.
+LISTED = 20  # operators that are listed if only --seconds limits their number
+#: The default; a share of repeats is computed from at least LEAST_FINGERPRINTED operators, if so many exist.
 FINGERPRINTED = 20_000
 LEAST_FINGERPRINTED = 5_000
-#: Options of pGraphs alone.
+#: The options for pGraphs only.
 PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
 _REPORT_PERIOD_S = 0.1
-_QUIET_S = 1.0  # before it is said that there is no operator yet
-_COURSE_PARTS = 32  # points at most in the course of a run, twice that while it is taken
+_QUIET_S = 1.0  # until a message that there is no operator yet
+_COURSE_PARTS = 32  # the most points in the course of a run; twice as many while it is recorded
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The progress of a run: seconds and CPU-seconds since its start, operators drawn, bytes resident (0: unknown)."""
+    """The progress of a run: seconds and CPU-seconds since its start, operators drawn, resident bytes (0: unknown)."""
 
     seconds: float
     cpu_seconds: float
@@ -62,10 +62,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The result of sampling: the first operators, each pGraph once; all of them where a count was asked for.
+    """The result of sampling: the first operators, each pGraph once; all operators if a count was set.
 
-    ``distinct``: how many were drawn, kept or not; ``cpu_seconds``: from the start to the last one; ``exhausted``:
-    whether no more were found; ``trials``: walks taken; ``course``: how time and memory grew, evenly over the run.
+    ``distinct``: the number of drawn operators; ``cpu_seconds``: the time until the last operator; ``exhausted``:
+    whether no more were found; ``trials``: the number of walks; ``course``: time and memory over the run.
     """
 
     operators: list[Operator]
@@ -107,9 +107,9 @@ def command(
 ) -> None:
     """Draw random canonical operators, each pGraph once; with --system canvas, kernels for a network's convolutions.
 
-    The rate is that of operators a CPU-second, times one minus the share of those whose fingerprint an earlier one has,
-    also on a larger binding.
-    The JSON holds the figures and the operators that are listed: all with --count, else the first 20.
+    The rate is the number of operators with distinct fingerprints a CPU-second. Equal fingerprints count as repeats if
+    they are equal on a larger binding too. The JSON holds the figures and the listed operators: all with --count, else
+    the first 20.
     """
     _check_belongs(system, {**locals(), **vars(kernels)})
     if count is None and seconds is None:
@@ -126,7 +126,7 @@ def command(
     with Reporter() as report, operator_lines(out) as write:
         own_seed = own_seed if seed is None else seed
         drawn = draw(parsed, own_seed, count, seconds, report, keep, spread=spread, each=write)
-        peak = peak_bytes()  # of sampling: fingerprints and records come after it
+        peak = peak_bytes()  # of sampling, before fingerprints and records
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
         named = drawn.operators[:fingerprints_of] if fingerprints else []
@@ -166,25 +166,25 @@ def draw(
     seed: int | None,
     count: int | None,
     seconds: float | None,
-    report: Told,
+    report: Report,
     keep: int = FINGERPRINTED,
     *,
     spread: bool = True,
     each: Callable[[Operator], None] = lambda operator: None,
 ) -> Drawn:
-    """Draw until ``count`` operators, ``seconds`` of wall time, or no more are found.
+    """Draw operators until ``count`` operators, ``seconds`` of wall time, or no more are found.
 
-    ``each`` is called with every one. Without a ``count`` only the first ``keep`` are kept, so that the memory of a
-    long run is the sampler's.
+    ``each`` is called with every operator. Without ``count`` only the first ``keep`` operators are stored, to limit the
+    memory of a long run.
 
     Raises:
-        SpecError: when the spec has no operator within its budgets.
-        SynoError: when the time is over before the first one, or it would take more memory than there is.
+        SpecError: the spec has no operator within its budgets.
+        SynoError: the time is over before the first operator, or the memory does not suffice.
     """
     from syno_lab.synthesis.sampler import Sampler
 
     start, cpu_start = time.monotonic(), time.process_time()
-    told = 0.0
+    last_report = 0.0
 
     def is_over() -> bool:
         now = time.monotonic() - start
@@ -204,8 +204,8 @@ def draw(
             if count is not None or len(operators) < keep:
                 operators.append(operator)
             now = time.monotonic()
-            if now - told >= _REPORT_PERIOD_S or drawn == count:
-                told = now
+            if now - last_report >= _REPORT_PERIOD_S or drawn == count:
+                last_report = now
                 done = drawn / count if count else (now - start) / (seconds or 1.0)
                 report("sample", min(done, 1.0), f"{drawn} operators after {sampler.trials} walks")
                 course.add(Moment(now - start, time.process_time() - cpu_start, drawn, resident_bytes()))
@@ -225,7 +225,7 @@ def draw(
 
 
 class _Course:
-    """Some of the moments of a run, evenly spaced, however long it lasts: every second one is dropped when too many."""
+    """Moments of a run at even distances: when there are too many, every second moment is dropped."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []
@@ -240,13 +240,13 @@ class _Course:
             self._period = 2 * max(self._period, _REPORT_PERIOD_S)
 
 
-def _check_belongs(system: str, given: Mapping[str, Any]) -> None:
-    """Refuse an option that is given and belongs to the other system."""
+def _check_belongs(system: str, values: Mapping[str, Any]) -> None:
+    """Refuse an option that is set and belongs to the other system."""
     kernels = inspect.signature(Kernels).parameters
     wrong, other = (PGRAPHS_OWN, "pgraphs") if is_canvas(system) else (kernels, "canvas")
     defaults = {**inspect.signature(command).parameters, **kernels}
     for name in wrong:
-        if given[name] != defaults[name].default:
+        if values[name] != defaults[name].default:
             raise SynoError(f"--{name.replace('_', '-')}: expected --system {other} beside it, found {quoted(system)}")
 
 
@@ -263,13 +263,13 @@ def _check_save(path: Path) -> None:
 def _save(path: Path, spec: Spec, drawn: Drawn, spread: bool) -> None:
     from syno_lab.synthesis.record import record_search, to_text
 
-    kept = drawn.operators[:FINGERPRINTED]
-    whole = drawn.exhausted and len(kept) == drawn.distinct
-    write_text(path, to_text(record_search(spec, drawn.seed, kept, exhausted=whole, spread=spread)))
+    saved = drawn.operators[:FINGERPRINTED]
+    is_complete = drawn.exhausted and len(saved) == drawn.distinct
+    write_text(path, to_text(record_search(spec, drawn.seed, saved, exhausted=is_complete, spread=spread)))
 
 
-def _fingerprints(operators: list[Operator], report: Told) -> list[str | None]:
-    """Each operator's fingerprint with the binding it was taken on; None where that has too many terms."""
+def _fingerprints(operators: list[Operator], report: Report) -> list[str | None]:
+    """Return each operator's fingerprint with its binding; None for an operator with too many terms."""
     from syno_lab.ir.fingerprint import distinct_key
 
     names: list[str | None] = []
@@ -284,8 +284,8 @@ def _fingerprints(operators: list[Operator], report: Told) -> list[str | None]:
     return names
 
 
-def _repeat_share(operators: list[Operator], names: list[str | None], report: Told) -> float | None:
-    """The share of operators that compute an earlier one's function; None where one has no fingerprint."""
+def _repeat_share(operators: list[Operator], names: list[str | None], report: Report) -> float | None:
+    """Return the share of operators that compute an earlier operator's function; None if a fingerprint is missing."""
     from syno_lab.ir.fingerprint import confirmed_repeats
 
     if not names or None in names:

@@ -28,20 +28,20 @@ WantsOption = Annotated[
 
 
 class SpecFile(SpecFields, forbid_unknown_fields=True):
-    """A spec as a file: the Sampler's arguments by their names, its seed among them, and None where it has None."""
+    """A spec as a file: the Sampler's arguments by name, including its seed; an argument may be None as there."""
 
     seed: int | None = None
     net: None = None
     mappings: list[dict[str, int]] | None = None  # type: ignore[assignment]
 
 
-#: The names that options show.
+#: The names of specs in help texts.
 NAMES = "conv|conv-authors|readme|FILE"
 _CONV = SpecFile(
     input_shape="[N, C_in, H, W]",
     output_shape="[N, C_out, H, W]",
-    # A chain of two weights has C_out four times: the channels between them in a REDUCE and in both weights, and the
-    # output's in the second.
+    # A chain of two weights uses C_out four times: the channels between the weights in a REDUCE and in both weights,
+    # and the output's channels in the second weight.
     primary_specs=["N: 0", "C_in: 3", "C_out: 4", "H: 0", "W: 0"],
     coefficient_specs=["k_1=3: 4", "k_2=5: 3", "s=2: 1", "g=16: 3"],
     mappings=[{"N": 1, "C_in": 64, "C_out": 64, "H": 32, "W": 32}],
@@ -53,16 +53,16 @@ _CONV = SpecFile(
     max_flops=10**9,
 )
 SPECS = {
-    # With the known convolutions and the operators of the paper in it.
+    # This spec includes the known convolutions and the operators of the paper.
     "conv": _CONV,
-    # The one on which the authors' engine is measured beside ours: C_out in no weight, which leaves most of these out.
+    # The spec of the benchmark against the authors' engine: without C_out in weights, so with fewer operators.
     "conv-authors": msgspec.structs.replace(
         _CONV,
         primary_specs=["N: 0", "C_in: 3", "C_out: 0", "H: 0", "W: 0"],
         coefficient_specs=["k_1=3: 4", "k_2=5: 3", "s=2: 0", "g=16: 3"],
         max_primitives=8,
     ),
-    # The example in the README of Syno, with the sizes of its three placeholders.
+    # The example in Syno's README, with the sizes of its three placeholders.
     "readme": SpecFile(
         input_shape="[H, W]",
         output_shape="[H, W]",
@@ -98,31 +98,31 @@ SystemOption = Annotated[
 
 
 def is_canvas(name: str) -> bool:
-    """Whether a system that is named by an option is Canvas rather than pGraphs.
+    """Tell whether the system of an option is Canvas; False for pGraphs.
 
-    Raises SynoError for any other; the two are those that draw operators.
+    Raises SynoError for other systems: only these two draw operators.
     """
     from syno_lab.canvas.fitted import FORMAT as CANVAS
     from syno_lab.ir.operator import FORMAT as PGRAPHS
 
-    found = format_named(name)
-    if found not in (PGRAPHS, CANVAS):
+    format_name = format_named(name)
+    if format_name not in (PGRAPHS, CANVAS):
         raise SynoError(f"--system: expected pgraphs or canvas, found {quoted(name)}, which draws no operators")
-    return found == CANVAS
+    return format_name == CANVAS
 
 
 def wants_option(text: str | None) -> str | None:
-    """The wish of an option: ``none`` is no wish, whatever a file says."""
+    """Return the wish of an option: ``none`` means no wish, whatever a file contains."""
     return "" if text is not None and text.strip().lower() == "none" else text
 
 
 def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:
-    """The spec ``name`` (one of :data:`SPECS` or a JSON file) with ``changes`` that are not None, and its seed.
+    """Return the spec ``name`` (a key of :data:`SPECS` or a JSON file) with the ``changes``, and its seed.
 
     Raises:
-        FormatError: for a file that is not a spec.
-        SpecError: for a spec that is malformed or contradictory.
-        SynoError: for neither a name nor a file.
+        FormatError: the file is not a spec.
+        SpecError: the spec is malformed or contradictory.
+        SynoError: ``name`` is neither a name nor a file.
     """
     where = ""
     record = SPECS.get(name)
@@ -135,11 +135,11 @@ def load_spec(name: str, **changes: Any) -> tuple[Spec, int | None]:
             record = msgspec.json.decode(read_small(path, MAX_BYTES), type=SpecFile)
         except (msgspec.DecodeError, RecursionError) as error:
             raise FormatError(f"{path}: expected JSON with the Sampler's fields: {reason(error)}") from None
-    given = record.arguments()
-    given.update({name: value for name, value in changes.items() if value is not None})
-    seed = given.pop("seed")
-    given.pop("net", None)
+    arguments = record.arguments()
+    arguments.update({name: value for name, value in changes.items() if value is not None})
+    seed = arguments.pop("seed")
+    arguments.pop("net", None)
     try:
-        return Spec.parse(**given), seed
+        return Spec.parse(**arguments), seed
     except SpecError as error:
         raise SpecError(f"{where}{error}") from None
