@@ -1,4 +1,4 @@
-"""Tune operators with TVM MetaSchedule, here or on a device behind an RPC tracker; TVM runs only in child processes.
+"""Tune operators with TVM MetaSchedule, on this machine or behind an RPC tracker; TVM runs only in child processes.
 
 >>> task = TuningTask("conv2d", text, {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28, "k": 3})  # doctest: +SKIP
 >>> result = tune(task, trials=32, work_dir="tuning")                       # doctest: +SKIP

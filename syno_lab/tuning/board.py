@@ -1,4 +1,4 @@
-"""A real RPC tracker and a real RPC server on this machine, for as long as a ``with`` block lasts."""
+"""Run a real RPC tracker and a real RPC server on this machine during a ``with`` block."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Board:
 
     @classmethod
     def of(cls, tracker: str | Address | None, key: str | None) -> Board | None:
-        """The board under ``key`` at ``tracker`` (``host:port``), None without both: this machine.
+        """Return the board under ``key`` at ``tracker`` (``host:port``); None without both: this machine.
 
-        Raises TuningError where there is only one of them, and TrackerError for an invalid address.
+        Raises TuningError if one of the two is missing, and TrackerError for an invalid address.
         """
         if (tracker is None) != (key is None):
             raise TuningError("expected tracker and key together, or neither to tune on this machine")
@@ -49,21 +49,21 @@ def local_board(
 ) -> Iterator[Board]:
     """Start a tracker and an RPC server for this machine's CPU on free loopback ports; stop both at the end.
 
-    ``threads`` is the number of threads that run an operator (all processors by default), ``devices`` the number of
-    servers under the key. No process survives: both processes and their children are killed by group when the block
-    ends, by any exception too, and end by themselves when this process is killed. Raises :class:`TrackerError` if they
-    are not ready by the deadline.
+    ``threads`` is the number of threads that run an operator (default: all processors), ``devices`` the number of
+    servers under the key. When the block ends, also by an exception, both processes and their children are killed by
+    group. If this process is killed, they end by themselves. Raises :class:`TrackerError` if the processes are not
+    ready by the deadline.
     """
     check_key(key)
     if devices < 1:
         raise TrackerError(f"expected at least one device, found {devices}")
     with contextlib.ExitStack() as stack:
-        # Bind the ports here, so that they are free and known at once, and no other process can bind them in between.
+        # Bind the ports here, so that the ports are known at once and no other process can bind them.
         listeners = [stack.enter_context(listen()) for _ in range(1 + devices)]
         port = listeners[0].getsockname()[1]
         folder = stack.enter_context(scratch("syno-board-"))
         environment = {
-            "TMPDIR": str(folder),  # files of killed sessions are removed with it
+            "TMPDIR": str(folder),  # the folder's removal removes files of killed sessions
             "TVM_NUM_THREADS": str(threads or cores()),
         }
         children: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,21 +82,21 @@ def local_board(
             children[role] = child
             listener.close()  # the child has its own copy
         late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed whole?"
-        board, until = Board(LOOPBACK, port, key), time.monotonic() + deadline_s
-        wait_for(board, lambda one: one.free >= devices, children, folder, until, part="the local RPC {}", late=late)
+        board, end = Board(LOOPBACK, port, key), time.monotonic() + deadline_s
+        wait_for(board, lambda entry: entry.free >= devices, children, folder, end, part="the local RPC {}", late=late)
         yield board
 
 
 def check_key(key: str) -> None:
-    """Raise TrackerError for what cannot be a device's key."""
+    """Raise TrackerError for a text that cannot be a device's key."""
     if not key or any(letter.isspace() or letter == ":" for letter in key):
         raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
 
 
 def listen() -> socket.socket:
-    """A socket on a free port of this machine's loopback."""
+    """Return a socket on a free port of this machine's loopback."""
     listener = socket.create_server((LOOPBACK, 0))
-    # Inherited by the connections on Linux; without it each exchange with the tracker can wait for 40 ms.
+    # Connections on Linux inherit this option; without it each exchange with the tracker can wait for 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -111,23 +111,23 @@ def wait_for(
     part: str,
     late: str,
 ) -> None:
-    """Wait until a board has registered: until ``is_there`` says so of its key's entry at the tracker.
+    """Wait until a board has registered: until ``is_there`` is true for the entry of the board's key at the tracker.
 
-    ``children`` are its processes by their roles, with logs in ``folder``; ``deadline`` is of ``time.monotonic``.
-    Messages call a process ``part``, with ``{}`` for its role; ``late`` is that at the deadline. Raises TrackerError at
-    the deadline, or where a process has ended.
+    ``children`` are the board's processes by their roles, with logs in ``folder``. ``deadline`` is a value of
+    ``time.monotonic``. Messages name a process by ``part``, with ``{}`` for its role; ``late`` is the message at the
+    deadline. Raises TrackerError at the deadline, or if a process has ended.
     """
     while True:
         for role, child in children.items():
             if child.poll() is not None:
-                said = last_line(folder / f"{role}.log") or "no output"
-                raise TrackerError(f"{part.format(role)} ended ({describe_exit(child.returncode)}): {said}")
-        left = deadline - time.monotonic()
-        if left <= 0:
+                output = last_line(folder / f"{role}.log") or "no output"
+                raise TrackerError(f"{part.format(role)} ended ({describe_exit(child.returncode)}): {output}")
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise TrackerError(late)
-        # While the tracker still imports TVM its port takes connections but does not answer: each try is short.
+        # While the tracker imports TVM, its port takes connections but does not answer, so each try is short.
         with contextlib.suppress(TrackerError):
-            entry = tracker_summary(*board.address, min(left, 2.0)).get(board.key)
+            entry = tracker_summary(*board.address, min(remaining, 2.0)).get(board.key)
             if entry is not None and is_there(entry):
                 return
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Check a tracker and its devices: reachable, open to others, keys, devices, versions, and whether a kernel runs."""
+"""Check a tracker and its devices: reachability, safety, keys, devices, versions, and a test kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KERNEL, _SIZES = "conv2d", {"N": 1, "C_in": 4, "C_out": 4, "H": 6, "W": 6, "k_1
 TOLERANCE = 1e-4
 
 
-#: The advice where the tracker has no device.
+#: The advice if the tracker has no device.
 NO_DEVICE = (
     "Start a board's server: see `syno-lab board`; without a board, `syno-lab board --emulate --fetch` emulates one."
 )
@@ -42,11 +42,11 @@ NO_DEVICE = (
 def check_up(
     tracker: str, key: str | None = None, *, target: str | None = None, deadline_s: float = 5.0, session_s: float = 60.0
 ) -> Iterator[Finding]:
-    """Check the tracker at ``tracker`` (``host:port``) and at the devices under ``key``, or under all its keys.
+    """Check the tracker at ``tracker`` (``host:port``), and its devices under ``key`` or under all keys.
 
-    A kernel is compiled here and run on one device of each key, for ``target`` or for the target that the key or the
-    device names. No wait is longer than the deadlines. A fault is a finding, not an exception; only an invalid address
-    raises TrackerError.
+    A kernel is compiled here and runs on one device of each key. It is compiled for ``target``, or for the target of
+    the key or the device. No wait exceeds the deadlines. A fault is a finding, not an exception; only an invalid
+    address raises TrackerError.
     """
     host, port = parse_address(tracker)
     name = f"tracker {host}:{port}"
@@ -68,8 +68,8 @@ def check_up(
             f"key {key}", False, True, f"no device is registered as {key!r}", f"Registered keys: {listed(summary)}."
         )
         return
-    for one in keys:
-        yield from _check_key(summary, host, port, one, target, session_s)
+    for each_key in keys:
+        yield from _check_key(summary, host, port, each_key, target, session_s)
 
 
 def _check_key(
@@ -85,23 +85,23 @@ def _check_key(
         f"{entry.total} devices, {entry.free} free, {entry.total - entry.free} busy{waiting}",
         "Wait for the tuning that holds it; where there is none, restart the board's server.",
     )
-    here = host_version()
+    own_version = host_version()
     for device in devices:
-        told = (
+        server = (
             f"TVM {device.tvm} on {device.machine}, {device.conditions}" if device.tvm else "a server without a version"
         )
         try:
-            check_versions([device], here)
+            check_versions([device], own_version)
         except TrackerError as error:
             yield Finding(
-                f"device {device.address}", False, True, f"{told}; {error}", "The lab sends nothing to it before."
+                f"device {device.address}", False, True, f"{server}; {error}", "The lab sends nothing to it before."
             )
             return
         advice = "" if device.tvm else "It is TVM's own server: run board_server.py there to have versions compared."
-        yield Finding(f"device {device.address}", bool(device.tvm), False, f"{told}; TVM {here} here", advice)
-    wanted = target or _target_of(key, devices[0])
+        yield Finding(f"device {device.address}", bool(device.tvm), False, f"{server}; TVM {own_version} here", advice)
+    target_name = target or _target_of(key, devices[0])
     try:
-        check_machines(devices, architecture(check_target(wanted)) if wanted else "", wanted or "")
+        check_machines(devices, architecture(check_target(target_name)) if target_name else "", target_name or "")
     except TuningError as error:
         yield Finding(f"key {key}, architecture", False, True, str(error), "The lab sends nothing to it before.")
         return
@@ -111,11 +111,11 @@ def _check_key(
             "Give each kind its own key, or set them alike: their latencies are compared.",
         )  # fmt: skip
     if entry.free:
-        yield _try_kernel(host, port, key, wanted, session_s)
+        yield _try_kernel(host, port, key, target_name, session_s)
 
 
 def _target_of(key: str, device: DeviceInfo) -> str | None:
-    """The target of a device, by its key or by what its server reports."""
+    """Return the target of a device, by its key or by its server's report."""
     if key in TARGETS:
         return key
     if device.machine == platform.machine() or (not device.machine and is_loopback(device.host)):
@@ -139,23 +139,23 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     except TuningError as error:
         advice = "Where the board must link it: `apt-get install g++` there, or g++-aarch64-linux-gnu here."
         return Finding(name, False, True, f"built here for {target}: {error}", advice)
-    found = f"built here for {ran.machine}, ran there; largest difference from the loop nest {ran.error:.1g}"
+    outcome = f"built here for {ran.machine}, ran there; largest difference from the loop nest {ran.error:.1g}"
     advice = "The device computes something else: compare the versions of TVM and apache-tvm-ffi on both sides."
-    return Finding(name, ran.error <= TOLERANCE, True, found, advice)
+    return Finding(name, ran.error <= TOLERANCE, True, outcome, advice)
 
 
-#: Seconds for the operator's own work, without MetaSchedule's schedules.
+#: The effort of the operator's unscheduled loops, without MetaSchedule's schedules.
 _EFFORT = Effort(repeat=3, min_ms=1)
-#: Seconds for importing NumPy and compiling, in addition to the device's.
+#: Seconds for importing NumPy and compiling, in addition to the device's seconds.
 _HOST_S = 60.0
 
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """The result of one run: ``error`` is the largest difference from the loop nest, relative to the largest output.
+    """The result of a run: ``error`` is the largest difference from the loop nest, relative to the largest output.
 
-    ``machine`` is the architecture that the code was compiled for (``aarch64``), ``latency_ms`` the median of a few
-    calls of TVM's unscheduled loops.
+    ``machine`` is the architecture of the compiled code (``aarch64``). ``latency_ms`` is the median of a few calls of
+    TVM's unscheduled loops.
     """
 
     error: float
@@ -176,8 +176,8 @@ def run_remotely(
 ) -> RemoteRun:
     """Compile the operator file's text ``operator`` for ``target``, run it on ``board``, compare it on random inputs.
 
-    ``wait_s`` is the time to wait for a busy device and ``session_s`` the time to hold it, in seconds. TVM runs in its
-    own process. Raises :class:`TrackerError` for the tracker and the device, :class:`TuningError` for all else.
+    ``wait_s`` limits the wait for a busy device, and ``session_s`` the use of the device, in seconds. TVM runs in its
+    own process. Raises :class:`TrackerError` for the tracker and the device, :class:`TuningError` for all other errors.
     """
     check_target(target)
     device = Device(board, wait_s=wait_s, session_s=session_s, target=target)
@@ -192,23 +192,23 @@ def _run(device: Device, operator: str, binding: dict[str, int], dtype: str, see
     from syno_lab.systems import read_operator
     from syno_lab.tuning.targets import resolve
 
-    wanted = resolve(device.target)
+    resolved = resolve(device.target)
     value = read_operator(operator)
     bound = value.complete_binding(binding)
     shapes = [value.input_sizes(bound), *value.weight_sizes(bound)]
     inputs = jobs.draw([(tuple(shape), dtype) for shape in shapes], seed)
-    path = f"{tempfile.gettempdir()}/kernel.{wanted.artifact}"
-    module = for_target(value.to_tvm(bound, dtype), find_target(wanted.tvm))
-    jobs.compile_candidate(module, wanted.tvm, path)
-    arguments = [*((one.shape, dtype) for one in inputs), (tuple(value.output_sizes(bound)), dtype)]
-    ran = jobs.measure(device.of(wanted), path, arguments, _EFFORT, inputs)
-    expected = value.reference(*(one.astype("float64") for one in inputs), binding=bound)
+    path = f"{tempfile.gettempdir()}/kernel.{resolved.artifact}"
+    module = for_target(value.to_tvm(bound, dtype), find_target(resolved.tvm))
+    jobs.compile_candidate(module, resolved.tvm, path)
+    arguments = [*((array.shape, dtype) for array in inputs), (tuple(value.output_sizes(bound)), dtype)]
+    ran = jobs.measure(device.of(resolved), path, arguments, _EFFORT, inputs)
+    expected = value.reference(*(array.astype("float64") for array in inputs), binding=bound)
     error = float(np.abs(ran.output - expected).max() / max(float(np.abs(expected).max()), 1e-30))
-    return RemoteRun(error, machine(wanted.tvm), statistics.median(ran.seconds) * 1e3)
+    return RemoteRun(error, machine(resolved.tvm), statistics.median(ran.seconds) * 1e3)
 
 
 def public_address(host: str, port: int, listeners: Callable[[], list[tuple[str, int]]] | None = None) -> str | None:
-    """The address at which others can reach the tracker: its host's on another machine, else the one it is bound to."""
+    """Return the address at which others reach the tracker: a remote host, or an address bound on this machine."""
     if not is_loopback(host):
         return host
     for address, bound in (listeners or _listeners)():
@@ -221,14 +221,14 @@ def _listeners() -> list[tuple[str, int]]:
     import psutil
 
     try:
-        found = psutil.net_connections(kind="tcp")
+        sockets = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):
         return []
-    return [(one.laddr.ip, one.laddr.port) for one in found if one.status == psutil.CONN_LISTEN and one.laddr]
+    return [(sock.laddr.ip, sock.laddr.port) for sock in sockets if sock.status == psutil.CONN_LISTEN and sock.laddr]
 
 
 def warning(address: str) -> str:
-    """The warning about a tracker that others can reach."""
+    """Return the warning about a tracker that others can reach."""
     return (
         f"listens on {address}: TVM's RPC has no password, whoever reaches it can run any code on the boards; "
         "bind it to 127.0.0.1 and use an SSH tunnel"

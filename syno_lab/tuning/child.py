@@ -1,7 +1,7 @@
-"""The process of one tuning: what it is asked, what it says, and its search.
+"""The process of a tuning: its request, its messages, and its search.
 
-:func:`tune_in_worker` says the target as TVM writes it, by which the parent finds its records, and hears their
-contents. Then it searches, one batch for each operator in turn, and says every trial.
+:func:`tune_in_worker` sends the target as TVM writes it. The parent finds the records of this target, and answers with
+their contents. The process then searches, one batch for each operator in turn, and reports every trial.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Request:
-    """What a tuning is asked: of each of ``tasks`` the ``trials``, or ``total`` of all with the scheduler ``gradient``.
+    """The request of a tuning: ``trials`` for each of ``tasks``, or ``total`` for all with the scheduler ``gradient``.
 
-    ``threads`` are those of operators here, ``boards`` how many devices measure at once; the user's functions are
-    written to the folder ``code``, and ``records`` is the folder of TVM's own database. The search ends after
-    ``budget_s`` seconds.
+    ``threads``: the threads that run operators here; ``boards``: the number of devices that measure at once; ``code``:
+    the folder for the user's functions; ``records``: the folder of TVM's own database; ``budget_s``: the seconds after
+    which the search ends.
     """
 
     tasks: tuple[TuningTask, ...]
@@ -63,9 +63,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is known of an operator: the ``trials`` in its record, and those of other tunings to ``start`` from.
+    """Earlier trials of an operator: the ``trials`` in its record, and other tunings' trials to ``start`` from.
 
-    ``is_answered``: the record has a result of these trials; ``is_whole``: there are no more candidates than these.
+    ``is_answered``: the record has a result of these trials; ``is_whole``: the space has no further candidates.
     """
 
     trials: tuple[Trial, ...]
@@ -75,26 +75,26 @@ class Earlier:
 
 
 class Started(NamedTuple):
-    """The target as TVM writes it, and TVM's version; answered by an :class:`Earlier` for each task's number."""
+    """The target as TVM writes it, and TVM's version; the answer has an :class:`Earlier` for each task's number."""
 
     target: str
     tvm: str
 
 
 class Turn(NamedTuple):
-    """The operator with this number is at work."""
+    """The number of the operator that is tuned now."""
 
     task: int
 
 
 class Inside(NamedTuple):
-    """The user's code that runs: ``the rule 'name'``; None when it has returned."""
+    """The user's code that runs now, such as ``the rule 'name'``; None when the code has returned."""
 
     code: str | None
 
 
 class Tried(NamedTuple):
-    """A candidate was tried: how many of the operator's failed so far, and its best milliseconds."""
+    """A tried candidate, with the operator's number of failed candidates and its best milliseconds."""
 
     task: int
     trial: Trial
@@ -103,14 +103,14 @@ class Tried(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An operator's result; None: that of its record, as nothing was measured since."""
+    """An operator's result; None: the record's result holds, because nothing was measured since."""
 
     task: int
     result: TuningResult | None
 
 
 class Failed(NamedTuple):
-    """Why an operator has no result."""
+    """The reason why an operator has no result."""
 
     task: int
     reason: str
@@ -121,7 +121,7 @@ Say = Callable[[Message], None]
 
 
 def load_module(task: TuningTask) -> IRModule:
-    """The TVM module of ``task``, made by its builder. Raises :class:`TuningError`."""
+    """Return the TVM module of ``task``, made by its builder. Raises :class:`TuningError`."""
     module_name, _, function_name = task.builder.partition(":")
     try:
         builder = getattr(importlib.import_module(module_name), function_name)
@@ -135,7 +135,7 @@ def load_module(task: TuningTask) -> IRModule:
 
 
 def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Request) -> None:
-    """Tune as the request asks. An operator that fails does not stop the others. Raises TrackerError."""
+    """Tune all operators of the request; a failed operator does not stop the others. Raises TrackerError."""
     threads = {"TVM_NUM_THREADS": str(request.threads)}  # a board has its own
     # The workers import TVM at the same time as this process.
     runners, builders = WorkerPool(request.boards, request.log, threads), WorkerPool(cores(), request.log)
@@ -173,7 +173,7 @@ def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Re
 
 @dataclass(frozen=True)
 class Tuning:
-    """The tuning in its process, of the operators whose numbers are in ``earlier``."""
+    """The tuning in its process; ``earlier`` has the numbers of the operators."""
 
     request: Request
     earlier: dict[int, Earlier]
@@ -182,22 +182,22 @@ class Tuning:
     is_over: Callable[[], bool]
 
     def search(self, number: int, trials: int, tools: Tools | None = None, module: IRModule | None = None) -> Search:
-        """The search of one operator for so many trials; ``tools`` and ``module`` where they are there already."""
+        """Return the search of an operator for ``trials`` trials; existing ``tools`` and ``module`` are used again."""
         from syno_lab.tuning.search import Search
 
-        task, known = self.request.tasks[number], self.earlier[number]
+        task, earlier = self.request.tasks[number], self.earlier[number]
 
         def report(trial: Trial, failed: int, best_ms: float | None) -> None:
             self.say(Tried(number, trial, failed, best_ms))
 
         module = load_module(task) if module is None else module
         seed = self.request.seed
-        return Search(tools or self.tools, task, module, trials, seed, number, known.trials, report, known.start)
+        return Search(tools or self.tools, task, module, trials, seed, number, earlier.trials, report, earlier.start)
 
     def guarded(self, number: int, work: Callable[[], _T]) -> _T | None:
-        """``work()`` for one operator; None where it fails: the reason is said, and the other operators go on.
+        """Run ``work()`` for an operator; None if the work fails: the reason is reported, and other operators continue.
 
-        Raises TrackerError where no other operator could be measured either.
+        Raises TrackerError if no other operator could be measured either.
         """
         self.say(Turn(number))
         try:
@@ -212,7 +212,7 @@ class Tuning:
         return None
 
     def in_turn(self) -> None:
-        """One batch for each operator in turn until all are done."""
+        """Run one batch for each operator in turn until all operators are done."""
         active = {number: self._batches(number) for number in self.earlier}
         while active:
             for number, batches in list(active.items()):
@@ -220,7 +220,7 @@ class Tuning:
                     del active[number]
 
     def _batches(self, number: int) -> Iterator[bool]:
-        """Search one operator, True after each batch, and say its result."""
+        """Search one operator, yield True after each batch, and report its result."""
         search = self.search(number, self.request.trials[number])
         for _ in search.batches(self.is_over):
             yield True

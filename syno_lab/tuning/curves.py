@@ -1,4 +1,4 @@
-"""Curves of the best latency over a tuning's trials, to compare several tunings: as data and as a figure."""
+"""Curves of the best latency over the trials of several tunings, as data and as a figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
-#: Trial and best milliseconds so far, as in :class:`TuningResult.history
+#: Trial and best milliseconds up to the trial, as in :class:`TuningResult.history
 #: <syno_lab.tuning.values.TuningResult>`.
 History = Sequence[tuple[int, float]]
 
@@ -22,7 +22,7 @@ _COLOURS = ("#767676", "#2a7fd4", "#009e73", "#cc79a7", "#e69f00", "#d55e00", "#
 
 
 class Curve(NamedTuple):
-    """One method: trials, and the median, least and greatest of its tunings' best milliseconds so far."""
+    """A method: trials, and the median, least and greatest of its tunings' best milliseconds up to each trial."""
 
     name: str
     trials: tuple[int, ...]
@@ -32,10 +32,10 @@ class Curve(NamedTuple):
 
 
 def latency_curves(histories: Mapping[str, Sequence[History]]) -> tuple[Curve, ...]:
-    """A curve for each name, over several tunings of it (seeds); a tuning that ended early keeps its last value.
+    """Return a curve for each name, over several tunings (seeds); a tuning that ended early keeps its last value.
 
-    A curve begins at the trial by which every tuning has had a candidate that ran. Raises :class:`TuningError` if a
-    tuning never had one.
+    A curve begins at the first trial by which every tuning has had a candidate that ran. Raises :class:`TuningError` if
+    a tuning never had such a candidate.
     """
     empty = [name for name, runs in histories.items() if not runs or not all(runs)]
     if not histories or empty:
@@ -51,7 +51,7 @@ def latency_curves(histories: Mapping[str, Sequence[History]]) -> tuple[Curve, .
 
 
 def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials") -> str:
-    """The curves as SVG text, latency on a logarithmic axis; the band is from the least to the greatest."""
+    """Return the curves as SVG, latency on a logarithmic axis; the band is from the least to the greatest value."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Plot
 
@@ -66,11 +66,11 @@ def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials")
 
 
 class CurvesFigure(Figure):
-    """The curves of :func:`latency_curves` for a paper: without a title, which the caption has."""
+    """The curves of :func:`latency_curves` for a paper; the caption replaces the title."""
 
     def __init__(self, curves: Sequence[Curve]) -> None:
-        said = (f"{one.name}: {one.median[-1]:.4g} ms after {one.trials[-1]} trials" for one in curves)
-        self.description = f"Best latency over the trials of tunings. {'; '.join(said)}."
+        results = (f"{curve.name}: {curve.median[-1]:.4g} ms after {curve.trials[-1]} trials" for curve in curves)
+        self.description = f"Best latency over the trials of tunings. {'; '.join(results)}."
         self._curves = tuple(curves)
 
     def _plot(self, page: Page) -> Plot:

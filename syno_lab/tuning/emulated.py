@@ -1,7 +1,7 @@
 """An emulated aarch64 board: the real RPC server, run by an emulator of the board's processor on this machine.
 
-The server's Python, its libraries and its linker are those of an aarch64 Linux, so that code compiled for a Jetson's
-processor is linked, loaded and run as on a Jetson. Only its latencies mean nothing: they are the emulator's.
+The server's Python, its libraries and its linker are those of an aarch64 Linux. Code compiled for a Jetson's processor
+is thus linked, loaded and run as on a Jetson. The latencies mean nothing, because they are the emulator's.
 
     syno-lab board --emulate --fetch    # a tracker and the board, until Ctrl-C; 220 MB at first, no root needed
 """
@@ -30,7 +30,7 @@ from syno_lab.tuning.tracker import parse_address, tracker_summary
 KEY = "jetson-orin-nano-cpu"
 
 _SERVE = "syno_lab.processes.serve"
-#: Environment variables of this machine that would mislead the board's programs.
+#: Prefixes of this machine's environment variables that the board's programs must not get.
 _NOT_FOR_THE_BOARD = ("PYTHON", "LD_", "VIRTUAL_ENV", "CONDA", "QEMU_")
 
 
@@ -43,13 +43,13 @@ def emulated_board(
     threads: int | None = None,
     deadline_s: float = 240.0,
 ) -> Iterator[Board]:
-    """Start an emulated aarch64 board that registers as ``key``, at ``tracker`` or at its own; stop both at the end.
+    """Start an emulated aarch64 board with the key ``key``, at ``tracker`` or its own tracker; stop both at the end.
 
     The board's files come from the cache ``folder`` (see :func:`~syno_lab.tuning.emulated_files.fetch_board`; nothing
-    is downloaded here). A given tracker must listen on this machine's loopback. Operators run in ``threads`` threads
-    (all processors by default). As with :func:`~syno_lab.tuning.board.local_board` no process survives the block. The
-    emulator needs about 15 seconds to import TVM. Raises TuningError where the files are missing or damaged, and
-    TrackerError where the board is not ready by the deadline.
+    is downloaded here). The address ``tracker`` must be on this machine's loopback. Operators run in ``threads``
+    threads (default: all processors). As with :func:`~syno_lab.tuning.board.local_board` no process survives the block.
+    The emulator needs about 15 seconds to import TVM. Raises TuningError if the files are missing or damaged, and
+    TrackerError if the board is not ready by the deadline.
     """
     check_key(key)
     address = None if tracker is None else parse_address(tracker)
@@ -79,14 +79,14 @@ def emulated_board(
             children["server"] = server
         late = f"the emulated board did not register as {quoted(key)} in time; this machine may be too busy"
         board, part = Board(*address, key), "the emulated board's {}"
-        wait_for(board, lambda one: one.total > before and one.free > 0, children, home, deadline, part=part, late=late)
+        wait_for(board, lambda now: now.total > before and now.free > 0, children, home, deadline, part=part, late=late)
         yield board
 
 
 def _start_server(
     files: BoardFiles, home: Path, listener: socket.socket, port: int, key: str, threads: int, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    # The board sees this package, which has the server's loop, and no other package of this machine.
+    # The board has this package, with the server's loop, and no other package of this machine.
     (home / "lab").mkdir()
     (home / "lab" / "syno_lab").symlink_to(Path(__file__).parent.parent)
     python = _program(home / "python", files, [files.python], zeroth=str(home / "python"))
@@ -124,11 +124,11 @@ def _libc(libraries: Path) -> Path:
 def _program(
     path: Path, files: BoardFiles, command: list[Path], *, zeroth: str = "", after: Sequence[Path] = ()
 ) -> Path:
-    """A script that runs one of the board's programs in the emulator; for Python, its ``sys.executable``."""
+    """Write a script that runs a program of the board in the emulator; for Python, its ``sys.executable``."""
     emulator = [files.emulator, "-L", str(files.root), *(["-0", zeroth] if zeroth else [])]
     begin, end = shlex.join([*emulator, *map(str, command)]), shlex.join(map(str, after))
     lines = ["#!/bin/sh"]
-    if after:  # a linker is not a compiler: it reads -fPIC as another option
+    if after:  # a linker reads the compiler's -fPIC as another option
         lines.append('for one; do shift; [ "$one" = -fPIC ] || set -- "$@" "$one"; done')
     lines.append(f'exec {begin} "$@" {end}'.rstrip())
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
 """The files of an emulated aarch64 board: Debian's Python and linker, the wheels of TVM, an emulator; no root needed.
 
-apt-get fetches Debian's packages, with a state of its own in the cache folder, and checks their digests against the
-signed index of this machine's configured sources; pip fetches the wheels and checks theirs. A digest of the unpacked
-files is kept, and checked whenever a board starts.
+apt-get fetches Debian's packages, with its state in the cache folder, and checks their digests against the signed index
+of this machine's configured sources. pip fetches the wheels and checks their digests. A digest of the unpacked files is
+stored, and checked whenever a board starts.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from syno_lab.errors import TuningError
 from syno_lab.processes.alone import alone
 from syno_lab.processes.process import module_command
 
-#: The environment variable with the folder of emulated boards; by default they are in the user's cache folder.
+#: The environment variable with the folder of emulated boards; the default is in the user's cache folder.
 FOLDER_VARIABLE = "SYNO_LAB_BOARDS"
 #: The advice for a user without an emulated board.
 ADVICE = "run `syno-lab board --emulate --fetch`"
 
-#: The board gets this machine's versions: TVM's RPC needs the same version on both sides.
+#: The board has this machine's versions, because TVM's RPC needs the same version on both sides.
 _WHEELS = (
     "apache-tvm",
     "apache-tvm-ffi",
@@ -56,7 +56,7 @@ Report = Callable[[str], None]
 
 
 class _Download(msgspec.Struct, frozen=True):
-    """A file that was fetched: its name, its size in bytes and its SHA-256."""
+    """A downloaded file: its name, its size in bytes and its SHA-256."""
 
     name: str
     size: int
@@ -64,7 +64,7 @@ class _Download(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What is kept of a board: the versions of its wheels, what was fetched, seconds, the digest of its files."""
+    """The record of a board: the versions of its wheels, its downloads, seconds, and the digest of its files."""
 
     version: int
     packages: dict[str, str]
@@ -76,7 +76,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class BoardFiles:
-    """An unpacked board: ``root`` is its file system, ``emulator`` the program that runs its programs."""
+    """An unpacked board: ``root`` is its file system; ``emulator`` runs its programs."""
 
     folder: Path
     emulator: str
@@ -98,7 +98,7 @@ class BoardFiles:
 
 
 def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The cache folder: ``folder``, else the one in ``SYNO_LAB_BOARDS``, else one in the user's cache."""
+    """Return the cache folder: ``folder``, else the value of ``SYNO_LAB_BOARDS``, else a folder in the user's cache."""
     chosen = folder or os.environ.get(FOLDER_VARIABLE)
     if not chosen:
         import pooch
@@ -108,40 +108,40 @@ def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def is_fetched(folder: str | os.PathLike[str] | None = None) -> bool:
-    """Whether a board for the installed TVM was fetched before; :func:`find_board` says whether it can be used."""
-    return _record(_place(boards_folder(folder))).exists()
+    """Return whether a board for the installed TVM was fetched; :func:`find_board` checks that it is usable."""
+    return _record(_target(boards_folder(folder))).exists()
 
 
 def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
-    """Find the board that was fetched before, and check that it is complete and has the installed versions.
+    """Find a fetched board, and check that it is complete and has the installed versions.
 
-    Raises TuningError where the board is missing, changed or of other versions; the line says what to do.
+    Raises TuningError for a missing board, a changed board or other versions; the message has advice.
     """
-    place = _place(boards_folder(folder))
+    path = _target(boards_folder(folder))
     try:
-        told = msgspec.json.decode(_record(place).read_bytes(), type=_Record)
-        whole = told.version == _VERSION and _digest(place) == told.digest
+        record = msgspec.json.decode(_record(path).read_bytes(), type=_Record)
+        is_intact = record.version == _VERSION and _digest(path) == record.digest
     except FileNotFoundError:
         raise TuningError(
-            f"expected an emulated board for TVM {_versions()['apache-tvm']} in {place.parent}, found none; {ADVICE}"
+            f"expected an emulated board for TVM {_versions()['apache-tvm']} in {path.parent}, found none; {ADVICE}"
         ) from None
     except msgspec.ValidationError as error:
-        raise TuningError(f"the emulated board in {place} is not whole ({error}); remove it and {ADVICE}") from None
+        raise TuningError(f"the emulated board in {path} is not whole ({error}); remove it and {ADVICE}") from None
     except (OSError, msgspec.DecodeError) as error:
-        raise TuningError(f"the emulated board in {place} cannot be read ({error}); remove it and {ADVICE}") from None
-    found = BoardFiles(place, _emulator(place))
-    if not whole:
-        raise TuningError(f"the emulated board in {place} has changed since it was unpacked; remove it and {ADVICE}")
-    if told.packages != _versions():
-        raise TuningError(f"the emulated board in {place} has other versions than this machine; remove it and {ADVICE}")
-    return found
+        raise TuningError(f"the emulated board in {path} cannot be read ({error}); remove it and {ADVICE}") from None
+    board = BoardFiles(path, _emulator(path))
+    if not is_intact:
+        raise TuningError(f"the emulated board in {path} has changed since it was unpacked; remove it and {ADVICE}")
+    if record.packages != _versions():
+        raise TuningError(f"the emulated board in {path} has other versions than this machine; remove it and {ADVICE}")
+    return board
 
 
 def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = lambda line: None) -> BoardFiles:
     """Return the board in the cache; if there is none, fetch and unpack it: about 220 MB, half a gigabyte on disk.
 
-    ``report`` gets a line for each step. The next call uses the downloads of an interrupted one. Raises TuningError
-    where apt-get or dpkg-deb is missing, or a package cannot be fetched; the line has the reason.
+    ``report`` is called with a line for each step. The next call uses the downloads of an interrupted call. Raises
+    TuningError with the reason if apt-get or dpkg-deb is missing, or if a package cannot be fetched.
     """
     base = boards_folder(folder)
     with contextlib.suppress(TuningError):
@@ -149,20 +149,20 @@ def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = l
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
             raise TuningError(f"expected {program} (Debian and its relatives) to fetch an emulated board, found none")
-    place, downloads, part = _place(base), base / "downloads", _place(base).with_suffix(".part")
+    target, downloads, part = _target(base), base / "downloads", _target(base).with_suffix(".part")
     try:
         base.mkdir(parents=True, exist_ok=True)
         with alone(base / "lock", "", math.inf):
             with contextlib.suppress(TuningError):
                 return find_board(base)  # fetched by the process that had the lock
-            for left in (part, place):
-                shutil.rmtree(left, ignore_errors=True)
-            return _fetch(place, part, downloads, report)
+            for path in (part, target):
+                shutil.rmtree(path, ignore_errors=True)
+            return _fetch(target, part, downloads, report)
     except OSError as error:
         raise TuningError(f"cannot fetch an emulated board into {base}: {error}") from None
 
 
-def _fetch(place: Path, part: Path, downloads: Path, report: Report) -> BoardFiles:
+def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFiles:
     started = time.monotonic()
     apt = _Apt(downloads / "apt")
     report("reading Debian's package lists for arm64")
@@ -193,18 +193,18 @@ def _fetch(place: Path, part: Path, downloads: Path, report: Report) -> BoardFil
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(root / "wheels")
-    fetched = tuple(_Download(one.name, one.stat().st_size, _sha256(one)) for one in (*packages, *emulators, *wheels))
+    files = tuple(_Download(file.name, file.stat().st_size, _sha256(file)) for file in (*packages, *emulators, *wheels))
     unpack_s += time.monotonic() - unpacking
     download_s = round(time.monotonic() - started - unpack_s, 1)
-    told = _Record(_VERSION, _versions(), fetched, download_s, round(unpack_s, 1), _digest(part))
-    _record(part).write_text(json.dumps(msgspec.to_builtins(told), indent=1) + "\n", encoding="utf-8")
-    part.rename(place)
+    record = _Record(_VERSION, _versions(), files, download_s, round(unpack_s, 1), _digest(part))
+    _record(part).write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n", encoding="utf-8")
+    part.rename(target)
     shutil.rmtree(downloads)
-    return find_board(place.parent)
+    return find_board(target.parent)
 
 
 class _Apt:
-    """apt-get with its own lists, cache and status: it installs nothing and needs no root."""
+    """apt-get with lists, cache and status of its own; it installs nothing and needs no root."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -228,14 +228,14 @@ class _Apt:
         ]
 
     def update(self) -> None:
-        # A source that does not answer is only a warning: a missing package is the error.
+        # A source that does not answer is only a warning, because a missing package raises the error.
         _run(["apt-get", *self._options, "-qq", "update"], "read Debian's package lists", check=False)
 
     def download(self, architecture: str, names: Sequence[str]) -> list[Path]:
         """Download the packages and all their dependencies."""
         command = ["apt-get", *self._options, "-o", f"APT::Architecture={architecture}", "-qq", "-y"]
         command += ["--no-install-recommends", "install", *names]
-        # apt-get prints only packages that are not in the cache: ask with an empty one.
+        # apt-get prints only packages that are not in the cache, so the cache of this call is empty.
         empty = self._folder / "empty"
         (empty / "partial").mkdir(parents=True, exist_ok=True)
         printed = _run(
@@ -243,11 +243,11 @@ class _Apt:
             f"find {', '.join(names)} for {architecture}",
         )
         _run([*command, "--download-only"], f"download {', '.join(names)} for {architecture}")
-        wanted = [self._archives / line.split()[1] for line in printed.splitlines() if line.startswith("'")]
-        missing = [one.name for one in wanted if not one.is_file()]
-        if missing or not wanted:
+        archives = [self._archives / line.split()[1] for line in printed.splitlines() if line.startswith("'")]
+        missing = [archive.name for archive in archives if not archive.is_file()]
+        if missing or not archives:
             raise TuningError(f"apt-get did not download {', '.join(missing) or 'anything'}")
-        return wanted
+        return archives
 
     def download_alone(self, name: str) -> list[Path]:
         """Download the package without its dependencies, for this machine."""
@@ -259,39 +259,39 @@ def _download_wheels(python: str, folder: Path) -> list[Path]:
     if importlib.util.find_spec("pip") is None:
         raise TuningError("expected pip in this environment to fetch wheels for aarch64, found none; install pip")
     folder.mkdir(parents=True, exist_ok=True)
-    platforms = [option for one in _PLATFORMS for option in ("--platform", one)]
-    wanted = [f"{name}=={version}" for name, version in _versions().items()]
+    platforms = [option for platform in _PLATFORMS for option in ("--platform", platform)]
+    pinned = [f"{name}=={version}" for name, version in _versions().items()]
     command = module_command("pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
-    _run([*command, "--dest", str(folder), *wanted], f"download wheels for aarch64 and Python {python}")
-    found = sorted(folder.glob("*.whl"))
-    if len(found) != len(wanted):
-        raise TuningError(f"expected {len(wanted)} wheels in {folder}, found {len(found)}; remove it and {ADVICE}")
-    return found
+    _run([*command, "--dest", str(folder), *pinned], f"download wheels for aarch64 and Python {python}")
+    wheels = sorted(folder.glob("*.whl"))
+    if len(wheels) != len(pinned):
+        raise TuningError(f"expected {len(pinned)} wheels in {folder}, found {len(wheels)}; remove it and {ADVICE}")
+    return wheels
 
 
-def _run(command: list[str], what: str, *, check: bool = True, folder: Path | None = None) -> str:
+def _run(command: list[str], action: str, *, check: bool = True, folder: Path | None = None) -> str:
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
             timeout=_STEP_DEADLINE_S, check=False, env=environment, cwd=folder,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise TuningError(f"cannot {what}: not done after {_STEP_DEADLINE_S:g} s") from None
-    if check and done.returncode != 0:
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        reasons = [line for line in lines if re.match(r"(E:|ERROR)", line)] or lines or [f"status {done.returncode}"]
-        raise TuningError(f"cannot {what}: {reasons[-1][:300]}")
-    return done.stdout
+        raise TuningError(f"cannot {action}: not done after {_STEP_DEADLINE_S:g} s") from None
+    if check and process.returncode != 0:
+        lines = [line.strip() for line in (process.stdout + process.stderr).splitlines() if line.strip()]
+        reasons = [line for line in lines if re.match(r"(E:|ERROR)", line)] or lines or [f"status {process.returncode}"]
+        raise TuningError(f"cannot {action}: {reasons[-1][:300]}")
+    return process.stdout
 
 
-def _place(base: Path) -> Path:
+def _target(base: Path) -> Path:
     return base / f"aarch64-tvm-{_versions()['apache-tvm']}"
 
 
-def _record(place: Path) -> Path:
-    return place / "board.json"
+def _record(folder: Path) -> Path:
+    return folder / "board.json"
 
 
 def _versions() -> dict[str, str]:
@@ -302,34 +302,34 @@ def _versions() -> dict[str, str]:
 
 
 def _python(root: Path) -> Path:
-    found = [one for one in (root / "usr" / "bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", one.name)]
-    if len(found) != 1:
-        raise TuningError(f"expected one Python in {root}, found {len(found)}; remove it and {ADVICE}")
-    return found[0]
+    paths = [path for path in (root / "usr" / "bin").glob("python3.*") if re.fullmatch(r"python3\.\d+", path.name)]
+    if len(paths) != 1:
+        raise TuningError(f"expected one Python in {root}, found {len(paths)}; remove it and {ADVICE}")
+    return paths[0]
 
 
-def _emulator(place: Path) -> str:
-    """The board's own emulator if it has one, else the machine's."""
-    own = place / _EMULATORS[0]
-    found = str(own) if own.is_file() else next(filter(None, map(shutil.which, _EMULATORS)), None)
-    if found is None:
-        raise TuningError(f"expected {' or '.join(_EMULATORS)} on the PATH, found neither; remove {place} and {ADVICE}")
-    return found
+def _emulator(base: Path) -> str:
+    """Return the board's emulator if the board has one, else this machine's emulator."""
+    own = base / _EMULATORS[0]
+    program = str(own) if own.is_file() else next(filter(None, map(shutil.which, _EMULATORS)), None)
+    if program is None:
+        raise TuningError(f"expected {' or '.join(_EMULATORS)} on the PATH, found neither; remove {base} and {ADVICE}")
+    return program
 
 
-def _digest(place: Path) -> str:
-    """One digest of every file's name and bytes, except Python's compiled files and the record itself."""
-    whole = hashlib.sha256()
-    for folder, folders, names in os.walk(place):
-        folders[:] = sorted(one for one in folders if one != "__pycache__")
+def _digest(root: Path) -> str:
+    """Return a digest of all files' names and bytes, except Python's compiled files and the record."""
+    digest = hashlib.sha256()
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(sub for sub in folders if sub != "__pycache__")
         for name in sorted(names):
             path = Path(folder) / name
-            relative = path.relative_to(place).as_posix()
-            if path == _record(place):
+            relative = path.relative_to(root).as_posix()
+            if path == _record(root):
                 continue
             content = str(path.readlink()) if path.is_symlink() else _sha256(path)
-            whole.update(f"{relative}\0{content}\n".encode())
-    return whole.hexdigest()
+            digest.update(f"{relative}\0{content}\n".encode())
+    return digest.hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -31,7 +31,7 @@ _DEADLINE_S = 180.0
 
 @dataclass(frozen=True)
 class Explanation:
-    """One schedule: the loop nest ``before`` and ``after`` it, its ``steps`` as text, and the number of ``draws``.
+    """A schedule: the loop nest ``before`` and ``after`` it, its ``steps`` as text, and the number of its ``draws``.
 
     ``python`` is the trace as TVM writes it, ``script`` the scheduled program in TVMScript; both are complete and long.
     """
@@ -49,19 +49,19 @@ class Explanation:
 
 @dataclass(frozen=True)
 class SpaceExplanation:
-    """A space: its ``sketches``, each with one drawing of its choices, and the blocks that each rule ``changed``."""
+    """A space: its ``sketches``, each with one draw of its choices, and the blocks that each rule ``changed``."""
 
     sketches: tuple[Explanation, ...]
     changed: Mapping[str, tuple[str, ...]]
 
     def __str__(self) -> str:
         rules = [f"{name}: {', '.join(blocks) or 'nothing'}" for name, blocks in self.changed.items()]
-        sketches = [f"sketch {n}: {one.draws} draws" for n, one in enumerate(self.sketches, start=1)]
+        sketches = [f"sketch {n}: {sketch.draws} draws" for n, sketch in enumerate(self.sketches, start=1)]
         return "\n".join([*rules, *sketches])
 
 
 def explain_schedule(task: TuningTask, trace: str) -> Explanation:
-    """Explain what the schedule ``trace`` (of a :class:`TuningResult` of the same task) does to the program.
+    """Explain how the schedule ``trace`` (of a :class:`TuningResult` of the same task) changes the program.
 
     Raises :class:`TuningError`, also for a trace of another program.
     """
@@ -75,7 +75,7 @@ def explain_schedule(task: TuningTask, trace: str) -> Explanation:
 def explain_space(
     task: TuningTask, method: Method | None = None, *, target: str = "local", seed: int = 0
 ) -> SpaceExplanation:
-    """The sketches that ``method`` makes of the program, and the blocks that each rule changed; nothing is measured.
+    """Return the sketches of the program by ``method``, and the blocks that each rule changed; nothing is measured.
 
     Raises :class:`TuningError` as a tuning with this method would.
     """
@@ -83,13 +83,13 @@ def explain_space(
 
 
 def schedule_job(task: TuningTask, trace: TraceData) -> Explanation:
-    """:func:`explain_schedule`, in a worker."""
+    """Run :func:`explain_schedule` in a worker."""
     module = load_module(task)
     return _describe(module, apply_trace(module, trace).trace)
 
 
 def space_job(task: TuningTask, method: Method, name: str, seed: int) -> SpaceExplanation:
-    """:func:`explain_space`, in a worker."""
+    """Run :func:`explain_space` in a worker."""
     from tvm.s_tir import meta_schedule as ms
 
     from syno_lab.processes.light import tame_intrinsics
@@ -110,8 +110,8 @@ def space_job(task: TuningTask, method: Method, name: str, seed: int) -> SpaceEx
             num_threads=1,
         )
         sketches = context.generate_design_space()
-    found = tuple(_describe(module, one.trace) for one in sketches)
-    return SpaceExplanation(found, {name: tuple(blocks) for name, blocks in changed.items()})
+    explanations = tuple(_describe(module, sketch.trace) for sketch in sketches)
+    return SpaceExplanation(explanations, {name: tuple(blocks) for name, blocks in changed.items()})
 
 
 def _describe(module: IRModule, trace: Trace) -> Explanation:

@@ -1,8 +1,8 @@
 """Tuning as a job of kind ``tune``: of operators by the queue of :mod:`~syno_lab.tuning.tune`, or of a whole network.
 
 A job that was paused or killed, or whose machine went down, continues from its records after the last trial. The
-networks of one lab are tuned one after another: they share the records of the functions that they have in common, and
-would disturb each other's measurements.
+networks of a lab are tuned one after another, because they share the records of common functions, and because their
+measurements would disturb each other.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from syno_lab.versioned import JSON
 
 #: The folder in a lab with the records of all its tunings.
 FOLDER = "tuning"
-#: What the latency of a network is of, as the store keeps it.
+#: The subject of a network's latency in the store.
 WHOLE = "whole network"
-#: In the records of a lab: held by the tuning of a network.
+#: The lock in a lab's records during the tuning of a network.
 LOCK_FILE = "network.lock"
 
 _NUMBER = (int, float)
@@ -41,7 +41,7 @@ _OF_OPERATORS = _BUDGET | {"wait_s": _NUMBER, "session_s": _NUMBER}
 _OF_NETWORKS = _BUDGET | {"total": int, "scheduler": str}
 
 
-#: What a job does on a board, or here, with the named fields of :class:`TuningOptions`.
+#: The work of a job with some fields of :class:`TuningOptions`.
 _Work = Callable[[Budget], dict[str, JSON]]
 
 
@@ -58,7 +58,7 @@ class Workplace(Protocol):
 
     @property
     def should_stop(self) -> Callable[[], bool]:
-        """Whether to stop."""
+        """A function that returns whether to stop."""
 
     def report(self, fraction: float, message: str = "") -> None:
         """Report the progress, from 0 to 1."""
@@ -70,20 +70,20 @@ class Workplace(Protocol):
 def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
     """Tune the operators of ``params["tasks"]``, each ``{"label", "operator", "binding", "dtype"?, "builder"?}``.
 
-    ``target`` is ``local`` unless given; without ``tracker`` (``"host:port"``) and ``key`` candidates are measured in
-    child processes of this machine. ``trials``, ``preset``, ``seed``, ``deadline_s``, ``wait_s`` and ``session_s`` are
-    fields of :class:`~syno_lab.tuning.options.TuningOptions`; ``rules``, ``space``, ``strategy``, ``cost_model``,
-    ``mutators`` and ``postprocessors`` are those of :class:`~syno_lab.tuning.method.Method`, with the user's own code
-    as text, which is signed with the whole request. Records go to the folder ``tuning`` of the lab. Returns
+    ``target`` is ``local`` by default. Without ``tracker`` (``"host:port"``) and ``key``, child processes of this
+    machine measure candidates. ``trials``, ``preset``, ``seed``, ``deadline_s``, ``wait_s`` and ``session_s`` are
+    fields of :class:`~syno_lab.tuning.options.TuningOptions`. ``rules``, ``space``, ``strategy``, ``cost_model``,
+    ``mutators`` and ``postprocessors`` are fields of :class:`~syno_lab.tuning.method.Method`, with the user's own code
+    as text, which is signed with the whole request. The folder ``tuning`` of the lab has the records. Returns
     ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
 
-    With ``network`` in place of ``tasks``, a :class:`.TrialRequest` as a dictionary, a whole network is tuned and
-    measured where it runs; ``total`` and ``scheduler`` are options too. Returns :class:`.network.NetworkFacts`.
+    With ``network`` instead of ``tasks``, a :class:`.TrialRequest` as a dictionary, a network is tuned and measured on
+    the device where it runs; ``total`` and ``scheduler`` are options too. Returns :class:`.network.NetworkFacts`.
 
     Raises:
         TuningError: for other parameters, if every operator failed, or a network cannot be tuned or measured.
-        JobFailed: the tracker or the board is away; the job is retried.
-        JobStopped: the job was paused or cancelled; the records have all measured trials.
+        JobFailed: if the tracker or the board is unreachable; the job is retried.
+        JobStopped: if the job was paused or cancelled; the records have all measured trials.
     """
     from syno_lab.jobs.records import JobFailed, JobStopped
 
@@ -92,16 +92,16 @@ def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
     allowed = ("network" if is_network else "tasks", "target", "tracker", "key", *kinds, *more)
     if unknown := sorted(params.keys() - set(allowed)):
         raise TuningError(f"tune: expected the parameters {', '.join(allowed)}, found {', '.join(unknown)}")
-    given = {name: params[name] for name in kinds if params.get(name) is not None}
-    for name, value in given.items():
+    settings = {name: params[name] for name in kinds if params.get(name) is not None}
+    for name, value in settings.items():
         if not isinstance(value, kinds[name]) or isinstance(value, bool):
             raise TuningError(f"tune: parameter {quoted(name)} holds {quoted(value)}")
     work = _network(params, context) if is_network else _operators(params, context)
-    named = cast("Budget", given | {"target": check_target(str(params.get("target", "local")))})
-    tracker, key = (None if (said := params.get(name)) is None else str(said) for name in ("tracker", "key"))
-    named["board"] = Board.of(tracker, key)
+    budget = cast("Budget", settings | {"target": check_target(str(params.get("target", "local")))})
+    tracker, key = (None if (given := params.get(name)) is None else str(given) for name in ("tracker", "key"))
+    budget["board"] = Board.of(tracker, key)
     try:
-        return work(named)
+        return work(budget)
     except TuningStopped as stopped:
         raise JobStopped(str(stopped)) from None
     except TrackerError as away:
@@ -109,7 +109,7 @@ def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
 
 
 def _courses(context: Workplace) -> Callable[[TuningProgress], None]:
-    """A function that adds the best latency so far to the file of the tuning's curves."""
+    """Return a callback that adds the best latency so far to the file of the tuning's curves."""
     courses: dict[str, list[tuple[int, float]]] = {}
 
     def note(now: TuningProgress) -> None:
@@ -134,16 +134,16 @@ def _operators(params: Mapping[str, JSON], context: Workplace) -> _Work:
         trials[result.label] = 1.0
         context.log(describe(result))
 
-    def work(named: Budget) -> dict[str, JSON]:
+    def work(budget: Budget) -> dict[str, JSON]:
         store = Path(context.root) / FOLDER
-        given: dict[str, Any] = {**named}
-        board = given.pop("board")
-        options = TuningOptions(work_dir=context.folder, store=store, method=method, **given).on(board)
+        settings: dict[str, Any] = {**budget}
+        board = settings.pop("board")
+        options = TuningOptions(work_dir=context.folder, store=store, method=method, **settings).on(board)
         stop = context.should_stop
-        done = tune_queue(tasks, options, on_progress=progress, on_result=finished, should_stop=stop)
-        if not done.results:
-            raise TuningError("; ".join(f"{label}: {reason}" for label, reason in done.failed.items()))
-        return {"results": [result.to_dict() for result in done.results.values()], "failed": {**done.failed}}
+        outcome = tune_queue(tasks, options, on_progress=progress, on_result=finished, should_stop=stop)
+        if not outcome.results:
+            raise TuningError("; ".join(f"{label}: {reason}" for label, reason in outcome.failed.items()))
+        return {"results": [result.to_dict() for result in outcome.results.values()], "failed": {**outcome.failed}}
 
     return work
 
@@ -165,25 +165,25 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
         note(now)
         context.report(now.trial / now.trials, f"{now.label}: {now}")
 
-    def work(named: Budget) -> dict[str, JSON]:
+    def work(budget: Budget) -> dict[str, JSON]:
         started, records = time.monotonic(), Path(context.root) / FOLDER
         if not records.is_dir():
             private.folder(records)
         busy = f"another network is being tuned in {records} ({{who}}): try again when it is done"
         example = one_example(facts.facts_of(request))
-        with alone(records / LOCK_FILE, busy, named.get("deadline_s") or enough_s(64, 64)):
-            found = tune_network(
+        with alone(records / LOCK_FILE, busy, budget.get("deadline_s") or enough_s(64, 64)):
+            tuned = tune_network(
                 build(request).module.eval(),
                 tuple(example.shape),
                 records=records,
                 tokens=not example.is_floating_point(),
                 on_progress=progress,
                 should_stop=context.should_stop,
-                **named,
+                **budget,
             )
-        told = facts_of(found, WHOLE, named["target"], time.monotonic() - started)
-        context.log(str(told))
-        plain: dict[str, JSON] = msgspec.to_builtins(told)
+        network_facts = facts_of(tuned, WHOLE, budget["target"], time.monotonic() - started)
+        context.log(str(network_facts))
+        plain: dict[str, JSON] = msgspec.to_builtins(network_facts)
         return plain
 
     return work
@@ -195,8 +195,8 @@ def describe(result: TuningResult) -> str:
     if result.from_records:
         how = f"from the records of {trials}: nothing was measured again"
     else:
-        known = f", {result.known} of them from the records" if result.known else ""
-        how = f"after {trials}{known}, {result.seconds:.1f} s, {result.seconds_per_trial:.2f} s a trial"
+        reused = f", {result.known} of them from the records" if result.known else ""
+        how = f"after {trials}{reused}, {result.seconds:.1f} s, {result.seconds_per_trial:.2f} s a trial"
     why = {"space": "; the space has no more", "time": "; the time was over"}.get(result.stopped, "")
     unsure = "" if result.verified else "; not compared with the unscheduled program, which was too slow"
     return (
@@ -210,7 +210,7 @@ def _tasks(params: Mapping[str, JSON]) -> list[TuningTask]:
     if not isinstance(entries, list) or not entries:
         raise TuningError("tune: expected tasks as a list of operators, found none")
     tasks = []
-    # A builder is code and a job may come from a file, so no other is allowed.
+    # A builder is code, and a job may come from a file, so no other builders are allowed.
     allowed = *builders(), NETWORK_BUILDER
     for entry in entries:
         try:

@@ -1,4 +1,4 @@
-"""The calls that run in workers: compile a candidate, measure it over RPC, compute its expected output."""
+"""The calls that run in workers: compile a candidate, measure it over RPC, and compute its expected output."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from syno_lab.tuning.targets import ResolvedTarget
 
-#: What this machine without a tracker is called. It has a blank, which real keys cannot have.
+#: The name of this machine without a tracker. It has a blank, which real keys cannot have.
 HERE = "this machine"
 
-#: The most characters of a board's state.
+#: The largest number of characters of a board's state.
 _LONGEST_MOMENT = 1 << 16
 #: Shape and dtype of one argument of a PrimFunc.
 Argument = tuple[tuple[int, ...], str]
@@ -39,11 +39,11 @@ Argument = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Device:
-    """Where is measured: on ``board``, how long to wait for it and to hold it, in seconds; or in the calling process.
+    """The device of a measurement: a board with the seconds to wait for it and to use it, or the calling process.
 
-    ``kind`` is TVM's name of the device (``cpu``), ``tvm`` the version that it must have and ``machine`` the
-    architecture that code for ``target`` needs: a device with another one is refused before anything is sent. Without
-    a board there is no tracker, server or socket.
+    ``kind``: TVM's name of the device (``cpu``); ``tvm``: the version that the device must have; ``machine``: the
+    architecture of the code for ``target``. A device with another version or architecture is refused before anything is
+    sent. Without a board there is no tracker, server or socket.
     """
 
     board: Board | None
@@ -61,11 +61,11 @@ class Device:
 
     @property
     def is_near(self) -> bool:
-        """Whether it is this machine, with or without a tracker: what runs here disturbs a measurement."""
+        """Whether the device is this machine, where other load disturbs a measurement."""
         return self.board is None or self.board.host in ("127.0.0.1", "localhost", "::1")
 
     def of(self, target: ResolvedTarget) -> Device:
-        """The device for code that is compiled for ``target``."""
+        """Return the device for code that is compiled for ``target``."""
         return replace(self, kind=target.device, machine=target.machine)
 
 
@@ -73,7 +73,7 @@ _MISFIT = "the trace does not fit this operator: it is of another program, or of
 
 
 def apply_trace(module: tvm.ir.IRModule, trace: TraceData, misfit: str = _MISFIT) -> Schedule:
-    """A TVM schedule of ``module`` with ``trace`` applied. Raises TuningError, ``misfit`` if the trace does not fit."""
+    """Apply ``trace`` to a schedule of ``module``. Raises TuningError, with ``misfit`` if the trace does not fit."""
     from tvm.s_tir import Schedule, Trace
 
     check_trace(trace)
@@ -100,16 +100,16 @@ def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: 
 
 
 def read_database(folder: str) -> int:
-    """Read MetaSchedule's whole database, in a process that it may crash; return the number of its records."""
+    """Read MetaSchedule's database in a process that it may crash; return the number of its records."""
     from tvm.s_tir import meta_schedule as ms
 
     return len(ms.database.JSONDatabase(work_dir=folder).get_all_tuning_records())
 
 
 def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
-    """Random inputs around zero, none of them denormal or NaN (denormals take a processor's slow path).
+    """Draw random inputs around zero, none of them denormal or NaN (denormals take a processor's slow path).
 
-    Whole numbers are 0: they may be indices, and only that is one of every table.
+    Whole numbers are 0, because they may be indices, and only 0 is an index into every table.
     """
     import numpy as np
 
@@ -125,18 +125,18 @@ def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
 def reference(
     module: tvm.ir.IRModule, target: tvm.target.Target, inputs: list[np.ndarray], output: Argument
 ) -> np.ndarray:
-    """The output of the unscheduled ``module`` for ``inputs`` on this machine, as an array."""
+    """Return the output of the unscheduled ``module`` for ``inputs`` on this machine, as an array."""
     import tvm
 
     device = tvm.cpu()
-    buffers = [tvm.runtime.tensor(one, device) for one in inputs]
+    buffers = [tvm.runtime.tensor(array, device) for array in inputs]
     result = tvm.runtime.empty(*output, device=device)
     tvm.compile(module, target=target)["main"](*buffers, result)
     return result.numpy()
 
 
 class Measured(NamedTuple):
-    """Seconds of a call, one for each repeat; the device's address; the output, where inputs were given."""
+    """A call's seconds for each repeat; the device's address; the output, if the call had inputs."""
 
     seconds: list[float]
     address: str
@@ -146,7 +146,7 @@ class Measured(NamedTuple):
 def measure(
     device: Device, artifact: str, arguments: list[Argument], effort: Effort, inputs: list[np.ndarray] | None = None
 ) -> Measured:
-    """Time calls of the compiled candidate on ``device``: with ``inputs``, else with numbers that the device draws."""
+    """Measure calls of the compiled candidate on ``device``, with ``inputs`` or with numbers that the device draws."""
     import numpy as np
     import tvm
 
@@ -154,11 +154,11 @@ def measure(
     with in_words(device.key):
         remote = session.device(device.kind, 0)
         library = upload(session, artifact)
-        buffers = [tvm.runtime.tensor(one, remote) for one in inputs or ()]
+        buffers = [tvm.runtime.tensor(array, remote) for array in inputs or ()]
         # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
         fill = None if inputs is not None else session.get_function("tvm.contrib.random.random_fill_for_measure")
         for shape, dtype in arguments[len(buffers) :]:
-            if not dtype.startswith("float"):  # an index into a table, say: only 0 is within every one
+            if not dtype.startswith("float"):  # maybe an index, and only 0 is within every table
                 buffers.append(tvm.runtime.tensor(np.zeros(shape, dtype), remote))
                 continue
             buffers.append(tvm.runtime.empty(shape, dtype, remote))
@@ -166,30 +166,30 @@ def measure(
                 fill(buffers[-1])
         evaluator = library.time_evaluator("main", remote, number=1, repeat=effort.repeat, min_repeat_ms=effort.min_ms)
         remote.sync()
-        seconds = [float(one) for one in evaluator(*buffers).results]
-        if not seconds or not all(math.isfinite(one) and one > 0 for one in seconds):
+        seconds = [float(result) for result in evaluator(*buffers).results]
+        if not seconds or not all(math.isfinite(value) and value > 0 for value in seconds):
             raise TuningError(f"the device reports latencies of {seconds} seconds")
         return Measured(seconds, address, None if inputs is None else buffers[-1].numpy())
 
 
 @contextlib.contextmanager
 def in_words(key: str) -> Iterator[None]:
-    """Within the block, what TVM says of a device without memory and of a session that died becomes a TuningError.
+    """Turn TVM's errors for a device without memory and for a dead session into a TuningError, within the block.
 
-    TVM says ``std::bad_alloc`` of the first, and ``code=kShutdown`` of the second, in lines of C++.
+    TVM's messages are ``std::bad_alloc`` for the memory and ``code=kShutdown`` for the session, in lines of C++.
     """
     try:
         yield
     except Exception as error:
-        said = f"{type(error).__name__} {error}".lower()
-        if "sessiontimeout" in said:
+        text = f"{type(error).__name__} {error}".lower()
+        if "sessiontimeout" in text:
             raise
-        if "memoryerror" in said or NO_MEMORY.search(said):
+        if "memoryerror" in text or NO_MEMORY.search(text):
             raise TuningError(
                 f"{quoted(key)} ran out of memory: expected room for the arguments and for what the candidate stores "
                 "between its stages, found none; take smaller sizes or a device with more memory"
             ) from error
-        if "code=kshutdown" in said:
+        if "code=kshutdown" in text:
             raise TuningError(
                 f"the session on {quoted(key)} ended in the middle of a call: the candidate crashed it, or the "
                 "device's system ended it where memory ran out"
@@ -198,22 +198,22 @@ def in_words(key: str) -> Iterator[None]:
 
 
 def board_moment(device: Device) -> str:
-    """The board's state at this moment, as JSON text; raises if its server is not the lab's."""
+    """Return the board's present state as JSON text. Raises an error if its server is not the lab's."""
     session, _ = open_session(device)
-    said = str(session.get_function(MOMENT_FUNCTION)())
-    if len(said) > _LONGEST_MOMENT:
+    state = str(session.get_function(MOMENT_FUNCTION)())
+    if len(state) > _LONGEST_MOMENT:
         raise TuningError(
-            f"{device.key}: expected at most {_LONGEST_MOMENT} characters of its state, found {len(said)}"
+            f"{device.key}: expected at most {_LONGEST_MOMENT} characters of its state, found {len(state)}"
         )
-    return said
+    return state
 
 
 def open_session(device: Device) -> tuple[RPCSession, str]:
-    """A session on the device and the device's address. Raises TrackerError."""
+    """Open a session on the device; return the session and the device's address. Raises TrackerError."""
     from tvm import rpc
 
     if device.board is None:
-        rpc.server.logger.setLevel(logging.WARNING)  # it would log every candidate that it loads
+        rpc.server.logger.setLevel(logging.WARNING)  # the server would log every candidate that it loads
         return rpc.LocalSession(), HERE
     host, port, matchkey = request_device(
         *device.board.address, device.key, device.wait_s, tvm=device.tvm, machine=device.machine, target=device.target
@@ -222,7 +222,7 @@ def open_session(device: Device) -> tuple[RPCSession, str]:
 
 
 def upload(session: RPCSession, artifact: str) -> Module:
-    """The library in the file ``artifact``, loaded in the session."""
+    """Load the library in the file ``artifact`` in the session, and return it."""
     name = artifact.replace("\\", "/").rpartition("/")[2]
     session.upload(artifact, name)
     return session.load_module(name)
