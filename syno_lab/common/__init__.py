@@ -1,1 +1,1 @@
-"""What all systems have in common: sizes, pairings of axes, wishes, canonical keys, ranks, terms, what is read."""
+"""What all systems share: sizes, pairings of axes, wishes, canonical forms, ranks, terms, receptive fields."""

@@ -1,7 +1,7 @@
-"""The canonical form of a labelled acyclic graph: equal if and only if two graphs are isomorphic.
+"""The canonical form of a labelled acyclic graph: two graphs have equal forms exactly when they are isomorphic.
 
-Colours are refined, each tie is broken in every way that no symmetry found so far makes superfluous, and the least form
-is kept (McKay, Practical graph isomorphism, 1981).
+The search refines colours of vertices, breaks each tie in every way that no known symmetry makes superfluous, and keeps
+the least form (McKay, Practical graph isomorphism, 1981).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Vertex(NamedTuple):
     """A vertex of a graph.
 
     Attributes:
-        label: what it is, without numbers of vertices; vertices are put in the order of their labels first.
-        inputs: the vertices that it is made of.
-        symmetric: whether the inputs have no order.
+        label: the vertex's label, without numbers of vertices; labels decide the order of vertices first.
+        inputs: the numbers of the vertices that this vertex uses.
+        symmetric: whether the order of the inputs does not matter.
     """
 
     label: tuple[int, str]
@@ -30,33 +30,33 @@ class Vertex(NamedTuple):
 
 
 def least_form(vertices: Sequence[Vertex]) -> Form:
-    """The canonical form: for each vertex in canonical order its label and its inputs."""
+    """Return the canonical form: for each vertex in canonical order its label and its inputs."""
     return _Search(vertices).least()
 
 
 class _Search:
-    """The least form of a graph over all orders that its refined colours allow."""
+    """The search for the least form of a graph, over all orders that the refined colours allow."""
 
     def __init__(self, vertices: Sequence[Vertex]) -> None:
         self.vertices = vertices
-        #: By which vertices each is used, and on which side.
+        #: For each vertex its users: the user's number, and the side on which the user takes the vertex.
         self.uses: list[list[tuple[int, int]]] = [[] for _ in vertices]
         for number, vertex in enumerate(vertices):
             for side, used in enumerate(vertex.inputs):
                 self.uses[used].append((number, _BOTH if vertex.symmetric else side))
         self.form: Form | None = None
-        #: The first order that was reached: its form, its vertices, and the vertices chosen on the way.
+        #: The first order that the search reached: its form, its vertices, and the vertices chosen on the way.
         self.first: tuple[Form, list[int], list[int]] | None = None
         self.symmetries: list[dict[int, int]] = []
 
     def least(self) -> Form:
-        """The canonical form: for each vertex in canonical order its label and its inputs."""
+        """Return the canonical form: for each vertex in canonical order its label and its inputs."""
         self._walk(_ranked([vertex.label for vertex in self.vertices]), [])
         assert self.form is not None
         return self.form
 
     def _walk(self, colours: Colours, chosen: list[int]) -> int | None:
-        """Visit all orders under these choices; a number says to go back to so many choices."""
+        """Visit all orders under the chosen vertices; return how many choices to go back to, or None."""
         colours = self._refined(colours)
         tied = [colour for colour in set(colours) if colours.count(colour) > 1]
         if not tied:
@@ -73,7 +73,7 @@ class _Search:
         return None
 
     def _refined(self, colours: Colours) -> Colours:
-        """Colours by their own, their inputs' and their users' colours, until no colour splits."""
+        """Refine colours by the colours of inputs and users until no colour splits."""
         colours = _ranked(colours)
         while max(colours) < len(colours) - 1:
             signs = []
@@ -83,10 +83,10 @@ class _Search:
                     inputs.sort()
                 uses = sorted([(colours[number], side) for number, side in used])
                 signs.append((own, tuple(inputs), tuple(uses)))
-            found = _ranked(signs)
-            if max(found) == max(colours):
+            refined = _ranked(signs)
+            if max(refined) == max(colours):
                 break
-            colours = found
+            colours = refined
         return colours
 
     def _reached(self, colours: Colours, chosen: list[int]) -> int | None:
@@ -101,7 +101,7 @@ class _Search:
             return None
         first_form, first_order, first_chosen = self.first
         if form == first_form:
-            # All below the choices that both have in common is the same up to this symmetry.
+            # This symmetry maps everything below the last common choice to what the search has already visited.
             self.symmetries.append(dict(zip(first_order, order, strict=True)))
             return next(place for place, (a, b) in enumerate(zip(chosen, first_chosen, strict=False)) if a != b)
         assert self.form is not None
@@ -109,19 +109,19 @@ class _Search:
         return None
 
     def _images(self, done: set[int], chosen: list[int]) -> set[int]:
-        """The vertices to which the symmetries that keep all choices carry those that are done."""
-        keeping = [symmetry for symmetry in self.symmetries if all(symmetry[number] == number for number in chosen)]
-        found, waiting = set(done), list(done)
+        """Return the images of the finished vertices under the symmetries that fix all chosen vertices."""
+        stabilizers = [symmetry for symmetry in self.symmetries if all(symmetry[number] == number for number in chosen)]
+        images, waiting = set(done), list(done)
         while waiting:
             number = waiting.pop()
-            for symmetry in keeping:
-                if symmetry[number] not in found:
-                    found.add(symmetry[number])
+            for symmetry in stabilizers:
+                if symmetry[number] not in images:
+                    images.add(symmetry[number])
                     waiting.append(symmetry[number])
-        return found
+        return images
 
 
 def _ranked(signs: Sequence[Any]) -> Colours:
-    """Equal signs get equal numbers, in their order, from 0 up."""
+    """Number the signs from 0 up in their order; equal signs get equal numbers."""
     rank = {sign: number for number, sign in enumerate(sorted(set(signs)))}
     return [rank[sign] for sign in signs]

@@ -1,8 +1,8 @@
 """Which output axis is paired with which input axis, and how locally: αNAS's mixing property as a value (section 3.1).
 
-A matrix with a row for each output axis and a column for each input axis. Its marks are ordered x (not paired) < o
-(one-to-one) < m (many-to-one) < a (all-to-one); with the larger of two as sum, and ``x`` or the larger of two as
-product, they are a commutative semiring. So pairings compose (Lemma 3.6) as matrices do.
+A pairing is a matrix with a row for each output axis and a column for each input axis. Its marks have the order x (not
+paired) < o (one-to-one) < m (many-to-one) < a (all-to-one). The marks are a commutative semiring: the sum of two marks
+is the larger mark; the product is ``x`` or the larger mark. So pairings compose (Lemma 3.6) as matrices do.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WORDS: dict[Letter, str] = {"x": "not paired", "o": "one-to-one", "m": "many-to-
 
 @dataclass(frozen=True)
 class Pairing:
-    """The matrix. Two are equal when their marks are; the names of the axes do not matter.
+    """The matrix of marks. Two pairings are equal when their marks are equal; the names of the axes do not matter.
 
     Attributes:
-        rows: the output axes, by their sizes in symbols.
-        columns: the input axes.
+        rows: the output axes, as symbolic sizes.
+        columns: the input axes, as symbolic sizes.
         marks: for each output axis the marks of all input axes.
     """
 
@@ -34,14 +34,14 @@ class Pairing:
 
     @classmethod
     def identity(cls, n: int) -> Pairing:
-        """Each of ``n`` axes one-to-one with itself, as an element-wise function has it."""
+        """Return the pairing of an element-wise function: each of ``n`` axes is one-to-one with itself."""
         names = tuple(map(str, range(n)))
         return cls(names, names, tuple(tuple("o" if k == i else "x" for i in range(n)) for k in range(n)))
 
     def __matmul__(self, before: Pairing) -> Pairing:
-        """A lower bound for this one applied to the output of ``before`` (Lemma 3.6).
+        """Return a lower bound for this pairing applied to the output of ``before`` (Lemma 3.6).
 
-        Raises SpecError when ``before`` has not as many output axes as this one has input axes.
+        Raises SpecError when the number of output axes of ``before`` is not the number of this pairing's input axes.
         """
         if len(self.columns) != len(before.rows):
             raise SpecError(
@@ -55,53 +55,53 @@ class Pairing:
         return Pairing(self.rows, before.columns, marks)
 
     def __or__(self, other: Pairing) -> Pairing:
-        """The larger of every two marks, as the sum of two branches has it.
+        """Return the larger of every two marks: the pairing of the sum of two branches.
 
-        Raises SpecError when they have different numbers of axes.
+        Raises SpecError when the pairings have different numbers of axes.
         """
         self._check_comparable(other)
         rows = zip(self.marks, other.marks, strict=True)
-        return Pairing(self.rows, self.columns, tuple(tuple(map(_more, mine, theirs)) for mine, theirs in rows))
+        return Pairing(self.rows, self.columns, tuple(tuple(map(_more, row, other_row)) for row, other_row in rows))
 
     def __le__(self, other: Pairing) -> bool:
-        """The paper's partial order, x < o < m < a in every entry: ``self`` is no more expressive than ``other``.
+        """Compare by the paper's partial order: is ``self`` at most as expressive as ``other`` in every entry?
 
-        Raises SpecError when they have different numbers of axes, which the paper does not compare.
+        Raises SpecError when the pairings have different numbers of axes; the paper does not compare them.
         """
         self._check_comparable(other)
         return not other.excess(self)
 
     def excess(self, target: Pairing) -> int:
-        """How many entries of ``target`` are more than this one's: the distance to it (αNAS, Definition 4.9).
+        """Count the entries of ``target`` with a larger mark than here: the distance to it (αNAS, Definition 4.9).
 
-        Raises SpecError when they have different numbers of axes.
+        Raises SpecError when the pairings have different numbers of axes.
         """
         self._check_comparable(target)
-        return sum(RANK[theirs] > RANK[mine] for mine, theirs in zip(self._all(), target._all(), strict=True))
+        return sum(RANK[wished] > RANK[mark] for mark, wished in zip(self._all(), target._all(), strict=True))
 
     def mark_of(self, wish: Wish) -> Letter:
-        """The largest mark that may meet a wish: of its input axis, in the row of its output axis or in any."""
+        """Return the largest mark of the wish's input axis: in the row of its output axis, or in any row."""
         rows = self.marks if wish.output is None else (self.marks[wish.output],)
         return _most(row[wish.axis] for row in rows)
 
     def missing(self, wants: Iterable[Wish]) -> tuple[Wish, ...]:
-        """The wishes that are not met, in their order."""
+        """Return the wishes that this pairing does not meet, in their order."""
         return tuple(wish for wish in wants if RANK[self.mark_of(wish)] < RANK[wish.least])
 
     def meets(self, wants: Iterable[Wish]) -> bool:
-        """Whether every wish is met."""
+        """Return whether this pairing meets every wish."""
         return not self.missing(wants)
 
     def verdict(self, wants: Sequence[Wish]) -> str:
-        """One line: whether the wishes are met, and which are missing; empty without wishes."""
+        """Say in one line whether the wishes are met and which are missing; without wishes, return an empty text."""
         missing = self.missing(wants)
         if not missing:
             return f"meets the wish {wants_text(wants, self.columns, self.rows)}" if wants else ""
-        found = (f"{wish.text(self.columns, self.rows)} (it is {WORDS[self.mark_of(wish)]})" for wish in missing)
-        return f"misses the wish {', '.join(found)}"
+        unmet = (f"{wish.text(self.columns, self.rows)} (it is {WORDS[self.mark_of(wish)]})" for wish in missing)
+        return f"misses the wish {', '.join(unmet)}"
 
     def lacks(self, wants: Iterable[Wish]) -> frozenset[tuple[int, int]]:
-        """The entries (row, column) of which one or all would have to be more: those of the missing wishes."""
+        """Return the entries (row, column) that missing wishes are about; a larger mark in them is needed."""
         outs = range(len(self.rows))
         return frozenset(
             (out, wish.axis)
@@ -110,7 +110,7 @@ class Pairing:
         )
 
     def text(self, wants: Sequence[Wish] = ()) -> str:
-        """The matrix, ``!`` at the entries of missing wishes, then the words of the marks and the verdict."""
+        """Return the matrix as text: ``!`` marks entries of missing wishes; the legend and the verdict follow."""
         lacks = self.lacks(wants)
         lines = [["out \\ in", *self.columns]]
         for out, (name, row) in enumerate(zip(self.rows, self.marks, strict=True)):
@@ -119,7 +119,7 @@ class Pairing:
         return "\n".join([*aligned(lines), "", legend, *([verdict] if verdict else [])])
 
     def html(self, wants: Sequence[Wish] = ()) -> str:
-        """The same as an HTML table, with the verdict as its caption; entries of missing wishes are in ``<mark>``."""
+        """Return the matrix as an HTML table with the verdict as caption; ``<mark>`` marks missing wishes."""
         lacks, verdict = self.lacks(wants), self.verdict(wants)
         heads = "".join(f"<th>{escape(name)}</th>" for name in ("out \\ in", *self.columns))
         body = ""
@@ -150,8 +150,8 @@ class Pairing:
             )
 
 
-def _more(one: Letter, other: Letter) -> Letter:
-    return one if RANK[one] >= RANK[other] else other
+def _more(mark: Letter, other: Letter) -> Letter:
+    return mark if RANK[mark] >= RANK[other] else other
 
 
 def _most(marks: Iterable[Letter]) -> Letter:
@@ -159,5 +159,5 @@ def _most(marks: Iterable[Letter]) -> Letter:
 
 
 def _through(after: Letter, before: Letter) -> Letter:
-    """The mark of two pairings in a row, by way of one axis."""
+    """Return the mark of two pairings in a row that pass through one axis."""
     return "x" if "x" in (after, before) else _more(after, before)

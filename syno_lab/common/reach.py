@@ -1,4 +1,4 @@
-"""What an output element reads along the axes of the input, said in one way for operators of all systems."""
+"""What an output element reads along the axes of the input, in one form for operators of all systems."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CENTER = "center"
 
 @dataclass(frozen=True)
 class AxisField:
-    """What is read along one input axis, whatever the other axes.
+    """What an output element reads along one input axis, for all positions on the other axes.
 
     Attributes:
-        axis: its number.
-        size: in symbols.
-        number: its length.
+        axis: the number of the input axis.
+        size: the symbolic size of the axis.
+        number: the length of the axis.
         positions: every position that is read, ascending.
-        output_axis: the output axis that it follows: the longest of those its coordinate expression depends on; None
-            where it depends on none.
-        offsets: ``positions`` counted from where that output axis stands, ``index * number // output length``; None
-            where it follows none, or where the output index is not one number there.
+        output_axis: the output axis that the input axis follows: the longest output axis in its coordinate expression,
+            or None if the expression has none.
+        offsets: ``positions`` less the output element's own position, ``index * number // output length``; None if
+            the axis follows no output axis, or if the output index there is not one number.
     """
 
     axis: int
@@ -39,19 +39,19 @@ class AxisField:
 
     @property
     def extent(self) -> int:
-        """From the first position that is read to the last, both counted."""
+        """Return the number of positions from the first that is read to the last, including the two."""
         return self.positions[-1] - self.positions[0] + 1 if self.positions else 0
 
     @property
     def cover(self) -> Cover:
-        """Whether the whole axis is read, a part, or none of it."""
+        """Return whether the axis is read as a whole, in part or not at all."""
         return "whole" if len(self.positions) == self.number else "part" if self.positions else "none"
 
 
 def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """An index of :meth:`.Operator.receptive_field` for an output of this shape: a number or None for each axis.
+    """Convert an index of :meth:`.Operator.receptive_field` for this output shape to a number or None for each axis.
 
-    Raises SpecError where the output has no such element.
+    Raises SpecError for an output without the element.
     """
     if index is None:
         return (None,) * len(shape)
@@ -70,7 +70,7 @@ def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
 
 
 def axis_table(axes: Sequence[AxisField]) -> list[str]:
-    """What is read along each input axis, as the lines of a table with a head."""
+    """Format what is read along each input axis as the lines of a table with a head."""
     heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
     return aligned([heads, *map(_line, axes)])
 
@@ -84,7 +84,7 @@ def _line(axis: AxisField) -> list[str]:
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
-    """Ascending numbers as text, runs of neighbours with two dots: ``-1..1, 5``."""
+    """Format ascending numbers; a run of consecutive numbers has two dots: ``-1..1, 5``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -1,8 +1,8 @@
 """Sizes: monomials over named variables, and the parser of the strings in which users write them.
 
-A size such as ``s^-1*H`` is kept as a tuple of integer exponents over the variables of a :class:`Symbols`. *Primary*
-variables (``H``, ``C_in``) are large and belong to the input and the output; *coefficient* variables (``k_1``, ``s``)
-are small, come from primitives, and alone may have negative exponents (Syno, section 5.3).
+A size such as ``s^-1*H`` is stored as a tuple of integer exponents over the variables of a :class:`Symbols`. *Primary*
+variables (``H``, ``C_in``) are large and belong to the input and the output. *Coefficient* variables (``k_1``, ``s``)
+are small and come from primitives; only they may have negative exponents (Syno, section 5.3).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|[0-9]+)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Of the product before its division: a size within bounds needs far fewer, and it is not worth multiplying out.
+# The limit for the product before its division: a size within bounds needs far fewer bits.
 _MOST_BITS = 4096
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """The variables that sizes are made of, primaries first; equal names mean equal variables."""
+    """The variables of sizes, primary variables first; equal names mean equal variables."""
 
     primary: tuple[str, ...]
     coefficient: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Symbols:
         for name in self.names:
             if not _NAME.fullmatch(name):
                 raise SpecError(f"variable {quoted(name)}: expected a name of letters, digits and _, as in C_in or k_1")
-            if name == "range" or keyword.iskeyword(name):  # loop nests and modules are Python over the variables
+            if name == "range" or keyword.iskeyword(name):  # loop nests and modules use variables as Python names
                 raise SpecError(f"variable {quoted(name)} is a word of Python; expected another name, such as {name}_1")
             if name in seen:
                 raise SpecError(f"variable {quoted(name)} is declared twice; give each variable one place")
@@ -50,29 +50,29 @@ class Symbols:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """All variables, primaries first: the order of the exponents of a size."""
+        """Return all variables, primary variables first; exponents of a size have the same order."""
         return self.primary + self.coefficient
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Where each variable stands among the exponents."""
+        """Map each variable to the index of its exponent."""
         return {name: i for i, name in enumerate(self.names)}
 
     @cached_property
     def one(self) -> Size:
-        """The size 1, with all exponents zero."""
+        """Return the size 1, with all exponents zero."""
         return Size(self, (0,) * len(self.names))
 
     @property
     def unused(self) -> str:
-        """A name that no variable has, for messages that propose one."""
+        """Return a name that no variable has, for messages that propose a name."""
         names = ("C", "D", *(f"n_{i}" for i in range(len(self.names))))
         return next(name for name in names if name not in self.position)
 
     def size(self, text: str | Size) -> Size:
         """Parse a monomial: ``"s^2*C"``, ``"s^-1*H"``, ``"H/s"`` or ``"1"``.
 
-        Raises SpecError for an unknown variable, a number other than 1, or what is no monomial.
+        Raises SpecError for an unknown variable, a number other than 1, or a text that is no monomial.
         """
         return text if isinstance(text, Size) else parse_size(text, self)
 
@@ -82,7 +82,7 @@ class Symbols:
 
 
 class Size:
-    """A monomial over the variables of ``symbols``; immutable and hashable.
+    """A monomial over the variables of ``symbols``, immutable and hashable.
 
     ``exponents[i]`` is the power of ``symbols.names[i]``.
     """
@@ -113,40 +113,40 @@ class Size:
 
     @property
     def factors(self) -> dict[str, int]:
-        """The variables that it has a power of, each with its power."""
+        """Map each variable with a power other than 0 to its power."""
         return {name: power for name, power in zip(self.symbols.names, self.exponents, strict=True) if power}
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables that it has a power of."""
+        """Return the names of the variables with a power other than 0."""
         return tuple(self.factors)
 
     @property
     def is_one(self) -> bool:
-        """Whether every exponent is zero."""
+        """Return whether every exponent is zero."""
         return not any(self.exponents)
 
     @property
     def primary_exponents(self) -> tuple[int, ...]:
-        """The exponents of the primary variables."""
+        """Return the exponents of the primary variables."""
         return self.exponents[: len(self.symbols.primary)]
 
     @property
     def has_primary(self) -> bool:
-        """Whether a primary variable occurs."""
+        """Return whether a primary variable occurs."""
         return any(self.primary_exponents)
 
     @property
     def is_plausible(self) -> bool:
-        """Whether some binding can make this a positive integer: no primary below, no bare 1/coefficient."""
+        """Return whether a binding can make this size a positive integer: no primary below, no bare 1/coefficient."""
         if min(self.primary_exponents, default=0) < 0:
             return False
         return self.has_primary or max(self.exponents, default=0) > 0 or self.is_one
 
     def at(self, binding: Mapping[str, int]) -> int:
-        """The value for a binding, a positive integer.
+        """Evaluate the size for a binding, as a positive integer.
 
-        Raises SpecError when a variable is not bound, or the value is not a positive integer or over `LARGEST_SIZE`.
+        Raises SpecError when a variable has no value, or the result is no positive integer or over `LARGEST_SIZE`.
         """
         above = below = 1
         for name, power in zip(self.symbols.names, self.exponents, strict=True):
@@ -171,7 +171,7 @@ class Size:
         return above // below
 
     def is_integral(self, binding: Mapping[str, int]) -> bool:
-        """Whether :meth:`at` would succeed for ``binding``."""
+        """Return whether :meth:`at` succeeds for ``binding``."""
         try:
             self.at(binding)
         except SpecError:
@@ -179,7 +179,7 @@ class Size:
         return True
 
     def __str__(self) -> str:
-        """The spec grammar, coefficients first as in the paper: ``s^-1*H``; it parses back to the same size."""
+        """Write the size in the spec's grammar, coefficients first as in the paper: ``s^-1*H``. The parser reads it."""
         n = len(self.symbols.primary)
         order = [*range(n, len(self.exponents)), *range(n)]
         names = self.symbols.names
@@ -192,16 +192,16 @@ class Size:
 
     @property
     def pretty(self) -> str:
-        """For pictures: ``H/s``, ``C_in·k_1²``."""
+        """Return the size for pictures: ``H/s``, ``C_in·k_1²``."""
         return self.written("·", "/", lambda name, power: name + (str(power).translate(_RAISED) if power > 1 else ""))
 
     @property
     def code(self) -> str:
-        """As a Python expression over integers: ``H//s``."""
+        """Return the size as a Python expression over integers: ``H//s``."""
         return self.written("*", "//", lambda name, power: "*".join([name] * power))
 
     def written(self, times: str, over: str, factor: Callable[[str, int], str]) -> str:
-        """As a quotient of products, each factor written by its variable and its power above 0."""
+        """Write the size as a quotient of products; ``factor`` writes a variable with its power above 0."""
         sides: tuple[list[str], list[str]] = ([], [])
         for name, power in self.factors.items():
             sides[power < 0].append(factor(name, abs(power)))
@@ -209,14 +209,14 @@ class Size:
         return (above or "1") + (f"{over}({below})" if times in below else f"{over}{below}" if below else "")
 
     def to_sympy(self) -> sympy.Expr:
-        """The monomial as a sympy expression over positive integer symbols, for display and proofs."""
+        """Convert the monomial to a sympy expression over positive integer symbols, for display and proofs."""
         import sympy
 
         return sympy.Mul(*(sympy.Symbol(n, integer=True, positive=True) ** power for n, power in self.factors.items()))
 
 
 def product(sizes: Iterable[Size], symbols: Symbols) -> Size:
-    """The product of sizes; 1 for none."""
+    """Return the product of sizes; 1 for no sizes."""
     result = symbols.one
     for size in sizes:
         result = result * size
@@ -224,7 +224,7 @@ def product(sizes: Iterable[Size], symbols: Symbols) -> Size:
 
 
 def value(sizes: Iterable[Size], binding: Mapping[str, int]) -> int:
-    """The number of elements of a shape ``sizes`` for a binding."""
+    """Count the elements of a tensor of this shape for a binding."""
     return prod(size.at(binding) for size in sizes)
 
 
@@ -237,8 +237,8 @@ def parse_size(text: str, symbols: Symbols) -> Size:
     while True:
         match = _FACTOR.match(text, place)
         if not match:
-            found = quoted(text[place : place + QUOTED + 1].strip())
-            raise SpecError(f"size {quoted(text)}: expected a product of powers such as s^-1*H, found {found}")
+            rest = quoted(text[place : place + QUOTED + 1].strip())
+            raise SpecError(f"size {quoted(text)}: expected a product of powers such as s^-1*H, found {rest}")
         name, written = match["name"], match["power"] or "1"
         if name != "1" and name.isdecimal():
             new = symbols.unused
@@ -253,31 +253,31 @@ def parse_size(text: str, symbols: Symbols) -> Size:
             if name not in symbols.position:
                 declared = _cut(", ".join(symbols.names)) or "none"
                 raise SpecError(f"size {quoted(text)}: unknown variable {quoted(name)}; declared are {declared}")
-            where = symbols.position[name]
-            exponents[where] += -sign * power if written.startswith("-") else sign * power
-            if abs(exponents[where]) > _MAX_POWER:
-                raise _too_high(text, f"{name}^{exponents[where]}")
+            position = symbols.position[name]
+            exponents[position] += -sign * power if written.startswith("-") else sign * power
+            if abs(exponents[position]) > _MAX_POWER:
+                raise _too_high(text, f"{name}^{exponents[position]}")
         place = match.end()
         if place == len(text):
             return Size(symbols, tuple(exponents))
         if text[place] not in "*/":
-            found = quoted(text[place : place + QUOTED + 1])
-            raise SpecError(f"size {quoted(text)}: expected * or / after {quoted(name)}, found {found}")
+            rest = quoted(text[place : place + QUOTED + 1])
+            raise SpecError(f"size {quoted(text)}: expected * or / after {quoted(name)}, found {rest}")
         sign = 1 if text[place] == "*" else -1
         place += 1
 
 
-def _too_high(text: str, found: str) -> SpecError:
-    return SpecError(f"size {quoted(text)}: expected powers of at most {_MAX_POWER}, found {_cut(found)}")
+def _too_high(text: str, power: str) -> SpecError:
+    return SpecError(f"size {quoted(text)}: expected powers of at most {_MAX_POWER}, found {_cut(power)}")
 
 
 def shape_text(sizes: Iterable[object]) -> str:
-    """A shape as it is read: ``[N, C_in, H, W]``."""
+    """Format a shape as the parser reads it: ``[N, C_in, H, W]``."""
     return f"[{', '.join(map(str, sizes))}]"
 
 
 def split_shape(text: str) -> list[str]:
-    """The texts between the commas of ``"[a, b]"``."""
+    """Return the texts between the commas of ``"[a, b]"``."""
     stripped = text.strip()
     if not (stripped.startswith("[") and stripped.endswith("]")):
         raise SpecError(f"shape {quoted(text)}: expected sizes in brackets, as in [N, C_in, H, W]")

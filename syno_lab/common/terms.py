@@ -1,4 +1,4 @@
-"""A table of all terms of a linear operator of any system, and the fingerprint read off it."""
+"""A table of all terms of a linear operator of any system, and the fingerprint of the table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-MAX_TERMS = 1 << 25  # a quarter of a gigabyte for each array of indices
+MAX_TERMS = 1 << 25  # each array of indices takes a quarter of a gigabyte
 _ROUNDS = 6
-# Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014) and two more, for two hash lanes.
+# Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014), and two more: one for each hash lane.
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _LANES = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 class Terms:
     """All terms of an operator: row ``t`` adds ``X[x[t]] * prod_k W_k[weights[k][t]]`` to ``Y[y[t]]``, ``count`` times.
 
-    Indices are flat, row-major. ``x_shape`` is the input's shape.
+    Indices are flat, in row-major order. ``x_shape`` is the input's shape.
     """
 
     y: Array
@@ -32,22 +32,22 @@ class Terms:
 
 
 def table_of(y: Array, x: Array, weights: list[Array], x_shape: tuple[int, ...]) -> Terms:
-    """The table of terms that are listed one by one, of an operator of any system.
+    """Build the table from a list of terms, for an operator of any system.
 
-    Term ``t`` adds ``X[x[t]] * prod_k W_k[weights[k][t]]`` to ``Y[y[t]]``; indices are flat, row-major. Equal terms are
-    counted together and absorbed weights merged.
+    Term ``t`` adds ``X[x[t]] * prod_k W_k[weights[k][t]]`` to ``Y[y[t]]``. Indices are flat, in row-major order. Equal
+    terms become one row with a count; absorbed weights are merged.
     """
     unique, count = _count_rows([y, x, *_merge_absorbed(weights)])
     return Terms(unique[0], unique[1], tuple(unique[2:]), count, x_shape)
 
 
 def table_fingerprint(table: Terms, free: Sequence[int] = ()) -> str:
-    """The 32 hexadecimal digits of a table of terms; ``free`` are the axes of the input whose inner order is free."""
+    """Return 32 hexadecimal digits for a table of terms; ``free`` are the input axes without an inner order."""
     return "".join(f"{_refine(table, free, lane):016x}" for lane in _LANES)
 
 
 def _refine(table: Terms, free: Sequence[int], lane: int) -> int:
-    """One 64-bit lane of the hash."""
+    """Compute one 64-bit lane of the hash."""
     factor = int(np.gcd.reduce(table.count)) if len(table.count) else 1
     count = (table.count // max(factor, 1)).astype(np.uint64)
     axes = np.unravel_index(table.x, table.x_shape) if table.x_shape else ()
@@ -57,7 +57,7 @@ def _refine(table: Terms, free: Sequence[int], lane: int) -> int:
             pinned = _mix(pinned * np.uint64(3) + index.astype(np.uint64) + np.uint64(1), lane)
     base = _mix(pinned + _mix(table.y.astype(np.uint64) + np.uint64(7), lane) * np.uint64(5) + count, lane)
 
-    # What may be renamed: the elements of each weight, and the positions along each unordered axis.
+    # The numbering is arbitrary for the elements of each weight and for the positions along each unordered axis.
     members = [*table.weights, *(axes[axis] for axis in free)]
     kinds = [np.uint64(1)] * len(table.weights) + [np.uint64(11 + axis) for axis in free]
     colours = [
@@ -84,12 +84,12 @@ def _refine(table: Terms, free: Sequence[int], lane: int) -> int:
     head = 0
     for number in (*table.x_shape, len(table.weights), len(term)):
         head = (head * 1_000_003 + number) % (1 << 64)
-    whole = np.array([head], dtype=np.uint64) + np.add.reduce(term, dtype=np.uint64, keepdims=True)
-    return int(_mix(whole, lane)[0])
+    total_hash = np.array([head], dtype=np.uint64) + np.add.reduce(term, dtype=np.uint64, keepdims=True)
+    return int(_mix(total_hash, lane)[0])
 
 
 def _mix(value: Array, lane: int) -> Array:
-    """A bijection of 64-bit words that scatters them (the finaliser of splitmix64), different for each lane."""
+    """Scatter 64-bit words by a bijection (the finaliser of splitmix64), different for each lane."""
     with np.errstate(over="ignore"):
         value = (value + np.uint64(lane)).astype(np.uint64)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX[0])
@@ -98,32 +98,32 @@ def _mix(value: Array, lane: int) -> Array:
 
 
 def _merge_absorbed(weights: list[Array]) -> list[Array]:
-    """Drop each weight whose element is a function of another's in every term, and all where there is no term."""
+    """Drop each weight whose element is a function of another's in every term; without terms, drop all weights."""
     if weights and not len(weights[0]):
         return []
-    kept = list(weights)
+    remaining = list(weights)
     again = True
     while again:
         again = False
-        for i, big in enumerate(kept):
-            for j, small in enumerate(kept):
+        for i, big in enumerate(remaining):
+            for j, small in enumerate(remaining):
                 if i != j and _determines(big, small):
-                    del kept[j]
+                    del remaining[j]
                     again = True
                     break
             if again:
                 break
-    return kept
+    return remaining
 
 
 def _determines(big: Array, small: Array) -> bool:
     value = np.zeros(int(big.max()) + 1, dtype=np.int64)
-    value[big] = small  # any one of the terms; if small is a function of big they all agree
+    value[big] = small  # any term: if small is a function of big, all terms agree
     return bool((value[big] == small).all())
 
 
 def _count_rows(columns: list[Array]) -> tuple[list[Array], Array]:
-    """Distinct rows of the table of ``columns`` with their counts."""
+    """Count equal rows of the table ``columns``; return the distinct rows and their counts."""
     if not len(columns[0]):
         return columns, np.zeros(0, dtype=np.int64)
     order = np.lexsort(columns[::-1])

@@ -1,10 +1,10 @@
 """Wishes: what every operator of a space must read and mix, as least entries of the mixing property (αNAS, 3.1).
 
-``"C_in>=m, H>=m"`` wishes that some output axis is paired with the input axis C_in at least many-to-one, and some with
-H; ``"H->W>=o"`` names the output axis too. The letters are ordered: x (not paired) < o (one-to-one) < m (many-to-one)
-< a (all-to-one).
+``"C_in>=m, H>=m"`` requires that some output axis is paired with the input axis C_in at least many-to-one, and some
+output axis with H. ``"H->W>=o"`` also names the output axis. The letters have the order x (not paired) < o (one-to-one)
+< m (many-to-one) < a (all-to-one).
 
-An axis is named by its size. Where several axes of one side have that size, a number says which: ``H#2`` is the second.
+The name of an axis is its size. If several axes of a side have it, a number selects one: ``H#2`` is the second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from syno_lab.common.size import Size, Symbols
 
 Letter = Literal["x", "o", "m", "a"]
-#: How expressive each letter is.
+#: The rank of each letter: a larger rank is more expressive.
 RANK: dict[Letter, int] = {letter: rank for rank, letter in enumerate(get_args(Letter))}
 _LEAST: dict[str, Letter] = {"o": "o", "m": "m", "a": "a"}
 _WISH = re.compile(r"\s*(?P<axis>[^<>=≥]+?)\s*(?:->\s*(?P<output>[^<>=≥]+?)\s*)?(?:>=|≥)\s*(?P<least>\w+)\s*")
@@ -29,14 +29,14 @@ _WISH = re.compile(r"\s*(?P<axis>[^<>=≥]+?)\s*(?:->\s*(?P<output>[^<>=≥]+?)\
 
 @dataclass(frozen=True)
 class Wish:
-    """At least ``least`` from the input axis ``axis`` to the output axis ``output`` (None: to any)."""
+    """A wish for at least ``least`` from the input axis ``axis`` to the output axis ``output`` (None: any)."""
 
     axis: int
     least: Letter
     output: int | None = None
 
     def text(self, input_shape: Sequence[object], output_shape: Sequence[object]) -> str:
-        """The wish as :func:`parse_wants` reads it; shapes are sizes, or their texts."""
+        """Write the wish as :func:`parse_wants` reads it; shapes are sizes or the sizes' texts."""
         output = "" if self.output is None else f"->{_name(self.output, output_shape)}"
         return f"{_name(self.axis, input_shape)}{output}>={self.least}"
 
@@ -44,13 +44,13 @@ class Wish:
 def parse_wants(
     text: str | None, input_shape: Sequence[Size], output_shape: Sequence[Size], symbols: Symbols
 ) -> tuple[Wish, ...]:
-    """Read wishes such as ``"C_in>=m, H->W>=o"``; ``None`` and an empty text are no wish.
+    """Parse wishes such as ``"C_in>=m, H->W>=o"``; ``None`` and an empty text mean no wish.
 
-    Raises SpecError for a text that is no wish, an axis that is not there, and an unknown letter.
+    Raises SpecError for a text that is no wish, an axis that does not exist, or an unknown letter.
     """
     if text is not None and not isinstance(text, str):
         raise SpecError(f"wants: expected a text such as 'C_in>=m, H>=m', found {quoted(text)}")
-    found = []
+    wishes = []
     for part in (text or "").split(","):
         if not part.strip():
             continue
@@ -64,17 +64,17 @@ def parse_wants(
             )
         axis = _axis(match["axis"], "input", input_shape, symbols)
         output = None if match["output"] is None else _axis(match["output"], "output", output_shape, symbols)
-        found.append(Wish(axis, least, output))
-    return tuple(dict.fromkeys(found))
+        wishes.append(Wish(axis, least, output))
+    return tuple(dict.fromkeys(wishes))
 
 
 def wants_text(wants: Sequence[Wish], input_shape: Sequence[object], output_shape: Sequence[object]) -> str:
-    """The wishes as one text that :func:`parse_wants` reads."""
+    """Join the wishes to one text that :func:`parse_wants` reads."""
     return ", ".join(wish.text(input_shape, output_shape) for wish in wants)
 
 
 def _name(axis: int, shape: Sequence[object]) -> str:
-    """The name of an axis: its size, with a number where several axes have it."""
+    """Return the name of an axis: its size, with a number if several axes have the size."""
     alike = [other for other, size in enumerate(shape) if size == shape[axis]]
     return str(shape[axis]) if len(alike) == 1 else f"{shape[axis]}#{alike.index(axis) + 1}"
 

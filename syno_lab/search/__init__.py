@@ -1,6 +1,6 @@
-"""Search: methods that look for the best operators of a space, all under the same ask and tell.
+"""Search: methods that look for the best operators of a space, all with the same interface ``ask`` and ``tell``.
 
-A space is what a system makes of a network's layers (:class:`syno_lab.protocol.OperatorSpace`); search knows it by its
+A system makes a space for a network's layers (:class:`syno_lab.protocol.OperatorSpace`). A search gets the space as its
 first state (:mod:`syno_lab.search.protocol`) and imports no system.
 """
 

@@ -1,6 +1,6 @@
-"""The interface of a search: a caller asks it for operators and tells it their rewards.
+"""The interface of a search: a caller asks the search for operators and tells it their rewards.
 
-Between ``ask`` and ``tell`` anything may happen, and several operators may be outstanding at once.
+The caller may do anything between ``ask`` and ``tell``, and several operators may be outstanding at once.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from syno_lab.inputs import quoted
 from syno_lab.search.descent import Facts, Stop, claim, draw, never
 from syno_lab.search.protocol import Candidate, State, Steps, Trail
 
-#: What is told of an operator beside its reward, such as its FLOPs or its latency; less is better.
+#: Further measures of an operator besides its reward, such as its FLOPs or its latency; less is better.
 Measures = Mapping[str, float]
 NO_MEASURES: Measures = MappingProxyType({})
 
 
 class Search(ABC):
-    """Asks and tells, and continues from records; not for several threads at once.
+    """The base of all searches: proposes operators, learns rewards, continues from records. It is not thread-safe.
 
     Args:
-        root: the space.
-        rng: the only source of chance.
+        root: the first state of the space.
+        rng: the only random generator that the search uses.
     """
 
     def __init__(self, root: State, rng: random.Random) -> None:
@@ -36,21 +36,21 @@ class Search(ABC):
         self.told: list[tuple[Any, float]] = []
         self._asked = 0
         self._waiting: dict[int, tuple[Candidate, Trail]] = {}
-        self._again: list[Candidate] = []  # asked for in vain by :meth:`resume`
+        self._again: list[Candidate] = []  # what :meth:`resume` asked for and got no reward for
         self.facts = Facts()
-        self._known: set[int] = set()  # hashes, because operators may be many, and are large
+        self._known: set[int] = set()  # hashes, because operators are large and may be many
         self._should_stop: Stop = never
 
     @abstractmethod
     def _propose(self) -> tuple[Trail, Any] | None:
-        """A way to an operator not asked for yet, and it; None when there is none left."""
+        """Return steps to an operator that was not asked for yet, and the operator; None when none is left."""
 
     def _by_chance(self) -> tuple[Trail, Any] | None:
-        """An operator not asked for yet, by weight alone."""
+        """Draw an operator that was not asked for yet, by the weights of the space alone."""
         return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
     def _first_new(self, ways: Iterable[Steps | None]) -> tuple[Trail, Any] | None:
-        """The first of these ways whose operator was not asked for yet; one by chance where there is none."""
+        """Return the first way with an operator that was not asked for yet; without one, draw an operator at random."""
         for steps in ways:
             operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
             if steps is not None and operator is not None:
@@ -58,34 +58,34 @@ class Search(ABC):
         return self._by_chance()
 
     def _expect(self, trail: Trail) -> None:  # noqa: B027 - most searches need not know
-        """An operator that :meth:`_propose` has not given is to be evaluated as well."""
+        """Prepare for the evaluation of an operator that :meth:`_propose` did not return."""
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:  # noqa: B027 - likewise
-        """An operator that was proposed or expected has been evaluated; ``measures`` beside the reward, if any."""
+        """Learn the reward and the further measures of an operator that was proposed or expected."""
 
     def _release(self, trail: Trail) -> None:  # noqa: B027 - likewise
-        """An operator that was asked for will not be evaluated."""
+        """Forget an operator that was asked for and will not be evaluated."""
 
     @property
     def outstanding(self) -> tuple[Candidate, ...]:
-        """What has been asked for and not been told."""
+        """Return the candidates that were asked for and wait for their rewards."""
         return tuple(candidate for candidate, _ in self._waiting.values() if candidate not in self._again)
 
     @property
     def waiting(self) -> tuple[Trail, ...]:
-        """The steps to those that wait for a reward; of a resumed search also to those not asked for again yet."""
+        """Return the steps to all operators that wait for a reward, even those that a resumed search must ask again."""
         return tuple(trail for _, trail in self._waiting.values())
 
     @property
     def best(self) -> tuple[Any, float] | None:
-        """The operator with the highest reward so far, the first of equals."""
+        """Return the operator with the highest reward so far and the reward; of equal rewards the first."""
         return max(self.told, key=lambda pair: pair[1], default=None)
 
     def ask(self, should_stop: Stop = never) -> Candidate | None:
-        """An operator to evaluate, each once; None when the space is exhausted (but for those outstanding).
+        """Return an operator to evaluate, each only once; None when no operator is left to ask for.
 
-        ``should_stop``: asked while looking, which may take long where a hard limit refuses almost all; None once it
-        says so.
+        ``should_stop`` is called during the search for an operator, and True ends the call with None. A call can take
+        long where a hard limit refuses almost all operators.
         """
         if self._again:
             return self._again.pop(0)
@@ -93,14 +93,15 @@ class Search(ABC):
         proposal = self._propose()
         if proposal is None:
             return None
-        return self._noted(*proposal)
+        return self._register(*proposal)
 
     def adopt(self, operator: Any, trail: Trail | None = None) -> Candidate | None:
-        """Take an operator as asked for that this search has not asked for; None where it has no place here.
+        """Register an operator that this search did not ask for; return None if the space lacks the operator.
 
-        After :meth:`resume`, for what was outstanding when that search ended; and for what is to be evaluated whatever
-        the search makes of it. ``trail``: the steps from this search's root to it, where they are known; to look for
-        them takes time. Raises SearchError for one that was told already, or is outstanding.
+        Callers adopt operators that were outstanding when an earlier search ended (after :meth:`resume`), and operators
+        that they want to evaluate in any case. ``trail`` holds the steps from the root to the operator, if the caller
+        has them; without it the method looks for the steps, which takes time. Raises SearchError for an operator that
+        was told already or is outstanding.
         """
         for candidate in self._again:
             if candidate.operator == operator:
@@ -111,25 +112,25 @@ class Search(ABC):
         trail = find(self.root, operator) if trail is None else trail
         if trail is None:
             return None
-        candidate = self._noted(trail, operator)
+        candidate = self._register(trail, operator)
         self._expect(trail)
         return candidate
 
     def knows(self, operator: Any) -> bool:
-        """Whether an operator was asked for, adopted or told."""
+        """Return whether an operator was asked for, adopted or told."""
         return hash(operator) in self._known
 
     def trail_of(self, candidate: Candidate) -> Trail:
-        """The steps to a candidate that is outstanding. Raises SearchError for any other."""
-        found, trail = self._waiting.get(candidate.number, (None, None))
-        if found != candidate or trail is None:
+        """Return the steps to an outstanding candidate. Raises SearchError for any other candidate."""
+        outstanding, trail = self._waiting.get(candidate.number, (None, None))
+        if outstanding != candidate or trail is None:
             raise SearchError(
                 f"candidate {candidate.number}: expected one that is outstanding ({len(self._waiting)} are), found one "
                 "that was told, dropped or never asked for; tell each once, to the search that gave it"
             )
         return trail
 
-    def _noted(self, trail: Trail, operator: Any) -> Candidate:
+    def _register(self, trail: Trail, operator: Any) -> Candidate:
         candidate = Candidate(self._asked, operator, trail.records)
         self._asked += 1
         self.facts.ended.add(trail.end.key)
@@ -138,23 +139,23 @@ class Search(ABC):
         return candidate
 
     def tell(self, candidate: Candidate, reward: float, measures: Measures = NO_MEASURES) -> None:
-        """The reward of an operator that was asked for: from 0 (worst; also for one that failed) to 1.
+        """Store the reward of an operator that was asked for: from 0 (worst, or failed) to 1.
 
-        ``measures``: what else is known of it, by name; searches with one objective do without. Raises SearchError for
+        ``measures`` maps names to further measures; searches with one objective ignore them. Raises SearchError for
         a reward outside [0, 1], a measure that is no number of 0 or more, and for a candidate that is not outstanding.
         """
         check_reward(reward)
         check_measures(measures)
-        trail = self._taken(candidate)
+        trail = self._pop_waiting(candidate)
         self.told.append((candidate.operator, reward))
         self._learn(candidate.operator, trail, reward, measures)
 
     def drop(self, candidate: Candidate) -> None:
-        """The operator will not be evaluated now (a job was cancelled); it is not asked for again.
+        """Drop an operator that will not be evaluated (a cancelled job); the search does not ask for it again.
 
         Raises SearchError for a candidate that is not outstanding.
         """
-        self._release(self._taken(candidate))
+        self._release(self._pop_waiting(candidate))
 
     def resume(
         self,
@@ -162,15 +163,15 @@ class Search(ABC):
         given: Collection[Any] = (),
         after: Callable[[Any], None] = lambda operator: None,
     ) -> int:
-        """Continue from records of a search, in the order in which they were told; how many had a place in the space.
+        """Continue from records of a search in the order of their rewards; count the records that the space has.
 
         A record is an operator, its reward and, for a search with several objectives, its measures. A fresh search with
-        the seed, the space and the settings that gave the records asks the same questions again and, where it was told
-        them one at a time, goes on as if it had never stopped. Any other records are taken in as they are: their
-        operators are not asked for again, and what is learned from them counts. ``given`` are those that the earlier
-        search was handed by :meth:`adopt` and did not ask for itself. ``after`` is called with each operator once its
-        reward is told: for what the earlier search's caller did then. Raises SearchError for a reward or a measure that
-        :meth:`tell` refuses, or while candidates are outstanding.
+        the same seed, space and settings asks for the same operators again. If the earlier search got its rewards one
+        at a time, the fresh search continues exactly where the earlier search stopped. The search learns from all other
+        records too, and does not ask for their operators again. ``given`` holds the operators that a caller handed to
+        the earlier search by :meth:`adopt`. ``after`` is called with each operator after its reward is stored, to do
+        what the caller of the earlier search did then. Raises SearchError for a reward or a measure that :meth:`tell`
+        refuses, and while candidates are outstanding.
         """
         if self._waiting:
             raise SearchError(
@@ -182,26 +183,26 @@ class Search(ABC):
             check_measures(measures)
         ahead = {operator for operator, _, _ in known}
         is_replay = not self.told
-        held: dict[Hashable, Candidate] = {}
+        pending: dict[Hashable, Candidate] = {}
         placed = 0
         for operator, reward, measures in known:
-            while is_replay and operator not in held and hash(operator) not in self._known and operator not in given:
+            while is_replay and operator not in pending and hash(operator) not in self._known and operator not in given:
                 candidate = self.ask()
                 if candidate is not None:
-                    held[candidate.operator] = candidate
+                    pending[candidate.operator] = candidate
                 is_replay = candidate is not None and candidate.operator in ahead
-            if operator in held:
-                self.tell(held.pop(operator), reward, measures)
+            if operator in pending:
+                self.tell(pending.pop(operator), reward, measures)
                 placed += 1
             elif hash(operator) not in self._known:
                 placed += self._take_in(operator, reward, measures)
             after(operator)
-        # Asked for, but not told when the records end: these are the next questions.
-        self._again += held.values()
+        # These candidates have no reward when the records end: `ask` returns them next.
+        self._again += pending.values()
         return placed
 
     def _take_in(self, operator: Any, reward: float, measures: Measures) -> bool:
-        """Learn from an operator that was not asked for; whether the space has it."""
+        """Learn from an operator that was not asked for; return whether the space has the operator."""
         candidate = self.adopt(operator)
         if candidate is not None:
             self.tell(candidate, reward, measures)
@@ -210,36 +211,36 @@ class Search(ABC):
         self.told.append((operator, reward))
         return False
 
-    def _taken(self, candidate: Candidate) -> Trail:
+    def _pop_waiting(self, candidate: Candidate) -> Trail:
         trail = self.trail_of(candidate)
         del self._waiting[candidate.number]
         return trail
 
 
 class RandomSearch(Search):
-    """Descents by weight alone, each operator once, whatever is told: the baseline for other searches."""
+    """Random descents by the weights alone, each operator once, without learning: the baseline of all searches."""
 
     def _propose(self) -> tuple[Trail, Any] | None:
         return self._by_chance()
 
 
 def find(state: State, operator: Any) -> Trail | None:
-    """The steps that lead to ``operator``; None where the space does not have it."""
+    """Return the steps that lead to ``operator``; None if the space does not have it."""
 
     def below(at: State, before: Steps) -> Trail | None:
         if at.is_complete:
             return Trail(before) if at.operator() == operator else None
         for step in at.towards(operator):
-            found = below(step.state, (*before, step))
-            if found is not None:
-                return found
+            trail = below(step.state, (*before, step))
+            if trail is not None:
+                return trail
         return None
 
     return below(state, ())
 
 
 def check_reward(reward: float) -> None:
-    """Refuse what is not a number from 0 to 1. Raises SearchError for anything else."""
+    """Refuse a reward that is no number from 0 to 1. Raises SearchError."""
     if isinstance(reward, bool) or not isinstance(reward, int | float) or not isfinite(reward) or not 0 <= reward <= 1:
         raise SearchError(
             f"reward: expected a number from 0 to 1 (an accuracy), found {quoted(reward)}; tell 0 for a failure"
@@ -247,16 +248,16 @@ def check_reward(reward: float) -> None:
 
 
 def check_measures(measures: Measures) -> None:
-    """Refuse measures that are no finite numbers of 0 or more. Raises SearchError for the first of them."""
-    for name, found in measures.items():
-        if isinstance(found, bool) or not isinstance(found, int | float) or not isfinite(found) or found < 0:
-            raise SearchError(f"measure {quoted(name)}: expected a number of 0 or more, found {quoted(found)}")
+    """Refuse measures that are no finite numbers of 0 or more. Raises SearchError for the first bad measure."""
+    for name, value in measures.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+            raise SearchError(f"measure {quoted(name)}: expected a number of 0 or more, found {quoted(value)}")
 
 
 def check_numbers(*rows: tuple[str, float, bool, str]) -> None:
-    """Refuse the first setting that is not right; a row is its name, its value, whether it is right, what is expected.
+    """Refuse the first wrong setting; a row has its name, its value, whether the value is right, what is expected.
 
-    Raises SearchError for a value that is not right.
+    Raises SearchError for the wrong value.
     """
     for name, value, is_right, expected in rows:
         if not is_right:

@@ -1,17 +1,17 @@
 """Search by an estimate: Bayesian optimisation over random descents, without a tree.
 
-Descents cost little beside a training: for each question several operators are drawn, and the one with the highest
-upper confidence bound of its estimated reward (:class:`Estimate`) is asked for. Some are drawn by chance from the root,
-as likely as the space's weights make them, so that the search does not stay where the first rewards were; some by
-growing one of the best operators anew after a random place, since of a large space chance alone shows little that is
-like the best (Hutter, Hoos and Leyton-Brown, Sequential model-based optimization for general algorithm configuration,
-2011, search around the best likewise). Those not taken stay in a *pool* and are compared again.
+A descent costs little in comparison with a training. So each question draws several operators and asks for the operator
+with the highest upper confidence bound of its estimated reward (:class:`Estimate`). Some draws begin at the root, by
+the space's weights alone, so that the search leaves the region of its first rewards. Other draws regrow one of the best
+operators after a random place: in a large space, random draws seldom resemble the best (Hutter, Hoos and Leyton-Brown,
+Sequential model-based optimization for general algorithm configuration, 2011, also search around the best). Operators
+that were drawn and not asked for stay in a *pool* for the next comparison.
 
-A share of the questions explores, whatever is promised. The estimate is sure of regions where it has seen little, and
-wrong where rewards hang on what its words do not say; a search that follows it alone stays in the first region that
-pays. Half of that share takes an operator by chance alone, so that the search is never slower than random search by
-more than a constant factor (Hutter and others, 2011, interleave such draws; Falkner, Klein and Hutter, BOHB, 2018, make
-a third of them). The other half takes what the estimate knows least about (MacKay, Information-based objective
+A share of the questions explores without regard to the promise. The estimate can be too sure of regions where it saw
+little, and wrong where rewards depend on more than its words. A search by the estimate alone would stay in the first
+good region. Half of the share draws an operator by the weights alone: the search is then slower than random search by a
+constant factor at most (Hutter and others, 2011, interleave random draws; Falkner, Klein and Hutter, BOHB, 2018, draw a
+third at random). The other half takes the operator with the least certain estimate (MacKay, Information-based objective
 functions for active data selection, 1992).
 """
 
@@ -31,18 +31,18 @@ from syno_lab.search.descent import descend
 from syno_lab.search.evolution import regrown
 from syno_lab.search.protocol import Bag, State, Steps, Trail, bag
 
-#: Rewards that are kept, the last so many: solving takes time with the cube of their number.
+#: The number of latest rewards that are stored: the time to solve grows with the cube of their number.
 MOST_REWARDS = 600
-#: The variance of the noise, with that of the rewards as the unit.
+#: The variance of the noise, in units of the rewards' variance.
 NOISE = 0.05
-#: The slope of the rewards over the prior before any is known: its mean and variance, with the two spreads as units.
+#: The mean and variance of the rewards' slope over the prior before any reward, in units of the two deviations.
 SLOPE, SLOPE_VARIANCE = 1.0, 1.0
 
 
 class Portrait(NamedTuple):
-    """What an estimate sees of an operator: what was ``done`` to build it, what it is (:meth:`.State.traits`), a prior.
+    """An operator as the estimate sees it: the words of its steps (``done``), :meth:`.State.traits`, and a ``prior``.
 
-    The ``prior`` is a number that is greater for an operator of which more is expected; alike for all: none.
+    A greater ``prior`` means that more is expected of the operator; equal priors for all operators have no effect.
     """
 
     done: Bag
@@ -51,26 +51,27 @@ class Portrait(NamedTuple):
 
 
 class Estimate:
-    """An operator's reward from its actions and traits: a Gaussian process over bags of them.
+    """An estimate of an operator's reward from its actions and traits: a Gaussian process over bags of words.
 
-    AMAF adds up what single actions were worth; this also sees which of them go together. A space says which words are
-    counted of a step (:attr:`syno_lab.protocol.SearchStep.words`): an action as a whole is one of hundreds, and little
-    is learned of it from the same primitive at other sizes. The kernel of two bags is what they have in common,
+    AMAF adds up the values of single actions; this estimate also sees combinations of actions. A space decides which
+    words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`): there are hundreds of whole actions, and
+    they teach little about the same primitive at other sizes. The kernel of two bags is the share of common words,
     ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels for chemical
-    informatics, 2005). In a large space most of what is alike is written differently: a second bag has the traits of an
-    operator (:meth:`.State.traits`), and the two kernels are averaged, without bags that all are empty. The promise is
-    an upper confidence bound (Srinivas and others, Gaussian process optimization in the bandit setting, 2010).
+    informatics, 2005). In a large space, similar operators are often written in different ways. So a second bag holds
+    the traits of an operator (:meth:`.State.traits`). The kernel is the mean over the two kinds of bags; a kind without
+    any word is left out. The promise is an upper confidence bound (Srinivas and others, Gaussian process optimization
+    in the bandit setting, 2010).
 
-    A prior, such as a score that needs no training, is the mean of the process: a line through it, whose slope is
-    learned with the rewards (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.7).
-    Before the first reward the prior alone decides; one that tells nothing gets a slope of 0, the opposite a negative
-    one.
+    A prior, such as a score without training, sets the mean of the process: a line over the prior with a slope that is
+    learned from the rewards (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.7).
+    Before the first reward, the prior alone decides. The slope of a useless prior becomes 0, of a misleading one
+    negative.
 
-    Letters: ``R`` rewards kept, ``H`` portraits waiting, ``B`` portraits asked about.
+    Letters: ``R`` stored rewards, ``H`` waiting portraits, ``B`` portraits to estimate.
     """
 
     def __init__(self) -> None:
-        self._views = (_View(), _View())  # what was done, and the traits
+        self._views = (_View(), _View())  # of the steps, and of the traits
         self._rewards: list[float] = []
         self._priors: list[float] = []
 
@@ -78,54 +79,54 @@ class Estimate:
         return len(self._rewards)
 
     def add(self, found: Portrait, reward: float) -> None:
-        """One more reward."""
+        """Add one reward."""
         for view, bag_found in zip(self._views, (found.done, found.traits), strict=True):
             view.add(bag_found)
         self._rewards = [*self._rewards, reward][-MOST_REWARDS:]
         self._priors = [*self._priors, found.prior][-MOST_REWARDS:]
 
     def beliefs(self, asked: Sequence[Portrait], waiting: Sequence[Portrait] = ()) -> tuple[np.ndarray, np.ndarray]:
-        """For each portrait ``[B]`` the expected reward and its standard deviation; the rewards' deviation is the unit.
+        """Return the expected reward and its standard deviation ``[B]``, in units of the rewards' standard deviation.
 
-        Those ``waiting`` for a reward are taken to have the one that the prior gives them, or the mean one, so that
-        little is promised by what is like them (the constant liar of Ginsbourger and others, 2010). Without rewards the
-        prior is the mean, and all deviations are 1. No deviation has a share of the doubt about the slope: that is no
-        reason to evaluate what the prior is against.
+        Each ``waiting`` portrait counts with the reward that the prior predicts, or with the mean reward, so that
+        similar operators promise little (the constant liar of Ginsbourger and others, 2010). Without rewards, the mean
+        is the prior and all deviations are 1. The deviations leave out the doubt about the slope: the doubt is no
+        reason to evaluate operators with a bad prior.
         """
-        priors = np.array([one.prior for one in asked])
+        priors = np.array([portrait.prior for portrait in asked])
         if not self._rewards:
             return _standard(priors, priors, priors), np.ones(len(asked))
         bags = (
-            ([one.done for one in asked], [one.done for one in waiting]),
-            ([one.traits for one in asked], [one.traits for one in waiting]),
+            ([portrait.done for portrait in asked], [portrait.done for portrait in waiting]),
+            ([portrait.traits for portrait in asked], [portrait.traits for portrait in waiting]),
         )
         kernels = [view.kernels(*pair) for view, pair in zip(self._views, bags, strict=True)]
         kernels = [pair for view, pair in zip(self._views, kernels, strict=True) if not view.is_blank] or kernels[:1]
         kernel = np.mean([known for known, _ in kernels], axis=0)  # [R + H, R + H]
         near = np.mean([beside for _, beside in kernels], axis=0)  # [B, R + H]
-        rewards, told, nothing = np.array(self._rewards), np.array(self._priors), np.zeros(len(waiting))
-        every = np.concatenate([told, priors])
-        wanted = _standard(priors, told, every)  # [B]
-        given = np.concatenate([_standard(told, told, every), nothing])  # [R + H]
+        rewards, past_priors, nothing = np.array(self._rewards), np.array(self._priors), np.zeros(len(waiting))
+        every = np.concatenate([past_priors, priors])
+        wanted = _standard(priors, past_priors, every)  # [B]
+        scaled_past = np.concatenate([_standard(past_priors, past_priors, every), nothing])  # [R + H]
         values = np.concatenate([_standard(rewards, rewards, rewards), nothing])
         kernel[np.diag_indices_from(kernel)] += NOISE
-        solved = np.linalg.solve(kernel, np.column_stack([values, given, near.T]))  # [R + H, 2 + B]
-        weight = 1 / SLOPE_VARIANCE + given @ solved[:, 1]
-        slope = (SLOPE / SLOPE_VARIANCE + given @ solved[:, 0]) / weight
+        solved = np.linalg.solve(kernel, np.column_stack([values, scaled_past, near.T]))  # [R + H, 2 + B]
+        weight = 1 / SLOPE_VARIANCE + scaled_past @ solved[:, 1]
+        slope = (SLOPE / SLOPE_VARIANCE + scaled_past @ solved[:, 0]) / weight
         mean = slope * wanted + near @ (solved[:, 0] - slope * solved[:, 1])
         variance = 1 - np.einsum("br,rb->b", near, solved[:, 2:])
         return mean, np.sqrt(np.maximum(variance, 0))
 
 
 def _standard(numbers: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """``numbers`` less the mean of ``middle``, in standard deviations of ``spread``; 0 where that is 0."""
-    if not np.ptp(spread) > 0:  # the deviation of equal numbers may be rounded to more than 0
+    """Return ``numbers`` less the mean of ``middle``, in standard deviations of ``spread``; 0 if that is 0."""
+    if not np.ptp(spread) > 0:  # the computed deviation of equal numbers may exceed 0
         return np.zeros(len(numbers))
     return (numbers - middle.mean()) / spread.std()
 
 
 class _View:
-    """One bag of each operator that a reward was told of, and what they have in common. ``V``: words seen."""
+    """One kind of bag for every stored reward, and the kernel between these bags. ``V``: the number of known words."""
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {}
@@ -134,70 +135,70 @@ class _View:
 
     @property
     def is_blank(self) -> bool:
-        """Whether no bag had a word."""
+        """Return whether no bag has a word."""
         return not self._columns
 
-    def add(self, found: Bag) -> None:
-        """One more bag; the oldest goes where there are too many."""
-        row = self._vectors([found])
+    def add(self, new: Bag) -> None:
+        """Add one bag; drop the oldest bag above the limit."""
+        row = self._vectors([new])
         rows = self._wide()
         near = _common(row, rows)
         kernel = np.block([[self._kernel, near.T], [near, np.ones((1, 1))]])
         self._rows = np.vstack([rows, row])[-MOST_REWARDS:]
         self._kernel = kernel[-MOST_REWARDS:, -MOST_REWARDS:]
 
-    def kernels(self, asked: Sequence[Bag], held: Sequence[Bag]) -> tuple[np.ndarray, np.ndarray]:
-        """Of those added and ``held`` with one another ``[R + H, R + H]``, and ``asked`` with them ``[B, R + H]``."""
-        together = self._vectors([*asked, *held])  # at once: either may have words that are new
-        wanted, others = together[: len(asked)], together[len(asked) :]
+    def kernels(self, queries: Sequence[Bag], pending: Sequence[Bag]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the kernel of stored and ``pending`` bags ``[R + H, R + H]``, and of ``queries`` with all of them."""
+        together = self._vectors([*queries, *pending])  # together, because each list may have new words
+        wanted, extra = together[: len(queries)], together[len(queries) :]
         rows = self._wide()
-        beside = _common(others, rows)
-        kernel = np.block([[self._kernel, beside.T], [beside, _common(others, others)]])
-        return kernel, _common(wanted, np.vstack([rows, others]))
+        beside = _common(extra, rows)
+        kernel = np.block([[self._kernel, beside.T], [beside, _common(extra, extra)]])
+        return kernel, _common(wanted, np.vstack([rows, extra]))
 
     def _wide(self) -> np.ndarray:
-        """The rows, with a column for each word seen by now."""
+        """Return the rows with a column for each known word."""
         return np.pad(self._rows, ((0, 0), (0, len(self._columns) - self._rows.shape[1])))
 
     def _vectors(self, bags: Sequence[Bag]) -> np.ndarray:
-        for found in bags:
-            for word in found:
+        for counts in bags:
+            for word in counts:
                 self._columns.setdefault(word, len(self._columns))
         rows = np.zeros((len(bags), len(self._columns)))
-        for row, found in zip(rows, bags, strict=True):
-            for word, number in found.items():
+        for row, counts in zip(rows, bags, strict=True):
+            for word, number in counts.items():
                 row[self._columns[word]] = number
         return rows
 
 
 def _common(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The kernel of each row of ``x`` with each of ``y``; sum(max) = sum(x) + sum(y) - sum(min)."""
-    if len(x) > len(y):  # the loop is over the fewer
+    """Return the kernel of each row of ``x`` with each of ``y``; sum(max) = sum(x) + sum(y) - sum(min)."""
+    if len(x) > len(y):  # the loop runs over the shorter array
         return _common(y, x).T
     least = np.array([np.minimum(row, y).sum(axis=1) for row in x]).reshape(len(x), len(y))
     most = x.sum(axis=1)[:, None] + y.sum(axis=1)[None, :] - least
     return np.divide(least, most, out=np.ones_like(least), where=most > 0)
 
 
-#: What a question takes: the highest promise, an operator by chance alone, or the one of which least is known.
+#: What a question asks for: the operator with the highest promise, a random operator, or the least certain operator.
 Wish = Literal["promise", "chance", "unknown"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the pool is filled and what is taken from it.
+    """How the search fills the pool and takes operators from the pool.
 
     Attributes:
-        strays: how many descents are made for a question from the root by chance alone.
-        near: how many are made from a random place of one of the best operators; from the root instead until so many
-            rewards are told that the best are a half of them.
-        parents: how many operators count as the best.
-        kept: how many of the operators drawn and not taken are compared again at the next question.
-        bound: how many standard deviations a promise is above what is expected.
-        chance: share of the questions after the first reward that are answered by chance alone.
-        unknown: share of them answered with the operator whose reward is least known, of all that are compared.
+        strays: the number of random descents from the root for each question.
+        near: the number of descents from a random place of one of the best operators. Until the number of rewards is
+            twice ``parents``, they begin at the root instead.
+        parents: the number of operators that count as the best.
+        kept: the number of operators that stay in the pool for the next question.
+        bound: the number of standard deviations from the expected reward up to the promise.
+        chance: the share of questions after the first reward that draw a random operator.
+        unknown: the share of questions after the first reward that take the operator with the least certain reward.
 
-    Raises SearchError for numbers that make no sense.
+    Raises SearchError for numbers out of range.
     """
 
     strays: int = 8
@@ -224,14 +225,14 @@ class EstimateSearch(Search):
     """Search by an estimate.
 
     Args:
-        root: the space.
-        rng: the only source of chance.
-        settings: how the pool is filled, and the shares that explore.
-        prior: a number for an operator, greater where more is expected of it, before any reward: the mean of the
-            estimate. Rewards decide how much it counts.
+        root: the first state of the space.
+        rng: the only random generator that the search uses.
+        settings: how the pool is filled, and the shares of questions that explore.
+        prior: a function from an operator to a number, greater where more is expected before any reward. The number
+            sets the mean of the estimate; the rewards decide its slope.
 
     Attributes:
-        pool: the operators drawn and not asked for, by the keys of their states; the most promising first.
+        pool: the operators that were drawn and not asked for, by the keys of their states; the most promising first.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ class EstimateSearch(Search):
         self.pool: dict[Hashable, Steps] = {}
         self._prior = prior
         self._portraits: dict[Hashable, tuple[Steps, Portrait]] = {}
-        self._best: list[tuple[float, Trail]] = []  # the parents, the best first; of equals the earlier
+        self._best: list[tuple[float, Trail]] = []  # the parents, best first; of equal rewards the earlier
 
     def _propose(self) -> tuple[Trail, Any] | None:
         wish = self._toss()
@@ -261,7 +262,7 @@ class EstimateSearch(Search):
         return self._first_new(self.in_order([*fresh.values(), *old], wish))
 
     def _toss(self) -> Wish:
-        """What the next question takes, by the shares of the settings."""
+        """Decide at random what the next question asks for, by the shares of the settings."""
         toss = self.rng.random()
         if not len(self.estimate):
             return "promise"
@@ -271,11 +272,11 @@ class EstimateSearch(Search):
 
     @property
     def _are_parents_best(self) -> bool:
-        """Whether enough rewards are told for the parents to be better than others."""
+        """Return whether there are enough rewards for the parents to be better than other operators."""
         return len(self.estimate) >= 2 * self.settings.parents
 
     def _near(self) -> Iterator[Steps]:
-        """Operators that begin like one of the best."""
+        """Yield operators that begin like one of the best."""
         for _ in range(self.settings.near if self._are_parents_best else 0):
             if self._should_stop():
                 return
@@ -285,9 +286,9 @@ class EstimateSearch(Search):
                 yield steps
 
     def drawn(self, more: int = 0) -> Iterator[Steps]:
-        """Different ways by chance alone from the root to complete states; ``more`` than the settings say.
+        """Yield different random ways from the root to complete states; ``more`` adds to the number in the settings.
 
-        There are none while nothing is known by which they could be compared.
+        Without a reward and a prior nothing can be compared: then the result is empty.
         """
         met: set[Hashable] = set()
         compares = len(self.estimate) > 0 or self._prior is not None
@@ -298,38 +299,38 @@ class EstimateSearch(Search):
                 yield steps
 
     def in_order(self, trails: Sequence[Steps], wish: Wish = "promise") -> list[Steps]:
-        """The most promising first; before them, where it is wanted, the one of which least is known.
+        """Sort the ways by promise, highest first; the wish "unknown" moves the least certain operator to the front.
 
-        Complete states that are no operators of the space are left out. All but the first are kept, as many as the
-        settings say.
+        Complete states that are no operators of the space are left out. The pool stores all ways but the first, up to
+        the limit in the settings.
         """
-        found = [steps for steps in trails if self._is_there(steps[-1].state)]
-        if len(found) < 2:
-            return found
-        held = [trail.steps for trail in self.waiting]
-        mean, deviation = self.estimate.beliefs(list(map(self._portrait, found)), list(map(self._portrait, held)))
+        ordered = [steps for steps in trails if self._is_there(steps[-1].state)]
+        if len(ordered) < 2:
+            return ordered
+        pending = [trail.steps for trail in self.waiting]
+        mean, deviation = self.estimate.beliefs(list(map(self._portrait, ordered)), list(map(self._portrait, pending)))
         order = (-(mean + self.settings.bound * deviation)).argsort(kind="stable").tolist()
         if wish == "unknown":
             order.insert(0, order.pop(order.index(int(deviation.argmax()))))
-        found = [found[i] for i in order]
-        self.pool = {steps[-1].state.key: steps for steps in found[1 : 1 + self.settings.kept]}
-        wanted = self.pool.keys() | {steps[-1].state.key for steps in (found[0], *held)}
+        ordered = [ordered[i] for i in order]
+        self.pool = {steps[-1].state.key: steps for steps in ordered[1 : 1 + self.settings.kept]}
+        wanted = self.pool.keys() | {steps[-1].state.key for steps in (ordered[0], *pending)}
         self._portraits = {key: known for key, known in self._portraits.items() if key in wanted}
-        return found
+        return ordered
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
         self.estimate.add(self._portrait(trail.steps), reward)
         self._best = nlargest(self.settings.parents, [*self._best, (reward, trail)], key=lambda pair: pair[0])
 
     def _is_there(self, end: State) -> bool:
-        """Whether a complete state is an operator of the space; one that is not is not met again."""
+        """Return whether a complete state is an operator of the space; a state that is none is never met again."""
         if end.key in self._portraits or end.operator() is not None:
             return True
         self.facts.ended.add(end.key)
         return False
 
     def _portrait(self, steps: Steps) -> Portrait:
-        """What the estimate is shown of an operator; traits and prior are asked for once while it is compared."""
+        """Return the portrait of an operator; its traits and prior are computed once while it is compared."""
         end = steps[-1].state
         way, portrait = self._portraits.get(end.key, (None, None))
         if portrait is None:

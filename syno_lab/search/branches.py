@@ -1,4 +1,4 @@
-"""Trees seen from one place: the tree of a search, or the space around a state."""
+"""Trees as seen from one place: the tree of a search, or the space around a state."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Branch:
     """The facts about one place.
 
     Attributes:
-        key: names it.
-        text: the step that leads to it.
+        key: the key of the place.
+        text: the step that leads to the place.
         kind: ``open``, ``operator`` (complete), ``dead end`` (no operator can be completed), ``pruned`` (a rule rejects
-            the step), ``done`` (nothing is left to be tried below).
-        visits, outstanding, fruitless: searches through it that ended with a reward, wait for one, found no operator.
-        reward, best: the mean and the highest of the rewards below; None where there is none.
-        distance: how far an operator is at least; None where it is out of reach, or that is not known.
-        reason: why it is pruned or a dead end.
-        probe: of an operator the score of its probe, from 0 to about 1; None where it was not probed.
-        measure: what the distance is called; the ``distance`` of the system's Labels where one system is known.
+            the step), ``done`` (nothing is left to try below).
+        visits, outstanding, fruitless: searches through the place with a reward, without a reward yet, without result.
+        reward, best: the mean and the highest of the rewards below; None without rewards.
+        distance: a lower bound of the steps to an operator; None if none can be reached or no bound is known.
+        reason: why the place is pruned or a dead end.
+        probe: the score of an operator's probe, from 0 to about 1; None without a probe.
+        measure: the name of the distance: ``distance`` in the system's Labels if the system is known.
     """
 
     key: str
@@ -43,12 +43,12 @@ class Branch:
 
     @property
     def searches(self) -> int:
-        """All searches through it."""
+        """Return the number of all searches through the place."""
         return self.visits + self.outstanding + self.fruitless
 
     @property
     def words(self) -> str:
-        """All of it in one sentence, for people who do not see the picture."""
+        """Return all facts in one sentence, for people who do not see the picture."""
         parts: list[str] = [self.kind] if self.kind != "open" else []
         if self.searches:
             parts.append(count_of(self.searches, "search", "searches"))
@@ -68,20 +68,20 @@ class Branch:
 
 
 class Branching(Protocol):
-    """What branches: places by keys, the first of them ``root``."""
+    """A tree of places with keys; the first place is ``root``."""
 
     @property
     def root(self) -> str:
-        """Where it begins."""
+        """Return the key of the first place."""
 
     def branch(self, key: str) -> Branch:
-        """The facts about a place. Raises KeyError for a place that does not exist."""
+        """Return the facts about a place. Raises KeyError for a place that does not exist."""
 
     def above(self, key: str) -> str | None:
-        """The place before; None for the first."""
+        """Return the key of the parent; None for the first place."""
 
     def below(self, key: str) -> Sequence[str]:
-        """The places right behind it, what matters most first."""
+        """Return the keys of the children, the most important first."""
 
     def weight(self, key: str) -> float:
-        """How wide it is beside its siblings."""
+        """Return the width of a place in relation to its siblings."""

@@ -1,4 +1,4 @@
-"""Random descents from the root to operators that the search has not met; all searches use them."""
+"""Random descents from the root to operators that the search has not met; all searches use descents."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from syno_lab.search.protocol import Child, State, Step, Trail
 
-#: Dead ends that one descent turns back from before it gives up; the next begins elsewhere.
+#: The number of dead ends that one descent turns back from before it gives up; the next descent begins elsewhere.
 TURNS = 30
-#: Descents in vain after which some turn back more often, so that a space without more ends, but never all of them: a
-#: space where few places have operators is not left by turning back.
+#: After so many descents without result, some descents turn back more often, so that an exhausted space is noticed.
+#: Most descents still begin anew: turning back does not lead to the operators where few places have operators.
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]
@@ -21,44 +21,44 @@ Stop = Callable[[], bool]
 
 
 def never() -> bool:
-    """The way of asking on."""
+    """Return False: never stop."""
     return False
 
 
 @dataclass
 class Facts:
-    """Facts about a space that hold for every search of it.
+    """Facts about a space that hold for every search of the space.
 
     Attributes:
         dead: keys of partial states from which no operator can be completed.
-        ended: keys of complete states that are not to be asked for (again).
+        ended: keys of complete states that the search must not ask for (again).
     """
 
     dead: set[Hashable] = field(default_factory=set)
     ended: set[Hashable] = field(default_factory=set)
 
     def is_open(self, state: State) -> bool:
-        """Whether it may still lead to something."""
+        """Return whether the state may still lead to a new operator."""
         return state.key not in (self.ended if state.is_complete else self.dead)
 
 
 class Fork:
-    """The children of a state while a descent stands there, tried in a random order by their weights."""
+    """The children of a state during a descent, tried in a random order by their weights."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.rest: list[Child] = list(state.children())
         self.spare: list[Step] = []
-        self.is_dead = True  # until something below is found, or was found before
+        self.is_dead = True  # until an operator below is found, or was found earlier
 
     def draw(self, rng: random.Random, facts: Facts, width: int) -> list[Step]:
-        """At least one step that is open, up to ``width`` looked at; none where none is left."""
-        found = [step for step in self.spare if self._is_open(step, facts)]
-        while self.rest and len(found) < width:
+        """Return the open steps among up to ``width`` drawn children; no steps if no child is left."""
+        open_steps = [step for step in self.spare if self._is_open(step, facts)]
+        while self.rest and len(open_steps) < width:
             child = pop_weighted(self.rest, rng)
-            found += [step for step in child.steps() if self._is_open(step, facts)]
-        self.spare = found
-        return found
+            open_steps += [step for step in child.steps() if self._is_open(step, facts)]
+        self.spare = open_steps
+        return open_steps
 
     def _is_open(self, step: Step, facts: Facts) -> bool:
         if facts.is_open(step.state):
@@ -78,19 +78,19 @@ def descend(
     turns: int | None = TURNS,
     should_stop: Stop = never,
 ) -> tuple[Step, ...] | None:
-    """Random steps from ``start`` to a complete state that is not ended; dead ends met are noted in ``facts``.
+    """Draw random steps from ``start`` to a complete state that is not ended; add dead ends on the way to ``facts``.
 
     Args:
         start: a partial state.
-        rng: the only source of chance.
-        facts: what is known; added to.
-        prefer: chooses among the steps that were looked at; None: the one drawn by weight.
-        width: how many steps are looked at before one is chosen.
-        turns: dead ends after which it gives up; None: it does not, and None as a result means that nothing is left.
-        should_stop: asked at each dead end; it gives up once this says so.
+        rng: the only random generator that is used.
+        facts: the known facts; the descent adds dead ends.
+        prefer: a function that chooses among the drawn steps; None: the first step that was drawn.
+        width: how many steps are drawn before one is chosen.
+        turns: the number of dead ends before it gives up; None: it never does, and the result None means: exhausted.
+        should_stop: called at each dead end; True ends the descent.
     """
     forks = [Fork(start)]
-    taken: list[Step] = []
+    path: list[Step] = []
     while forks:
         fork = forks[-1]
         steps = fork.draw(rng, facts, width)
@@ -98,8 +98,8 @@ def descend(
             if fork.is_dead:
                 facts.dead.add(fork.state.key)
             forks.pop()
-            if taken:
-                taken.pop()
+            if path:
+                path.pop()
             if forks and not fork.is_dead:
                 forks[-1].is_dead = False
             if turns is not None:
@@ -110,8 +110,8 @@ def descend(
         step = steps[0] if prefer is None or len(steps) == 1 else prefer(steps)
         fork.spare.remove(step)
         if step.state.is_complete:
-            return (*taken, step)
-        taken.append(step)
+            return (*path, step)
+        path.append(step)
         forks.append(Fork(step.state))
     return None
 
@@ -119,7 +119,7 @@ def descend(
 def draw(
     root: State, rng: random.Random, facts: Facts, known: set[int], should_stop: Stop = never
 ) -> tuple[Trail, Any] | None:
-    """A random operator whose hash is not ``known``; None where there is none left, or it was stopped."""
+    """Draw a random operator with a hash that is not in ``known``; None if none is left, or after a stop."""
     for attempt in count():
         if should_stop():
             return None
@@ -132,7 +132,7 @@ def draw(
 
         steps = descend(root, rng, facts, turns=None, should_stop=gives_up)
         if steps is None:
-            if met <= turns:  # it came to the end of the space, or was stopped
+            if met <= turns:  # the space is exhausted, or the search was stopped
                 return None
             continue
         operator = claim(steps[-1].state, facts, known)
@@ -142,10 +142,10 @@ def draw(
 
 
 def _restart(attempt: int) -> int:
-    """How many times :data:`TURNS` a descent turns back: 1, and after :data:`ATTEMPTS` 1, 1, 2, 1, 1, 2, 4, ….
+    """Return the factor for :data:`TURNS` of a descent: 1, and after :data:`ATTEMPTS` 1, 1, 2, 1, 1, 2, 4, ….
 
-    That sequence costs at most a logarithm more than the best one for the space, which nobody knows (Luby, Sinclair and
-    Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
+    This sequence costs at most a logarithmic factor more than the best sequence for the space, which is unknown (Luby,
+    Sinclair and Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
     """
     number = attempt - ATTEMPTS + 1
     while number > 0:
@@ -157,13 +157,13 @@ def _restart(attempt: int) -> int:
 
 
 def claim(end: State, facts: Facts, known: set[int]) -> Any | None:
-    """The operator of a complete state, if the space has it and its hash is not known; in any case not met again."""
+    """Return the operator of a complete state if it is in the space and not known; mark the state as ended."""
     facts.ended.add(end.key)
     operator = end.operator()
     return None if operator is None or hash(operator) in known else operator
 
 
 def pop_weighted(children: list[Child], rng: random.Random) -> Child:
-    """One child by weight, taken off the list."""
+    """Draw one child by weight and remove it from the list."""
     (index,) = rng.choices(range(len(children)), [child.weight for child in children])
     return children.pop(index)

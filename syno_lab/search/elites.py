@@ -1,11 +1,11 @@
-"""Search by elites: the best few operators of each range of cost, and new ones made from them.
+"""Search by elites: store the best few operators of each range of cost, and make new operators from these elites.
 
-MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015) with one dimension, the cost: whoever
-looks for a front of reward against cost wants the best of each cost, not the best alone. Each question is answered in
-one of three ways: by a descent from the root, by an elite whose steps after a random place are grown anew, or by a
-neighbour of an elite, in which one step has another size and the rest follows the old steps as far as it can. The
-search needs no tree and no estimate, so a question costs little more than its descent: it is made for rewards that cost
-no training (:func:`examine`).
+This is MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015) with the cost as the only
+dimension: a front of reward against cost needs the best operators of each cost. Each question is answered in one of
+three ways: a descent from the root, an elite with new steps after a random place, or a neighbour of an elite. In a
+neighbour, one step has another size, and the rest follows the old steps as far as possible. The search has no tree and
+no estimate, so a question costs little more than its descent. It suits rewards that need no training
+(:func:`examine`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from syno_lab.search.descent import Stop, claim, descend, never
 from syno_lab.search.evolution import followed, most_alike, neighbours, open_steps, regrown
 from syno_lab.search.protocol import Candidate, State, Step, Steps, Trail
 
-#: Answers in a row that give nothing new before an operator is drawn at random instead.
+#: The number of answers in a row without a new operator before an operator is drawn at random.
 ATTEMPTS = 50
-#: The ranges of cost in an octave.
+#: The number of ranges of cost per octave.
 BINS_AN_OCTAVE = 2
-#: The ways to answer a question, a descent from the root, a neighbour of an elite, an elite grown anew after a random
-#: place, and their shares where all come to new operators alike. A way that comes to nothing more often is tried less,
-#: in proportion: in a large space most descents from the root may be in vain, and take longest.
+#: The three ways to answer a question and their shares: a descent from the root, a neighbour of an elite, and an elite
+#: regrown after a random place. A way that fails more often is tried less often, in proportion: in a large space most
+#: descents from the root may fail, and they take longest.
 WAYS = {"fresh": 0.25, "near": 0.25, "anew": 0.5}
 
 
 class Elite(NamedTuple):
-    """An operator that is among the best of its range of cost, and of its group where operators have groups."""
+    """An operator among the best of its range of cost, and of its group if operators have groups."""
 
     trail: Trail
     operator: Any
@@ -45,12 +45,12 @@ class Elite(NamedTuple):
 
 
 class Elites:
-    """The best few operators of each range of cost; of each group its own, so that no group ousts another.
+    """The best few operators of each range of cost; each group has its own ranges and displaces no other group.
 
     Args:
-        bins: ranges of cost; the first has costs above 2^(-1/2), each further one those down to 2^(-1/2) of it, and the
-            last all below.
-        per_bin: operators that a range keeps.
+        bins: the number of ranges of cost. The first range has costs above 2^(-1/2). Each further range reaches down to
+            2^(-1/2) of the limit before it, and the last range has all lower costs.
+        per_bin: the number of operators in a range.
 
     Raises SearchError for a number below 1.
     """
@@ -65,33 +65,33 @@ class Elites:
 
     @property
     def bins(self) -> list[list[Elite]]:
-        """The ranges of all groups, one group after the other."""
-        return [kept for bins in self._groups.values() for kept in bins]
+        """Return the ranges of all groups, one group after the other."""
+        return [elites for bins in self._groups.values() for elites in bins]
 
     def __iter__(self) -> Iterator[Elite]:
-        """All of them, by range, the best of a range first."""
-        return (elite for kept in self.bins for elite in kept)
+        """Iterate over all elites by range, the best of a range first."""
+        return (elite for elites in self.bins for elite in elites)
 
     def __len__(self) -> int:
         return sum(map(len, self.bins))
 
     def add(self, elite: Elite) -> bool:
-        """Keep an operator if it is among the best of its range; whether it is. Of equal scores the cheaper is better.
+        """Add an operator if it is among the best of its range; return whether it is. The cheaper wins a tie of scores.
 
         Raises SearchError for a cost that is no number of 0 or more.
         """
         number = self.bin_of(elite.cost)
         bins = self._groups.setdefault(elite.group, [])
         bins += [[] for _ in range(self._ranges - len(bins))]
-        kept = bins[number]
-        kept.append(elite)
-        kept.sort(key=lambda one: (-one.score, one.cost))  # stable: of equals the earlier stays first
-        if len(kept) <= self.per_bin:
+        elites = bins[number]
+        elites.append(elite)
+        elites.sort(key=lambda e: (-e.score, e.cost))  # stable: of equal elites the earlier stays first
+        if len(elites) <= self.per_bin:
             return True
-        return kept.pop() is not elite
+        return elites.pop() is not elite
 
     def bin_of(self, cost: float) -> int:
-        """The number of the range with this cost. Raises as :meth:`add`."""
+        """Return the number of the range with this cost. Raises SearchError as :meth:`add` does."""
         if not (isfinite(cost) and cost >= 0):
             raise SearchError(f"cost: expected a number of 0 or more, found {quoted(cost)}")
         if cost == 0:
@@ -99,40 +99,40 @@ class Elites:
         return min(self._ranges - 1, max(0, floor(-BINS_AN_OCTAVE * log2(cost))))
 
     def draw(self, rng: random.Random) -> Elite:
-        """One of them: of a random group, of a random range of it that has some, each with the same chance."""
+        """Draw an elite: a random group, then a random range with elites, then a random elite, each uniformly."""
         groups = list(self._groups.values())
         bins = groups[0] if len(groups) == 1 else rng.choice(groups)
-        return rng.choice(rng.choice([kept for kept in bins if kept]))
+        return rng.choice(rng.choice([elites for elites in bins if elites]))
 
     def in_turn(self) -> list[Elite]:
-        """All of them: the best of each range, by score, then the second ones, and so on; groups take turns."""
+        """Return all elites: the best of each range by score, then the second of each range, …; groups take turns."""
         rows = []
         for bins in self._groups.values():
-            ranks = [[kept[rank] for kept in bins if len(kept) > rank] for rank in range(self.per_bin)]
-            rows.append([one for rank in ranks for one in sorted(rank, key=lambda one: (-one.score, one.cost))])
+            ranks = [[elites[rank] for elites in bins if len(elites) > rank] for rank in range(self.per_bin)]
+            rows.append([elite for rank in ranks for elite in sorted(rank, key=lambda e: (-e.score, e.cost))])
         return [elite for turn in zip_longest(*rows) for elite in turn if elite is not None]
 
     def front(self) -> list[Elite]:
-        """Those than which none is cheaper with the same score, or better at the same cost; the cheapest first."""
-        found: list[Elite] = []
-        for elite in sorted(self, key=lambda one: (one.cost, -one.score)):
-            if not found or elite.score > found[-1].score:
-                found.append(elite)
-        return found
+        """Return the elites that no cheaper elite equals in score and no equally cheap elite beats; cheapest first."""
+        front: list[Elite] = []
+        for elite in sorted(self, key=lambda e: (e.cost, -e.score)):
+            if not front or elite.score > front[-1].score:
+                front.append(elite)
+        return front
 
 
 class EliteSearch(Search):
     """Search by elites.
 
     Args:
-        root: the space.
-        rng: the only source of chance.
-        cost: of an operator as a share of the most that the space allows, such as its FLOPs.
-        group: of an operator, such as its system.
-        bins, per_bin: of :class:`Elites`.
+        root: the first state of the space.
+        rng: the only random generator that the search uses.
+        cost: a function from an operator to its cost as a share of the space's limit, such as its FLOPs.
+        group: a function from an operator to its group, such as its system.
+        bins, per_bin: see :class:`Elites`.
 
     Attributes:
-        ways: the shares of :data:`WAYS`, once there are elites.
+        ways: the current shares of :data:`WAYS`, used once there are elites.
     """
 
     def __init__(
@@ -149,17 +149,17 @@ class EliteSearch(Search):
         self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
         self.ways = dict(WAYS)
-        self.tries: Counter[str] = Counter()  # attempts by their way
-        self.answers: Counter[str] = Counter()  # those that gave a new operator
-        self._first: list[Step] | None = None  # the steps from the root, which may be thousands
-        self._near_first: dict[str, list[Step]] = {}  # the neighbours of one of them
+        self.tries: Counter[str] = Counter()  # attempts by way
+        self.answers: Counter[str] = Counter()  # attempts with a new operator, by way
+        self._first: list[Step] | None = None  # the steps from the root; there may be thousands
+        self._near_first: dict[str, list[Step]] = {}  # the neighbours of a first step, by its name
 
     def _propose(self) -> tuple[Trail, Any] | None:
         for _ in range(ATTEMPTS if len(self.elites) else 0):
             if self._should_stop():
                 return None
             way = self._way()
-            steps = self._made(way)
+            steps = self._steps_of(way)
             operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
             self.tries[way] += 1
             if steps is not None and operator is not None:
@@ -168,13 +168,13 @@ class EliteSearch(Search):
         return self._by_chance()
 
     def _way(self) -> str:
-        """A way by its share, times the share of its attempts that were answered (as if one of two before had been)."""
+        """Draw a way by its share times its rate of success (with one success in two attempts added)."""
         weights = [share * (self.answers[way] + 1) / (self.tries[way] + 2) for way, share in self.ways.items()]
         (way,) = self.rng.choices(list(self.ways), weights)
         return way
 
-    def _made(self, way: str) -> Steps | None:
-        """Steps to a complete state that was not met before; None where this attempt gives none."""
+    def _steps_of(self, way: str) -> Steps | None:
+        """Return steps to a complete state that was not met before; None if this attempt fails."""
         if way == "fresh":
             return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
         parent = self.elites.draw(self.rng).trail.steps
@@ -184,11 +184,11 @@ class EliteSearch(Search):
         near = self._neighbours(parent, place)
         if not near:
             return None
-        taken = (*parent[:place], self.rng.choice(near))
-        return followed(taken, parent[place + 1 :], most_alike, self.rng, self.facts)
+        path = (*parent[:place], self.rng.choice(near))
+        return followed(path, parent[place + 1 :], most_alike, self.rng, self.facts)
 
     def _neighbours(self, parent: Steps, place: int) -> list[Step]:
-        """The steps that may stand for the one at ``place``, with one other word."""
+        """Return the steps that differ in one word from the step at ``place``."""
         old = parent[place]
         if place:
             return neighbours(open_steps(parent[place - 1].state, self.facts), old)
@@ -203,7 +203,7 @@ class EliteSearch(Search):
 
 
 class Examined(NamedTuple):
-    """An operator with its score, and the steps that lead to it."""
+    """An operator, the steps that lead to it, and its score."""
 
     operator: Any
     trail: Trail
@@ -215,14 +215,14 @@ def examine(
 ) -> Iterator[Examined]:
     """Ask ``search`` for operators and tell it their scores, from 0 to 1, until the space is exhausted or stopped.
 
-    ``given`` are examined first, where the space has them. Raises SearchError for a score outside [0, 1].
+    The operators in ``given`` come first if the space has them. Raises SearchError for a score outside [0, 1].
     """
 
     def examined(candidate: Candidate) -> Examined:
-        found = score(candidate.operator)
+        value = score(candidate.operator)
         trail = search.trail_of(candidate)
-        search.tell(candidate, found)
-        return Examined(candidate.operator, trail, found)
+        search.tell(candidate, value)
+        return Examined(candidate.operator, trail, value)
 
     for operator in given:
         if should_stop():

@@ -1,9 +1,9 @@
-"""Operators made from an earlier one: its steps after a place grown anew, or one step changed and the rest followed.
+"""Operators made from an earlier operator: its steps are regrown after a place, or one step changes.
 
-:class:`RegularizedEvolution` searches by them (Real and others, Regularized evolution for image classifier architecture
-search, AAAI 2019). A search knows a step only by its words (:attr:`syno_lab.protocol.SearchStep.words`): steps are
-*alike* in the share of their words that they have in common, and *neighbours* where one word of one stands for one word
-of the other, such as another size of one operand.
+:class:`RegularizedEvolution` searches with these mutations (Real and others, Regularized evolution for image classifier
+architecture search, AAAI 2019). A search sees only the words of a step (:attr:`syno_lab.protocol.SearchStep.words`).
+Steps are *alike* by the share of words that they have in common. *Neighbours* differ in one word, such as another size
+of one operand.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from syno_lab.search.asking import Measures, Search
 from syno_lab.search.descent import Facts, descend
 from syno_lab.search.protocol import State, Step, Steps, Trail, bag
 
-#: The least share of words that a step has in common with the old one that it is taken for.
+#: The least share of common words for a step that replaces an old step.
 LEAST_ALIKE = 1 / 3
-#: Mutations in a row that give nothing new before an operator is drawn at random instead.
+#: The number of mutations in a row without a new operator before an operator is drawn at random.
 MUTATIONS = 50
 
-#: Chooses the step that is taken for an old one among those that are open; None for none.
+#: Chooses the open step that replaces an old step; None if no step does.
 Match = Callable[[Sequence[Step], SearchStep], Step | None]
 
 
 def open_steps(state: State, facts: Facts) -> list[Step]:
-    """All steps from ``state`` that may still lead to something."""
+    """Return all steps from ``state`` that may still lead to a new operator."""
     return [step for child in state.children() for step in child.steps() if facts.is_open(step.state)]
 
 
 def regrown(root: State, steps: Sequence[Step], place: int, rng: random.Random, facts: Facts) -> Steps | None:
-    """The first ``place`` steps, and random ones from there; None where this attempt comes to nothing."""
+    """Return the first ``place`` steps and random steps after them; None if this attempt fails."""
     before = tuple(steps[:place])
     rest = descend(before[-1].state if before else root, rng, facts)
     return None if rest is None else (*before, *rest)
@@ -43,42 +43,42 @@ def regrown(root: State, steps: Sequence[Step], place: int, rng: random.Random, 
 def followed(
     taken: Sequence[Step], old: Iterable[SearchStep], match: Match, rng: random.Random, facts: Facts
 ) -> Steps | None:
-    """``taken``, then the ``old`` steps as far as ``match`` finds them, then random ones; None where that fails."""
-    found = list(taken)
+    """Return ``taken``, then ``old`` steps while ``match`` finds them, then random steps; None if this fails."""
+    steps = list(taken)
     for step in old:
-        again = match([one for child in found[-1].state.children() for one in child.steps()], step)
+        again = match([candidate for child in steps[-1].state.children() for candidate in child.steps()], step)
         if again is None or not facts.is_open(again.state):
             break
-        found.append(again)
-    if found[-1].state.is_complete:
-        return tuple(found)
-    return regrown(found[-1].state, found, len(found), rng, facts)
+        steps.append(again)
+    if steps[-1].state.is_complete:
+        return tuple(steps)
+    return regrown(steps[-1].state, steps, len(steps), rng, facts)
 
 
 def mutated(root: State, steps: Sequence[Step], rng: random.Random, facts: Facts) -> Steps | None:
-    """The steps grown anew from a random place, or with another step there, each as often.
+    """Mutate the steps at a random place: regrow the rest, or change the step there, with equal probability.
 
-    They lead to a complete state that was not met before; None where this attempt gives none.
+    The result leads to a complete state that was not met before; None if this attempt fails.
     """
     place = rng.randrange(len(steps))
     if rng.random() < 0.5:
         return regrown(root, steps, place, rng, facts)
     before = tuple(steps[:place])
     at = before[-1].state if before else root
-    others = [step for step in open_steps(at, facts) if step.name != steps[place].name]
-    if not others:
+    different = [step for step in open_steps(at, facts) if step.name != steps[place].name]
+    if not different:
         return None
-    return followed((*before, rng.choice(others)), steps[place + 1 :], same, rng, facts)
+    return followed((*before, rng.choice(different)), steps[place + 1 :], same, rng, facts)
 
 
 def same(steps: Sequence[Step], old: SearchStep) -> Step | None:
-    """The step that does what ``old`` did, the same one if it can be; None where there is none."""
-    found = [step for step in steps if step.actions == old.actions]
-    return next((step for step in found if step.name == old.name), found[0] if found else None)
+    """Return the step with the actions of ``old``, of several the one with its name; None if there is none."""
+    matching = [step for step in steps if step.actions == old.actions]
+    return next((step for step in matching if step.name == old.name), matching[0] if matching else None)
 
 
 def most_alike(steps: Sequence[Step], old: SearchStep) -> Step | None:
-    """The step that is most like ``old``, the same one if it can be; None where all are too different."""
+    """Return the step most like ``old``, if possible the same step; None if all steps differ too much."""
     exact = same(steps, old)
     if exact is not None or not steps:
         return exact
@@ -88,32 +88,32 @@ def most_alike(steps: Sequence[Step], old: SearchStep) -> Step | None:
 
 
 def alike(first: SearchStep, second: SearchStep) -> float:
-    """The share of their words that two steps have in common, from 0 to 1; 1 for two without words."""
+    """Return the share of words that two steps have in common, from 0 to 1; 1 for two steps without words."""
     x, y = bag([first]), bag([second])
     most = (x | y).total()
     return (x & y).total() / most if most else 1.0
 
 
 def neighbours(steps: Iterable[Step], old: SearchStep) -> list[Step]:
-    """The ``steps`` in which one word stands for one of ``old``'s."""
+    """Return the ``steps`` that differ from ``old`` in exactly one word."""
     words = bag([old])
     total = words.total()
-    found = []
+    near = []
     for step in steps:
-        others = bag([step])
-        if others.total() == total and (words - others).total() == 1:
-            found.append(step)
-    return found
+        step_words = bag([step])
+        if step_words.total() == total and (words - step_words).total() == 1:
+            near.append(step)
+    return near
 
 
 class RegularizedEvolution(Search):
-    """Regularised (ageing) evolution: the parent is the best of a random few, the child a mutation, the oldest dies.
+    """Regularised (ageing) evolution: the best of a random few is the parent, a mutation is added, the oldest dies.
 
     Args:
-        root: the space.
-        rng: the only source of chance.
-        population: how many live; the first so many are drawn at random (the paper's P, 100 there).
-        tournament: how many are drawn to find a parent (S, 25 there).
+        root: the first state of the space.
+        rng: the only random generator that the search uses.
+        population: the size of the population; it begins with random operators (P in the paper, 100 there).
+        tournament: the number of members drawn to find a parent (S in the paper, 25 there).
 
     Raises SearchError for a population below 1, or a tournament below 1 or above the population.
     """

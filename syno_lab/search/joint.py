@@ -1,7 +1,6 @@
 """Several systems' spaces below one root: the first step of a search names the system.
 
-What the spaces say (keys, actions, traits, names) is told apart by the system's title, so that nothing of one system is
-taken for something of another.
+Keys, actions, traits and names of the spaces get the system's title as prefix, so that no two systems are confused.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 class JointSpace(OperatorSpace):
     """The operators that any of several systems finds for the layers of a request.
 
-    Each system is as likely as any other while nothing is known. Raises SpecError where one of the systems has no space
-    for them.
+    All systems have equal weight before the first reward. Raises SpecError if a system has no space for the layers.
     """
 
     def __init__(self, systems: Sequence[System], request: SpaceRequest, rules: Sequence[Any] = ()) -> None:
@@ -45,18 +43,18 @@ class JointSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """The wishes; with the systems' titles where they differ."""
+        """Return the wishes, with the systems' titles if the wishes differ."""
         wants = {self._titles[name]: space.wants for name, space in self.spaces.items()}
         if len(set(wants.values())) == 1:
             return next(iter(wants.values()))
         return "; ".join(f"{title}: {text or 'nothing'}" for title, text in wants.items())
 
     def root(self, accepts: Callable[[Any], bool]) -> JointRoot:
-        """The state before the system is chosen."""
+        """Return the state before the system is chosen."""
         return JointRoot({name: space.root(accepts) for name, space in self.spaces.items()}, self._titles)
 
     def known(self, root: State) -> Mapping[str, Operator]:
-        """Those of all systems, with the system's title behind their names."""
+        """Return the known operators of all systems, with the system's title behind each name."""
         assert isinstance(root, JointRoot)
         return {
             f"{known} ({self._titles[name]})": operator
@@ -65,21 +63,21 @@ class JointSpace(OperatorSpace):
         }
 
     def name_of(self, operator: Operator) -> str:
-        """The name in the operator's own space, behind the system's title."""
+        """Return the operator's name in its own space, behind the system's title."""
         return f"{self._titles[operator.format]} {self.spaces[operator.format].name_of(operator)}"
 
     def lower(self, spare_flops: int) -> None:
-        """See :meth:`.OperatorSpace.lower`."""
+        """Lower the limits of all spaces, as :meth:`.OperatorSpace.lower` describes."""
         for space in self.spaces.values():
             space.lower(spare_flops)
 
     def probe(self, operator: Operator) -> Mapping[str, float] | None:
-        """That of the operator's own space: scores are shares of the same replaced layers, so they can be compared."""
+        """Return the probe of the operator's own space; scores of different systems can be compared."""
         return self.spaces[operator.format].probe(operator)
 
 
-def _named(told: Callable[[Hashable], None], title: str) -> Callable[[Hashable], None]:
-    return lambda key: told((title, key))
+def _named(callback: Callable[[Hashable], None], title: str) -> Callable[[Hashable], None]:
+    return lambda key: callback((title, key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,7 @@ class JointRoot:
 
     Attributes:
         roots: the first states of the systems' spaces, by the systems' formats.
-        titles: of the systems, by their formats.
+        titles: the titles of the systems, by their formats.
     """
 
     roots: Mapping[str, State]
@@ -97,18 +95,18 @@ class JointRoot:
     is_complete = False
 
     def children(self) -> Sequence[Child]:
-        """One for each system."""
+        """Return one child for each system."""
         return [Taken(self._into(name)) for name in self.roots]
 
     def operator(self) -> None:
-        """There is none yet."""
+        """Return None: no operator is complete here."""
 
     def traits(self) -> Mapping[str, int]:
-        """Nothing is known."""
+        """Return no traits."""
         return {}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """The step to the operator's system."""
+        """Return the step to the operator's system."""
         return [self._into(operator.format)] if operator.format in self.roots else ()
 
     def _into(self, name: str) -> Step:
@@ -141,13 +139,13 @@ class _Within:
         return {f"{self.title}: {word}": number for word, number in self.state.traits().items()}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        return [self.step(one) for one in self.state.towards(operator)]
+        return [self.step(step) for step in self.state.towards(operator)]
 
-    def step(self, one: Step) -> Step:
-        """A step of the system's space as one of the joint space."""
-        actions = tuple([f"{self.title}: {action}" for action in one.actions])
-        words = tuple([(f"{self.title}: {word}", number) for word, number in one.words])
-        return replace(one, actions=actions, words=words, state=_Within(self.title, one.state))
+    def step(self, inner: Step) -> Step:
+        """Convert a step of the system's space to a step of the joint space."""
+        actions = tuple([f"{self.title}: {action}" for action in inner.actions])
+        words = tuple([(f"{self.title}: {word}", number) for word, number in inner.words])
+        return replace(inner, actions=actions, words=words, state=_Within(self.title, inner.state))
 
 
 @dataclass(frozen=True)
@@ -162,4 +160,4 @@ class _Below:
         return self.child.weight
 
     def steps(self) -> Sequence[Step]:
-        return [self.before.step(one) for one in self.child.steps()]
+        return [self.before.step(step) for step in self.child.steps()]

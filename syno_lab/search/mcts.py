@@ -1,18 +1,18 @@
-"""Monte Carlo tree search over a space of operators (Syno, section 7.2), in four verbs over plain data.
+"""Monte Carlo tree search over a space of operators (Syno, section 7.2), as four functions over plain data.
 
-``select`` goes down the tree, ``expand`` adds one place, ``simulate`` goes on at random to an operator, ``backup``
-takes its reward up again. Accuracy is the reward; FLOPs and the other budgets are the space's own hard limits. Every
-operator is asked for once: places below which nothing is left are closed, dead ends with them. By default it is UCT:
-the tree decides, and descents below it are random.
+``select`` goes down the tree, ``expand`` adds one place, ``simulate`` continues at random to an operator, ``backup``
+passes the reward to all places on the way. The reward is the accuracy; FLOPs and other budgets are hard limits of the
+space. Each operator is asked for once. Dead ends, and places with nothing left below, are closed. The default policy is
+UCT: values of places decide in the tree, and descents below it are random.
 
-- Progressive widening: a place that was searched n times has ``ceil(width * n**growth)`` open children at most (Coulom,
-  Computing Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
-- RAVE (an option: :data:`RAVE` with :func:`.tree.rave`): actions are valued wherever they were taken, as the
-  nearest ancestor knows them that has enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation,
-  2015); at random descents as the root knows them (MAST: Finnsson and Björnsson, Simulation-based approach to general
-  game playing, 2008). Of a few children drawn by weight the new one is chosen by its actions.
-- Virtual loss (an option): what is outstanding counts as a loss until it is told, so the next search goes elsewhere
-  (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Without it, it counts as a visit alone.
+- Progressive widening: a place with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
+  Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
+- RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The values come from the
+  nearest ancestor with enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation, 2015); random
+  descents use the root's (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing, 2008). The
+  values choose the new child among a few children that are drawn by weight.
+- Virtual loss (optional): an outstanding operator counts as a loss until its reward is told, so the next search goes
+  elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Without it, it is a visit.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from syno_lab.search.tree import Place, Record, Select, Tree, uct
 
 @dataclass(frozen=True)
 class Settings:
-    """How a tree is searched.
+    """The settings of a tree search.
 
     Attributes:
-        width: open children of a place searched once.
-        growth: how they grow with the number of searches: an exponent from 0 to 1.
-        looks: children that are looked at before one is taken by what its actions are worth, when a place is added and
-            in random descents; 1: the one drawn by weight.
-        temperature: of that choice; infinite: by chance alone.
-        trust: rewards from which on a place's own knowledge of actions is asked, not an ancestor's.
-        virtual_loss: how many losses an outstanding operator counts for.
+        width: the number of open children of a place after one search.
+        growth: the exponent, from 0 to 1, of their growth with the number of searches.
+        looks: the number of children that are drawn before the values of actions choose one, for a new place and in
+            random descents. With 1, the child is drawn by weight alone.
+        temperature: the temperature of the choice by values; infinity means a uniform choice.
+        trust: the number of rewards from which a place's own values of actions replace those of an ancestor.
+        virtual_loss: the number of losses that an outstanding operator counts for.
 
-    Raises SearchError for numbers that make no sense.
+    Raises SearchError for numbers out of range.
     """
 
     width: float = 1.5
@@ -63,12 +63,12 @@ class Settings:
         )
 
 
-#: With values of actions.
+#: The settings for searches with values of actions.
 RAVE = Settings(looks=8)
 
 
 def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -> list[Place]:
-    """The places from the root to the one to be expanded; to one that has just been closed where nothing is left."""
+    """Return the places from the root to the place to expand, or to a place that was just closed as exhausted."""
     place = tree.root
     path = [place]
     knower = place.record
@@ -77,7 +77,7 @@ def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -
             place.untried = list(place.state.children())
         for number in place.children:
             child = tree.places[number]
-            if not child.is_closed and tree.is_dead(child):  # found dead on another way
+            if not child.is_closed and tree.is_dead(child):  # another way showed the dead end
                 child.is_closed = True
         choices = [tree.places[i] for i in place.children if not tree.places[i].is_closed]
         if place.untried and len(choices) < ceil(settings.width * (place.searches + 1) ** settings.growth):
@@ -94,7 +94,7 @@ def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -
 
 
 def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, knower: Record) -> Place | None:
-    """A new place below ``place``; None where nothing new is open there, which closes it if that was the last."""
+    """Add a place below ``place``; return None if nothing new is open there, and close an exhausted ``place``."""
     if place.is_closed:
         return None
     assert place.untried is not None
@@ -124,9 +124,9 @@ def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, kno
 
 
 def prefer(tree: Tree, steps: Sequence[Step], settings: Settings, rng: random.Random, knower: Record) -> Step:
-    """One of ``steps`` by chance, likelier where its actions were worth more: Gibbs sampling at a temperature.
+    """Draw one of ``steps``, likelier with more valuable actions: Gibbs sampling at a temperature.
 
-    An estimate counts two rewards more, those of the mean, so that one lucky reward does not decide.
+    Each estimate counts two more rewards with the mean value, so that one lucky reward does not decide.
     """
     if len(steps) == 1 or knower.rewards.count == 0:
         return steps[0]  # drawn by weight
@@ -143,7 +143,7 @@ def prefer(tree: Tree, steps: Sequence[Step], settings: Settings, rng: random.Ra
 def simulate(
     tree: Tree, start: Place, settings: Settings, rng: random.Random, knower: Record
 ) -> tuple[Step, ...] | None:
-    """Steps from a place to a complete state; none where it is one, None where a descent comes to nothing."""
+    """Return steps from a place to a complete state; () if the place is complete, None if a descent fails."""
     if start.state.is_complete:
         return ()
 
@@ -154,7 +154,7 @@ def simulate(
 
 
 def backup(tree: Tree, path: Sequence[Place], steps: Sequence[Step], reward: float) -> None:
-    """Tell the places of ``path`` the reward of the operator at the end of ``steps``, which begin at the root."""
+    """Add the reward to all places of ``path``; ``steps`` lead from the root to the operator."""
     tree.tell(reward)
     for depth, place in enumerate(path):
         place.visits += 1
@@ -170,11 +170,11 @@ class MonteCarloTreeSearch(Search):
     """Monte Carlo tree search.
 
     Args:
-        root: the space.
-        rng: the only source of chance.
+        root: the first state of the space.
+        rng: the only random generator that the search uses.
         policy: the value of a step in ``select``; None: UCT.
-        settings: widening, virtual loss and the rest.
-        observe: called with the tree whenever it has grown or learned, for those who want to show it.
+        settings: the settings for widening, virtual loss and the rest.
+        observe: a callback for displays; it is called with the tree after each change.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class MonteCarloTreeSearch(Search):
                 if rest is not None:
                     steps = (*(place.step for place in path if place.step is not None), *rest)
                     operator = claim(steps[-1].state, self.facts, self._known)
-                    if added.state.is_complete:  # it is asked for at once
+                    if added.state.is_complete:  # its operator is asked for at once
                         tree.close(added)
                     if operator is not None:
                         trail = Trail(steps)
@@ -219,7 +219,7 @@ class MonteCarloTreeSearch(Search):
         return None
 
     def _knower(self, path: Sequence[Place]) -> Record:
-        """Whose knowledge of actions is asked: the last that has enough of it, else the root's."""
+        """Return the record with the values of actions: the last with enough rewards, else the root's."""
         for place in reversed(path):
             if place.record.rewards.count >= self.settings.trust:
                 return place.record
@@ -234,7 +234,7 @@ class MonteCarloTreeSearch(Search):
         self._enter(trail, self._path(trail))
 
     def _enter(self, trail: Trail, path: list[Place]) -> None:
-        """``trail`` is outstanding, and counts at the places of ``path``."""
+        """Mark ``trail`` as outstanding, and count it at the places of ``path``."""
         self._paths[trail.end.key] = path
         self._mark(path, 1)
         self._show()
@@ -250,13 +250,13 @@ class MonteCarloTreeSearch(Search):
         self._show()
 
     def _path(self, trail: Trail) -> list[Place]:
-        """The places along a trail, and one more: as if the tree had been searched there."""
+        """Return the places along a trail and add one place, as a search of the tree would."""
         tree = self.tree
         place = tree.root
         path = [place]
         for step in trail.steps:
-            found = tree.child(place, step.name)
-            if found is None:
+            next_place = tree.child(place, step.name)
+            if next_place is None:
                 if place.untried is None:
                     place.untried = list(place.state.children())
                 for child in place.untried:
@@ -265,14 +265,14 @@ class MonteCarloTreeSearch(Search):
                         place.untried.remove(child)
                         for other in steps:
                             tree.add(place.number, other, other.state).is_closed = not self.facts.is_open(other.state)
-                        found = tree.child(place, step.name)
+                        next_place = tree.child(place, step.name)
                         break
-                if found is not None:
-                    path.append(found)
-                    if found.is_closed:
-                        tree.close(found)
+                if next_place is not None:
+                    path.append(next_place)
+                    if next_place.is_closed:
+                        tree.close(next_place)
                 break
-            place = found
+            place = next_place
             path.append(place)
             if place.state.is_complete:
                 tree.close(place)

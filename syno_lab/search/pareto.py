@@ -1,8 +1,8 @@
 """Evolution along the front of the reward and further objectives (αNAS, appendix B.3, Algorithm 2).
 
-Whoever was told may be a parent, and nobody dies. For each parent one objective is drawn; those that are nearest to the
-front of the reward against it are preferred. The front is a curve: its points, in order of the objective, joined by
-straight lines.
+Every evaluated operator may be a parent, and none dies. Each choice of a parent draws one objective and prefers the
+operators nearest to the front of reward against this objective. The front is a curve: its points, sorted by the
+objective, are joined by straight lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from syno_lab.search.evolution import mutated
 from syno_lab.search.protocol import State, Steps, Trail
 from syno_lab.store.pareto import pareto_front
 
-#: Answers in a row that give nothing new before an operator is drawn at random instead.
+#: The number of answers in a row without a new operator before an operator is drawn at random.
 ATTEMPTS = 50
 #: A reward and a value of an objective.
 Point = tuple[float, float]
@@ -30,16 +30,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Selection:
-    """How a parent is chosen among all that may be one.
+    """The rules for the choice of a parent.
 
     Attributes:
-        share: the share of the population that is kept, the nearest to the front.
-        least: so many are kept at least.
-        alone: the probability that the reward alone counts, and no front.
-        falling: of those that are kept the nearest is ten times as likely as the farthest, by 10^-w with the weights w
-            scaled to 0 to 1; otherwise all are as likely.
-        anchored: distances are those from one random point of the front and not from all of it.
-        floor: those with a lower reward are no parents, unless all have.
+        share: the share of the population, nearest to the front, from which the parent is drawn.
+        least: the least number of operators from which the parent is drawn.
+        alone: the probability that the reward alone counts, without a front.
+        falling: whether nearer operators are likelier: proportional to 10^-w with weights w scaled to 0 to 1, so that
+            the nearest operator is ten times as likely as the farthest.
+        anchored: whether distances are measured from one random point of the front instead of the whole front.
+        floor: the least reward of a parent, unless all operators have less.
 
     Raises SearchError for a share or a probability outside 0 to 1, a number below 1, and a reward outside 0 to 1.
     """
@@ -60,12 +60,12 @@ class Selection:
         )
 
 
-#: Algorithm 2 of the paper, and what the authors' published code does; the paper names no share.
+#: Algorithm 2 of the paper, and the rules in the authors' published code; the paper states no share.
 SELECTIONS = {"paper": Selection(), "code": Selection(alone=0.2, falling=True, anchored=True)}
 
 
 class Member(NamedTuple):
-    """An operator that was told, with its measures."""
+    """An evaluated operator with its measures."""
 
     trail: Trail
     operator: Any
@@ -76,17 +76,17 @@ class Member(NamedTuple):
 class ParetoEvolution(Search):
     """Evolution with several objectives.
 
-    Operators with reward 0 have failed: they are no parents. What lacks a measure takes no part where that is drawn.
+    Operators with reward 0 have failed and are no parents. An operator without the drawn measure is no parent either.
 
     Args:
-        root: the space.
-        rng: the only source of chance.
-        objectives: the names of the measures beside the reward, at least one; less is better.
-        costs: measures that follow from an operator; the others come with :meth:`tell`.
-        start: how many are drawn at random before the first parent is chosen.
-        selection: its rules, or the name of one of :data:`SELECTIONS`.
+        root: the first state of the space.
+        rng: the only random generator that the search uses.
+        objectives: the names of the measures besides the reward, at least one; less is better.
+        costs: functions from an operator to a measure; all other measures come with :meth:`tell`.
+        start: the number of random operators before the first parent is chosen.
+        selection: the rules for the choice of a parent, or a name in :data:`SELECTIONS`.
 
-    Raises SearchError for no objective or one twice, a start below 1, and a name that is none.
+    Raises SearchError for no objective, a repeated objective, a start below 1, and an unknown name.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class ParetoEvolution(Search):
         self.members: list[Member] = []
 
     def front(self, *objectives: str) -> list[Member]:
-        """Those that none beats in the reward and all of these objectives, by default all; in the order told."""
-        found = [one for one in self.members if one.reward]
-        points = [{**one.measures, "": one.reward} for one in found]
-        return [found[i] for i in pareto_front(points, maximise=[""], minimise=objectives or self.objectives)]
+        """Return the members that none beats in the reward and all ``objectives`` (default: all), in their order."""
+        living = [member for member in self.members if member.reward]
+        points = [{**member.measures, "": member.reward} for member in living]
+        return [living[i] for i in pareto_front(points, maximise=[""], minimise=objectives or self.objectives)]
 
     def _propose(self) -> tuple[Trail, Any] | None:
         return self._first_new(self._ways())
@@ -127,33 +127,33 @@ class ParetoEvolution(Search):
             if self._should_stop():
                 return
             parent = self._parent()
-            yield self._begun() if parent is None else self._varied(parent.trail.steps)
+            yield self._first_steps() if parent is None else self._mutation(parent.trail.steps)
 
-    def _begun(self) -> Steps | None:
-        """Steps to one of the first operators; None where this attempt gives none."""
+    def _first_steps(self) -> Steps | None:
+        """Return steps to one of the first operators; None if this attempt fails."""
         return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
 
-    def _varied(self, parent: Steps) -> Steps | None:
-        """Steps to a mutation of an operator; None where this attempt gives none."""
+    def _mutation(self, parent: Steps) -> Steps | None:
+        """Return steps to a mutation of an operator; None if this attempt fails."""
         return mutated(self.root, parent, self.rng, self.facts)
 
     def _parent(self) -> Member | None:
-        """A member by Algorithm 2; None while there are too few."""
+        """Draw a parent by Algorithm 2; None while there are too few members."""
         if len(self.members) < self.start:
             return None
-        living = [one for one in self.members if one.reward]
-        able = [one for one in living if one.reward >= self.selection.floor] or living
+        living = [member for member in self.members if member.reward]
+        able = [member for member in living if member.reward >= self.selection.floor] or living
         if not able:
             return None
         weights = None
         if self.rng.random() >= self.selection.alone:
             name = self.rng.choice(self.objectives)
-            measured = [one for one in able if name in one.measures]
+            measured = [member for member in able if name in member.measures]
             if measured:
                 able = measured
-                weights = self._weights([(one.reward, one.measures[name]) for one in able])
+                weights = self._weights([(member.reward, member.measures[name]) for member in able])
         if weights is None:
-            weights = [-one.reward for one in able]
+            weights = [-member.reward for member in able]
         return able[chosen(weights, self.selection, self.rng)]
 
     def _weights(self, points: Sequence[Point]) -> list[float]:
@@ -163,9 +163,9 @@ class ParetoEvolution(Search):
         lengths = [dist(*ends) for ends in pairwise(line)]
         anchor = line[0]
         if sum(lengths):
-            ((one, other),) = self.rng.choices(list(pairwise(line)), lengths)
+            ((start, end),) = self.rng.choices(list(pairwise(line)), lengths)
             along = self.rng.random()
-            anchor = (one[0] + along * (other[0] - one[0]), one[1] + along * (other[1] - one[1]))
+            anchor = (start[0] + along * (end[0] - start[0]), start[1] + along * (end[1] - start[1]))
         return [dist(place(point), anchor) for point in points]
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:
@@ -175,7 +175,7 @@ class ParetoEvolution(Search):
 
 
 def chosen(weights: Sequence[float], rules: Selection, rng: random.Random) -> int:
-    """The place of the one that is drawn among those with the least weights."""
+    """Draw an index among those with the least weights."""
     order = sorted(range(len(weights)), key=weights.__getitem__)
     top = order[: max(rules.least, ceil(rules.share * len(order)))]
     if not rules.falling:
@@ -186,10 +186,10 @@ def chosen(weights: Sequence[float], rules: Selection, rng: random.Random) -> in
 
 
 def pareto_weights(points: Sequence[Point]) -> list[float]:
-    """The distance of each point, a reward and a cost, from their front: 0 for those on it (appendix B.3).
+    """Return the distance of each point (reward, cost) from the front of all points: 0 on it (appendix B.3).
 
-    The front's points are joined by straight lines. Both axes are divided by the ranges between its ends; where these
-    do not differ, by those of all points.
+    Straight lines join the points of the front. Each axis is divided by the range between the ends of the front, or by
+    the range of all points if the ends do not differ.
     """
     line, place = _scaled(points)
     segments = list(pairwise(line)) or [(line[0], line[0])]
@@ -197,10 +197,10 @@ def pareto_weights(points: Sequence[Point]) -> list[float]:
 
 
 def _scaled(points: Sequence[Point]) -> tuple[list[Point], Callable[[Point], Point]]:
-    """The front in order of the cost, and where a point lies, both in scaled axes."""
+    """Return the front sorted by cost, and a function that scales a point; the front is scaled too."""
     named = [{"reward": reward, "cost": cost} for reward, cost in points]
-    found = pareto_front(named, maximise=["reward"], minimise=["cost"])
-    front = sorted({points[i] for i in found}, key=lambda point: point[1])
+    on_front = pareto_front(named, maximise=["reward"], minimise=["cost"])
+    front = sorted({points[i] for i in on_front}, key=lambda point: point[1])
     ranges = [
         front[-1][axis] - front[0][axis] or max(p[axis] for p in points) - min(p[axis] for p in points) or 1.0
         for axis in (0, 1)
@@ -213,7 +213,7 @@ def _scaled(points: Sequence[Point]) -> tuple[list[Point], Callable[[Point], Poi
 
 
 def _apart(point: Point, start: Point, end: Point) -> float:
-    """The distance of a point from a segment."""
+    """Return the distance of a point from a segment."""
     along = (end[0] - start[0], end[1] - start[1])
     length = hypot(*along)
     if not length:

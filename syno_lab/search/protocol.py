@@ -1,7 +1,7 @@
-"""The protocol of a search space and its operators: all that search algorithms know of them.
+"""The protocol of a search space and its operators: everything that search algorithms use of a space.
 
-A space is its first :class:`State`. Search asks a state for its children and never looks inside, so whatever has states
-can be searched.
+A space is its first :class:`State`. A search asks a state for its children and never looks inside the state, so any
+type with this protocol can be searched.
 """
 
 from __future__ import annotations
@@ -15,93 +15,93 @@ from syno_lab.protocol import SearchStep
 
 
 class State(Protocol):
-    """A partial operator, or a complete one."""
+    """A partial or complete operator."""
 
     @property
     def key(self) -> Hashable:
-        """Partial states with one key have the same future and share statistics; complete ones are one operator."""
+        """Identify the state: equal keys mean equal futures and shared statistics, or, if complete, one operator."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether an operator ends here; a complete state has no children."""
+        """Return whether the state is complete; a complete state has no children."""
 
     def children(self) -> Sequence[Child]:
-        """What may be done next, in a fixed order; none at a dead end."""
+        """Return the children in a fixed order; none at a dead end."""
 
     def operator(self) -> Any | None:
-        """The (hashable) operator of a complete state; None where it is outside the space after all: a hard limit."""
+        """Return the (hashable) operator of a complete state; None if a hard limit puts it outside the space."""
 
     def traits(self) -> Mapping[str, int]:
-        """What a complete state is: words with numbers of 0 or more, alike for what does alike. May be {}."""
+        """Describe a complete state by words with numbers of 0 or more, equal for equal behaviour. May be {}."""
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """The steps from here that may lead to ``operator``; none where it is not in this space."""
+        """Return the steps from here that may lead to ``operator``; none if it is not in this space."""
 
 
 @dataclass(frozen=True)
 class Step(SearchStep):
-    """One step that has been looked at.
+    """One step with the state that it leads to.
 
     Attributes:
-        state: where it leads.
+        state: the state after the step.
     """
 
     state: State
 
     @property
     def record(self) -> SearchStep:
-        """The step without its state."""
+        """Return the step without its state."""
         return SearchStep(self.name, self.actions, steps=self.steps, words=self.words)
 
 
-#: Steps that follow one another.
+#: Consecutive steps.
 Steps = tuple[Step, ...]
 
 
-#: How often each word occurs.
+#: The number of occurrences of each word.
 Bag = Counter[str]
 
 
 def bag(steps: Iterable[SearchStep]) -> Bag:
-    """How often each word occurs in the steps taken."""
-    found: Bag = Counter()
+    """Count each word of the steps."""
+    counts: Bag = Counter()
     for step in steps:
         for word, number in step.counted:
-            found[word] += number
-    return found
+            counts[word] += number
+    return counts
 
 
 class Child(Protocol):
-    """A step that may be taken; looking closer may take time and turn out none, or several."""
+    """A possible step; its expansion may take time and yield no step, or several steps."""
 
     @property
     def weight(self) -> float:
-        """How likely it is taken when nothing else is known; positive."""
+        """Return the relative probability of the child before anything is learned; positive."""
 
     def steps(self) -> Sequence[Step]:
-        """What it turns out to be; the same each time."""
+        """Expand the child to its steps; the result is always the same."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A child that is just one step."""
+    """A child with exactly one step."""
 
     step: Step
     weight: float = 1.0
 
     def steps(self) -> Sequence[Step]:
-        """The step."""
+        """Return the step."""
         return (self.step,)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An operator to be evaluated.
+    """An operator to evaluate.
 
     Attributes:
-        number: of the question, from 0 on.
-        operator: what the space gave.
-        taken: the steps that lead to it.
+        number: the number of the question, from 0 on.
+        operator: the operator from the space.
+        taken: the steps that lead to the operator.
     """
 
     number: int
@@ -110,7 +110,7 @@ class Candidate:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The names of the steps."""
+        """Return the names of the steps."""
         return tuple(step.name for step in self.taken)
 
 
@@ -122,10 +122,10 @@ class Trail:
 
     @property
     def end(self) -> State:
-        """The complete state."""
+        """Return the complete state."""
         return self.steps[-1].state
 
     @property
     def records(self) -> tuple[SearchStep, ...]:
-        """The steps without their states."""
+        """Return the steps without their states."""
         return tuple(step.record for step in self.steps)

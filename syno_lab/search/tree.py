@@ -1,9 +1,9 @@
-"""The tree of a search as plain data, and how a step in it is valued: it can be shown while it grows, written as JSON.
+"""The tree of a search as plain data, and the value of a step in the tree; the tree can be shown and written as JSON.
 
-A :class:`Place` is one way down from the root. What is known of the state there is a :class:`Record`, one for all
-places with the same key (transpositions), so what is learned on one way counts on the others. How often a way was taken
-is counted for itself: what was tried elsewhere has not been tried here (Childs, Brodeur and Kocsis, Transpositions and
-move groups in Monte Carlo tree search, 2008, the rule UCT2).
+A :class:`Place` is one way down from the root. A :class:`Record` holds the knowledge about a state; all places with the
+same key (transpositions) share the record, so they share what is learned. The visits are counted for each way: a step
+that was tried elsewhere was not tried here (Childs, Brodeur and Kocsis, Transpositions and move groups in Monte Carlo
+tree search, 2008, the rule UCT2).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from syno_lab.search.protocol import Child, State, Step
 NO_PARENT = -1
 
 
-# -- how a step is valued --------------------------------------------------------------------------------------------
+# -- the value of a step ---------------------------------------------------------------------------------------------
 #
-# Letters as in the papers: N visits of the parent, n visits of the step, Q its value, A the value of its actions
-# wherever they were taken (all moves as first, AMAF), m how often they were. Values are scaled so that the worst reward
-# told so far is 0 and the best is 1.
+# Letters as in the papers: N visits of the parent, n visits of the step, Q its value. A is the value of its actions
+# wherever they were taken (all moves as first, AMAF), and m is the number of times they were taken. Values are scaled:
+# the worst reward so far is 0 and the best reward is 1.
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Choice:
     """The counts and values of a step.
 
     Attributes:
-        visits: n, the searches through it from here; those outstanding, and those that found nothing, are counted.
-        parent_visits: N, those of its parent, likewise.
-        mean: Q in [0, 1], the mean reward of the state it leads to; outstanding and fruitless searches count as 0.
-        best: the best reward below it, in [0, 1].
+        visits: n, the searches through the step from here; outstanding and fruitless searches count too.
+        parent_visits: N, the searches through the parent; outstanding and fruitless searches count too.
+        mean: Q in [0, 1], the mean reward of the step's state; outstanding and fruitless searches count as 0.
+        best: the best reward below the step, in [0, 1].
         action_visits: m.
         action_mean: A in [0, 1].
     """
@@ -57,7 +57,7 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 
     Args:
         exploration: c.
-        best_share: w in ``(1 - w)*mean + w*best``, what stands for Q: search is for one best operator, not for a mean
+        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q: search wants one best operator, not a good mean
             (Schadd and others, Single-player Monte-Carlo tree search, 2008, add a variance for the same reason).
 
     Raises SearchError for a negative exploration, or a share outside [0, 1].
@@ -66,10 +66,10 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 
 
 def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float = 20.0) -> Select:
-    """``(1 - b)*Q + b*A + c*sqrt(ln N / n)`` with ``b = sqrt(k / (3*n + k))``, or 0 where m = 0.
+    """Return the policy ``(1 - b)*Q + b*A + c*sqrt(ln N / n)`` with ``b = sqrt(k / (3*n + k))``, or b = 0 if m = 0.
 
     Gelly and Silver, Monte-Carlo tree search and rapid action value estimation in computer Go, 2011, section 4.3, with
-    the hand-selected schedule; k, the equivalence, is the number of visits at which Q and A weigh the same.
+    the hand-selected schedule; k, the equivalence, is the number of visits at which Q and A have equal weights.
     Raises SearchError for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
     """
     if not equivalence > 0:
@@ -100,32 +100,32 @@ def _score(exploration: float, best_share: float, equivalence: float) -> Select:
 
 @dataclass
 class Tally:
-    """How often, and what came of it."""
+    """The number and the sum of rewards."""
 
     count: int = 0
     total: float = 0.0
 
     def add(self, reward: float) -> None:
-        """One more reward."""
+        """Add one reward."""
         self.count += 1
         self.total += reward
 
     @property
     def mean(self) -> float:
-        """The mean reward; 0 where there is none."""
+        """Return the mean reward; 0 without rewards."""
         return self.total / self.count if self.count else 0.0
 
 
 @dataclass
 class Record:
-    """The record of a state, the same for all ways that lead to it.
+    """The record of a state, shared by all ways that lead to the state.
 
     Attributes:
-        rewards: of the operators below.
-        best: the highest of them.
-        outstanding: searches below that wait for a reward.
-        fruitless: searches below that came to a dead end, a refused operator or a known one.
-        actions: rewards by the actions taken below (AMAF).
+        rewards: the rewards of the operators below.
+        best: the highest of these rewards.
+        outstanding: the number of searches below that wait for a reward.
+        fruitless: the number of searches below that met a dead end, a refused operator or a known operator.
+        actions: the rewards by the actions taken below (AMAF).
     """
 
     rewards: Tally = field(default_factory=Tally)
@@ -140,17 +140,17 @@ class Place:
     """One way down from the root.
 
     Attributes:
-        number: its place in the list of the tree.
+        number: the index of the place in the list of the tree.
         parent: the number of its parent, or ``NO_PARENT``.
         step: the last step; None at the root.
-        state: where it is.
-        record: what is known of that state.
-        visits: searches through here, by this way, that have ended with a reward.
-        outstanding: those that wait for one.
-        fruitless: those that found no operator.
-        children: numbers of the places below, in the order in which they were found.
-        untried: children of the state that are no places yet; None until they are asked for.
-        is_closed: nothing is left to be asked for below.
+        state: the state after the last step.
+        record: the knowledge about the state.
+        visits: the number of searches along this way that have ended with a reward.
+        outstanding: the number of searches along this way that wait for a reward.
+        fruitless: the number of searches along this way that found no operator.
+        children: the numbers of the places below, in the order of their creation.
+        untried: the children of the state that are no places yet; None until the search first needs them.
+        is_closed: whether nothing is left to ask for below.
     """
 
     number: int
@@ -167,16 +167,16 @@ class Place:
 
     @property
     def searches(self) -> int:
-        """All searches through here."""
+        """Return the number of all searches through the place."""
         return self.visits + self.outstanding + self.fruitless
 
 
 class Tree:
-    """All places, and the rewards' range.
+    """All places, and the range of rewards.
 
     Args:
         root: the first state.
-        facts: dead ends; added to.
+        facts: the known dead ends; the tree adds more.
     """
 
     def __init__(self, root: State, facts: Facts) -> None:
@@ -192,11 +192,11 @@ class Tree:
 
     @property
     def root(self) -> Place:
-        """The place where every search begins."""
+        """Return the place where every search begins."""
         return self.places[0]
 
     def add(self, parent: int, step: Step | None, state: State) -> Place:
-        """A new place below ``parent``."""
+        """Add a place below ``parent``."""
         place = Place(len(self.places), parent, step, state, self.records.setdefault(state.key, Record()))
         self.places.append(place)
         if parent != NO_PARENT:
@@ -204,15 +204,15 @@ class Tree:
         return place
 
     def child(self, place: Place, name: str) -> Place | None:
-        """The place below that a step of this name leads to; None where there is none yet."""
+        """Return the child that a step of this name leads to; None if there is none yet."""
         for number in place.children:
-            found = self.places[number]
-            if found.step is not None and found.step.name == name:
-                return found
+            below = self.places[number]
+            if below.step is not None and below.step.name == name:
+                return below
         return None
 
     def close(self, place: Place) -> None:
-        """Nothing is left below; its parents close with it where it was the last."""
+        """Close a place without anything left below, and each parent whose last open child this was."""
         while True:
             place.is_closed = True
             if not place.state.is_complete and all(self.is_dead(self.places[i]) for i in place.children):
@@ -220,30 +220,30 @@ class Tree:
             if place.parent == NO_PARENT:
                 return
             parent = self.places[place.parent]
-            # Untried children that turned out none were taken off the list.
+            # Untried children without any step were removed from the list.
             if parent.untried is None or parent.untried or not all(self.places[i].is_closed for i in parent.children):
                 return
             place = parent
 
     def is_dead(self, place: Place) -> bool:
-        """Whether no operator can be completed from there."""
+        """Return whether no operator can be completed from the place."""
         return place.state.key in self.facts.dead
 
     def tell(self, reward: float) -> None:
-        """Widen the range of rewards."""
+        """Widen the range of rewards to include this reward."""
         self.worst = reward if self.worst is None else min(self.worst, reward)
         self.best = reward if self.best is None else max(self.best, reward)
 
     def scaled(self, reward: float) -> float:
-        """A reward within the range told so far, as a number from 0 to 1."""
+        """Scale a reward within the range so far to a number from 0 to 1."""
         if self.worst is None or self.best is None or self.best == self.worst:
             return 0.5
         return min(1.0, max(0.0, (reward - self.worst) / (self.best - self.worst)))
 
     def estimate(self, actions: Iterable[str], record: Record) -> Tally:
-        """The scaled value of a step by its actions, as ``record`` knows them: a mean of theirs, as sure as the least.
+        """Estimate the scaled value of a step: the mean over its actions in ``record``, with the least of their counts.
 
-        The count is 0 where one of them is not known.
+        The count is 0 if an action is not known.
         """
         tallies = [record.actions.get(action) for action in actions]
         known = [tally for tally in tallies if tally is not None]
@@ -253,9 +253,9 @@ class Tree:
         return Tally(count, count * sum(self.scaled(tally.mean) for tally in known) / len(known))
 
     def choice(self, place: Place, parent: Place, knower: Record, virtual_loss: float) -> Choice:
-        """What a policy sees of ``place``; ``knower``: whose knowledge of actions is asked."""
+        """Return the numbers of ``place`` for a policy; the record ``knower`` holds the values of actions."""
         rewards = place.record.rewards
-        # Those outstanding count as losses until they are told, so that the next search goes elsewhere.
+        # Outstanding searches count as losses until their rewards are told, so that the next search goes elsewhere.
         lost = virtual_loss * place.record.outstanding + place.record.fruitless
         number = rewards.count + lost
         assert place.step is not None
@@ -272,9 +272,9 @@ class Tree:
     def to_json(self) -> dict[str, Any]:
         """The tree as data for ``json.dumps``: a list of places, parents before children.
 
-        ``step`` is the name of the last step, and ``steps`` how many steps of an operator it is. ``record`` tells which
-        places share what is known; ``mean`` and ``best`` are rewards, None where there is none;
-        ``distance`` is the fewest steps that may lead to the end, None where the space knows no such bound.
+        ``step`` is the name of the last step, and ``steps`` the number of an operator's steps in it. Places with equal
+        ``record`` share their knowledge. ``mean`` and ``best`` are rewards, None without rewards. ``distance`` is a
+        lower bound of the steps to the end, None if the space has no lower bound.
         """
         numbers: dict[int, int] = {}
         places = []
