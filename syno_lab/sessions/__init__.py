@@ -1,1 +1,1 @@
-"""Building operators of any system step by step: all of it made once from what a system says of its construction."""
+"""Sessions: build operators of any system step by step, from what the system's construction describes."""

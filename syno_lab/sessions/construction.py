@@ -1,8 +1,8 @@
-"""What a system says of building its operators step by step, and of no more: a state, its steps, and how they look.
+"""How a system's operators are built step by step: a system describes a state, its steps, and how they look.
 
 Sessions and their files, steppers, menus, traces, the tree of places, the explorer and the pages without a kernel are
-made from a :class:`Construction`, once for all systems. What only some systems can do are the classes behind it: a
-construction that can do it inherits from them too, and is asked by its type.
+written once for all systems, and use a :class:`Construction`. The classes after it describe what only some systems can
+do. A construction that can do it inherits from the class too; callers check its type.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syno_lab.search.branches import Branch
     from syno_lab.sessions.own_rule import OwnRule
 
-#: Seconds of computing for a suggestion or a completion, unless told.
+#: The default limit of computing time for a suggestion or a completion, in seconds.
 PATIENCE_S = 4.0
 
 S = TypeVar("S", bound="State")
@@ -33,39 +33,39 @@ C = TypeVar("C")
 
 
 class State(Protocol):
-    """What a construction steps through: an immutable value."""
+    """An immutable state that a construction steps through."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is an operator."""
+        """Return whether the state is an operator."""
 
     def apply(self, step: Any, /) -> Any:
-        """The state behind a step."""
+        """Return the state after a step."""
 
 
 class Patience(NamedTuple):
-    """How long is looked for a way: ``seconds`` of computing, None for as long as it takes, or until told to stop."""
+    """The limits of a search for a way: ``seconds`` of computing (None: no limit), and a callback ``should_stop``."""
 
     seconds: float | None = PATIENCE_S
     should_stop: Stop | None = None
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What a stepper calls things of a system.
+    """The stepper's words for things of a system.
 
     Attributes:
-        distance: how far a state is from an operator, as a heading.
-        groups: the heading of its explanation.
+        distance: the heading of the distance from a state to an operator.
+        groups: the heading of the explanation of the distance.
         far: the distance of one state, with ``#`` for the number.
-        reached: the same where it is 0.
-        suggest, finish, random, reset: what these buttons do.
-        more: in what the steps that are not listed come after those that are.
-        none: there is no next step.
-        way, random_way: what is under way while these are found.
-        strip: what the bars show.
-        offered, refused: what the steps are called that may be taken, and those that have something against them.
-        progress: what the button does that undoes what brought nothing nearer; empty for no such button.
-        graph: what the picture is called, inside a sentence.
+        reached: the words for a distance of 0.
+        suggest, finish, random, reset: the tooltips of these buttons.
+        more: the property by which unlisted steps follow the listed steps.
+        none: the words for a state without a next step.
+        way, random_way: the progress texts during these searches.
+        strip: the heading of the bars.
+        offered, refused: the words for steps that may be taken, and for steps that a rule refuses.
+        progress: the tooltip of the button that undoes steps without progress; empty for no such button.
+        graph: the name of the picture inside a sentence.
     """
 
     distance: str = "Distance"
@@ -88,20 +88,20 @@ class Labels(msgspec.Struct, frozen=True):
 
     @property
     def measure(self) -> str:
-        """:attr:`distance` inside a sentence."""
+        """Return :attr:`distance` as it is written inside a sentence."""
         return self.distance[:1].lower() + self.distance[1:]
 
 
 class HandLabels(msgspec.Struct, frozen=True):
-    """What a stepper calls steps that are ticked by hand; without them it has none.
+    """The stepper's words for steps that the user ticks by hand; a system without them has no such steps.
 
     Attributes:
         group: the primitive in whose group steps are ticked; empty for a group of its own.
-        title, text: the title of such a group, and what the user can do there.
+        title, text: the title of the separate group, and an instruction for the user.
         columns: the heads of the columns: what is ticked, and the two ways to tick it.
-        button: takes the ticked step; empty where the preview has ``choices``.
-        nothing: nothing is ticked.
-        work: what is under way while that is found.
+        button: the label of the button that takes the ticked step; empty where the preview has ``choices``.
+        nothing: the text while nothing is ticked.
+        work: the progress text while the preview is computed.
     """
 
     group: str = ""
@@ -114,7 +114,7 @@ class HandLabels(msgspec.Struct, frozen=True):
 
 
 class Beginning(NamedTuple, Generic[S, T]):
-    """What a session begins with: its first state, the steps from there, and the operator that it was given."""
+    """The beginning of a session: its first state, the steps from there, and the operator the caller passed."""
 
     state: S
     steps: Sequence[T] = ()
@@ -126,14 +126,14 @@ class Place(Generic[S, T]):
     """One place in the history of a session.
 
     Attributes:
-        construction: of its system.
-        state: the state there.
-        step: the step that led to it, None for a beginning.
-        note: why it begins here: ``start``, ``reset``, ``open`` or ``load conv2d``; empty after a step.
-        operator: the operator that was given and whose last step ends here, where there was one.
-        number: of the place, in order of creation.
+        construction: the construction of the place's system.
+        state: the state at the place.
+        step: the step that led to the place; None for a beginning.
+        note: the reason of a beginning: ``start``, ``reset``, ``open`` or ``load conv2d``; empty after a step.
+        operator: the operator the caller passed, if its last step ends here.
+        number: the number of the place, in order of creation.
         parent: the number of the place before; None for the first.
-        comment: what the user wrote about it.
+        comment: the user's comment about the place.
     """
 
     construction: Construction[S, T, Any] = field(compare=False, repr=False)
@@ -148,178 +148,178 @@ class Place(Generic[S, T]):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the state is an operator."""
+        """Return whether the state is an operator."""
         return self.operator is not None or bool(self.state.is_complete)
 
     @property
     def built(self) -> Any:
-        """The operator: the one that was given, or the state's. Raises SynoError where it is none."""
+        """Return the operator: the one passed by the caller, or the state's. Raises SynoError for other states."""
         return self.operator or self.construction.operator(self.state)
 
     @property
     def distance(self) -> float | None:
-        """How far it is from there to an operator, in steps say; None where none can be reached."""
+        """Return the distance from the state to an operator, for example in steps; None if none can be reached."""
         return self.measured()
 
     def measured(self, effort: Effort | None = None) -> float | None:
-        """As :attr:`distance`, and kept. Raises EffortError where the effort does not suffice; another time it may."""
+        """Compute and cache :attr:`distance`. Raises EffortError when the effort does not suffice; retries may work."""
         return self.kept("distance", lambda: self.construction.distance(self.state, effort))
 
     def kept(self, name: str, measure: Callable[[], float | None]) -> float | None:
-        """A number that belongs to the place, measured once."""
+        """Return a cached number of the place; the first call measures it."""
         if name not in self._kept:
             self._kept[name] = measure()
         return self._kept[name]
 
 
 class Records(NamedTuple):
-    """The records of places for a file: ``heads``, what beginnings refer to, in one list or in none, and ``places``."""
+    """The records of places for a file: ``heads`` (no list or one list that beginnings refer to) and ``places``."""
 
     heads: Sequence[Sequence[Any]]
     places: Sequence[Any]
 
 
-#: Makes a place of its record, of the places before it, and of its name for messages.
+#: Makes a place from its record, the places before it, and its name for messages.
 Reader = Callable[[Any, Sequence[Place[S, T]], str], Place[S, T]]
 
 
 class Construction(ABC, Generic[S, T, C]):
-    """How operators of a system are built: from a state S by steps T, of which candidates C are listed.
+    """How operators of a system are built: from a state S by steps T, chosen from a list of candidates C.
 
-    States and steps are immutable values; equal states have the same steps. Nothing here has a memory, so all of it may
-    be called in a thread. What takes ``should_stop`` or an effort asks it often and raises StoppedError or EffortError.
+    States and steps are immutable values; equal states have the same steps. Methods have no memory, so threads can call
+    them. Methods with ``should_stop`` or an effort check it often and raise StoppedError or EffortError.
     """
 
-    #: What the stepper calls things of this system.
+    #: The stepper's words for things of this system.
     labels: ClassVar[Labels] = Labels()
-    #: The rules that the system has without the user's, and of which type they are.
+    #: The system's rules without the user's own, and the type of a rule.
     rules: ClassVar[tuple[Any, ...]] = ()
     row: ClassVar[type | None] = None
-    #: The ``format`` of a session's JSON, and its record, whose fields are those of :class:`.text.SessionRecord`.
+    #: The ``format`` of a session's JSON, and the type of its record, with the fields of :class:`.text.SessionRecord`.
     format: ClassVar[str]
     record: ClassVar[type[Any]]
-    #: What reads a text that a session can begin with, by the ``format`` of the text: an operator's file.
+    #: By ``format``, the functions that read a text that a session can begin with, such as an operator's file.
     readers: ClassVar[Mapping[str, Callable[[str], Any]]]
-    #: The operators that a session loads by name.
+    #: The known operators that a session loads by name.
     known: ClassVar[Mapping[str, Callable[[], Any]]]
 
     # -- states and steps --------------------------------------------------------------------------------------------
 
     @abstractmethod
     def knows(self, start: Any) -> bool:
-        """Whether a session can begin with this value (a spec, a state); operators of the system need not be told."""
+        """Return whether a session can begin with this value (a spec, a state); operators need no check."""
 
     @abstractmethod
     def begin(self, start: Any) -> Beginning[S, T]:
-        """What a session begins with that is given such a value, a state, or an operator of the system."""
+        """Return the beginning of a session for a value that :meth:`knows` accepts, or an operator of the system."""
 
     def step(self, state: S, given: Any) -> T:
-        """A step as a session keeps it, of a candidate or what else stands for a step. Raises SynoError for neither."""
-        found: T = getattr(given, "step", given)
-        return found
+        """Convert a candidate, or another form of a step, to a step. Raises SynoError for anything else."""
+        step: T = getattr(given, "step", given)
+        return step
 
     def apply(self, state: S, step: T) -> S:
-        """The state behind a step, refused or not. Raises PrimitiveError for an illegal one."""
-        found: S = state.apply(step)
-        return found
+        """Return the state after a step, refused or not. Raises PrimitiveError for an illegal step."""
+        after: S = state.apply(step)
+        return after
 
     @abstractmethod
     def operator(self, state: S) -> Any:
-        """The operator of a complete state. Raises SynoError for another one."""
+        """Return the operator of a complete state. Raises SynoError for another state."""
 
     @abstractmethod
     def distance(self, state: S, effort: Effort | None = None) -> float | None:
-        """How far it is to an operator; None where none can be reached."""
+        """Return the distance from the state to an operator; None if none can be reached."""
 
     @abstractmethod
     def candidates(self, state: S, rules: Sequence[Any], should_stop: Stop | None = None) -> Sequence[C]:
-        """All steps that may be taken next, those that rules refuse among them."""
+        """List all next steps, including those that rules refuse."""
 
     @abstractmethod
     def way(self, state: S, rules: Sequence[Any], patience: Patience, rng: random.Random | None = None) -> Sequence[T]:
-        """The steps of a shortest way to an operator; with ``rng``, random ones. Raises SynoError for none."""
+        """Return a shortest way to an operator, or random steps with ``rng``. Raises SynoError for none."""
 
     def rule(self, own: OwnRule) -> Any:
-        """A rule of the user's own as :meth:`candidates` takes it: a :attr:`row` where the system has such."""
+        """Convert a rule of the user's own for :meth:`candidates`, to a :attr:`row` if the system has such rows."""
         return own
 
     def loaded(self, operator: Any, first: S, shown: S) -> Any:
-        """An operator as a session appends it that began with ``first`` and is at ``shown``."""
+        """Prepare an operator for a session that began with ``first`` and now shows ``shown``."""
         return operator
 
     def name(self, operator: Any, known: Mapping[str, Callable[[], Any]]) -> str | None:
-        """The name of the known operator that this is; None for none."""
+        """Return the operator's name among the known operators; None for an unknown operator."""
         return None
 
     # -- as text -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def records(self, places: Sequence[Place[S, T]]) -> Records:
-        """The records of all places of a session."""
+        """Return the records of all places of a session."""
 
     @abstractmethod
     def reader(self, record: Any) -> Reader[S, T]:
-        """What reads the places of a session's :attr:`record`. Raises SynoError for bad heads."""
+        """Return the function that reads the places of a session's :attr:`record`. Raises SynoError for bad heads."""
 
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def picture(self, place: Place[S, T]) -> Picture:
-        """The state of a place, drawn, with its last step marked."""
+        """Draw the state of a place, with its last step marked."""
 
     def describe(self, state: S, step: T) -> str:
-        """The step that led to a state, in words."""
+        """Describe the step that led to a state in words."""
         return str(step)
 
     @abstractmethod
     def menu(self, state: S, found: Sequence[C], chosen: str = "", whole: Collection[str] = ()) -> Sequence[Group]:
-        """The candidates in groups; with a ``chosen`` node of the picture, only those that use it.
+        """Group the candidates; with a ``chosen`` node of the picture, keep only those that use the node.
 
-        Where there are many the groups may hold the first of them; those whose primitives are in ``whole`` hold all.
+        Groups with many candidates may hold only the first of them; primitives in ``whole`` get complete groups.
         """
 
     @abstractmethod
     def why(self, state: S, candidate: C) -> Why:
-        """Why a candidate is refused. Raises SynoError for one that may be taken."""
+        """Explain why a candidate is refused. Raises SynoError for a candidate that may be taken."""
 
     def status(self, place: Place[S, T], name: str | None, effort: Effort | None) -> str:
-        """Where a place is, in one or two sentences; ``name`` is that of the known operator that it is."""
+        """Describe a place in one or two sentences; ``name`` is the name of its known operator."""
         if place.is_complete:
             return f"Complete: this is {name or 'an operator that has no name here'}."
-        return f"{self.labels.distance}: {_said(place.measured(effort))}."
+        return f"{self.labels.distance}: {_distance_text(place.measured(effort))}."
 
     def explain(self, state: S, should_stop: Stop | None = None) -> Explanation:
-        """How far the state is from an operator, and why."""
+        """Explain how far the state is from an operator."""
         far = self.distance(state, Effort(should_stop=should_stop))
-        return Explanation(far, [f"{self.labels.distance}: {_said(far)}."])
+        return Explanation(far, [f"{self.labels.distance}: {_distance_text(far)}."])
 
     def strip(self, state: S) -> Sequence[Used]:
-        """What is used of what there is, cheap to count."""
+        """Return how much of each limit is used, from cheap counts."""
         return ()
 
     def course(self, places: Sequence[Place[S, T]], here: int, first: int) -> str:
-        """The distances of places along a line, as SVG; see :func:`.course_svg`."""
+        """Draw the distances of places along a line as SVG; see :func:`.course_svg`."""
         return course_svg([place.distance for place in places], here, first, name=self.labels.distance)
 
 
-def _said(far: float | None) -> str:
+def _distance_text(far: float | None) -> str:
     return "no operator can be reached" if far is None else f"{far:g}"
 
 
 class ByHand(ABC, Generic[S, T, C]):
-    """A construction of which steps can be put together from ticked nodes, in two columns: shared and given."""
+    """A construction whose user can combine ticked nodes to a step, in two columns: shared and given."""
 
     hand: ClassVar[HandLabels]
 
     @abstractmethod
     def ticks(self, state: S) -> Sequence[Tick]:
-        """What can be ticked."""
+        """Return the nodes that can be ticked."""
 
     @abstractmethod
     def ticked(self, state: S, share: Sequence[str], give: Sequence[str], choice: str = "") -> T:
-        """The step of ticked nodes; ``choice`` is the name of one where the preview has several.
+        """Return the step of the ticked nodes; ``choice`` names a step where the preview has several.
 
-        Raises SynoError for unknown ones.
+        Raises SynoError for unknown nodes or choices.
         """
 
     @abstractmethod
@@ -332,23 +332,23 @@ class ByHand(ABC, Generic[S, T, C]):
         rules: Sequence[Any],
         should_stop: Stop | None,
     ) -> Preview:
-        """The facts of the step of at least one ticked node."""
+        """Describe the step of at least one ticked node."""
 
 
 class Aiming(ABC, Generic[S, T]):
-    """A construction whose steps may change what is wanted, too."""
+    """A construction with steps that change the target of the construction."""
 
     @abstractmethod
     def aimed(self, state: S, choice: str) -> T:
-        """The step that changes what is wanted, by the name of its choice. Raises SynoError for an unknown one."""
+        """Return the step that changes the target to a named choice. Raises SynoError for an unknown choice."""
 
     @abstractmethod
     def is_aim(self, step: T) -> bool:
-        """Whether a step changes what is wanted."""
+        """Return whether a step changes the target."""
 
 
 class Detour(NamedTuple, Generic[T]):
-    """Steps in place of a refused one: so many steps back, then ``steps``; ``words`` say so."""
+    """The replacement of a refused step: ``back`` steps are undone, then ``steps`` are taken; ``words`` describe it."""
 
     back: int
     steps: Sequence[T]
@@ -356,46 +356,46 @@ class Detour(NamedTuple, Generic[T]):
 
 
 class Detours(ABC, Generic[S, T, C]):
-    """A construction that knows canonical steps in place of refused ones."""
+    """A construction that can replace some refused steps by canonical steps."""
 
     @abstractmethod
     def instead(self, path: Sequence[S], candidate: C, rules: Sequence[Any]) -> Detour[T] | None:
-        """The steps in place of a candidate; ``path`` are the states that led to its own. None where none are known."""
+        """Return the replacement of a candidate, or None; ``path`` holds the states that led to the candidate's."""
 
 
 class Explorable(ABC, Generic[S, T, C]):
-    """A construction of which the explorer shows the space around a state; keys of branches are not set here."""
+    """A construction whose space around a state can be explored; the caller sets the keys of branches."""
 
     @abstractmethod
     def standing(self, state: S) -> Branch:
-        """What a state is."""
+        """Return the facts about a state."""
 
     @abstractmethod
     def following(self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort) -> Sequence[tuple[int, C]]:
-        """The next steps, what leads on first, each with its place among the candidates.
+        """Return the next steps, the most promising first, each with its index among the candidates.
 
-        Those that a rule prunes need not be left out where ``pruned`` is False.
+        With ``pruned`` False, steps that a rule prunes may be left out.
         """
 
     @abstractmethod
     def leading(self, state: S) -> Callable[[C], Branch]:
-        """What says of each next step of a state where it leads."""
+        """Return a function that describes where each next step of the state leads."""
 
 
-#: Steps that are listed across the groups of a menu.
+#: The number of steps that are listed across the groups of a menu.
 NEAREST = 8
 
 
 def nearest(menu: Sequence[Mapping[str, Any]], most: int = NEAREST) -> list[dict[str, Any]]:
-    """The canonical steps of a menu across its groups, those first after which least is left to do.
+    """Return the canonical steps of a menu across its groups, those with the least left to do first.
 
-    A step that the budget does not allow to go on from comes behind those that it does. Each has the ``title``, the
-    ``sign`` and the ``colour`` of its group beside what the menu says of it. Of each group the menu has the nearest.
+    Steps after which the budget suffices come first. Each entry has the menu's facts about the step, and the ``title``,
+    the ``sign`` and the ``colour`` of its group. The menu lists the nearest steps of each group.
     """
-    found = [
+    steps = [
         {**item, **{name: group[name] for name in ("title", "sign", "colour")}}
         for group in menu
         for item in group["canonical"]
         if item["distance"] is not None
     ]
-    return sorted(found, key=lambda item: (not item["reaches"], item["distance"], item["index"]))[:most]
+    return sorted(steps, key=lambda item: (not item["reaches"], item["distance"], item["index"]))[:most]

@@ -1,8 +1,8 @@
 """The history of building step by step: a tree of places, for the sessions of every system.
 
-A history never forgets a place. A step from a place that has been stepped on from before begins a branch; taking the
-same step again goes to the place that is there. Undo goes to the place before, redo to the one that was visited last of
-those behind, so that both run along a *line* through the tree; any place can be gone to.
+A history never forgets a place. A second step from a place begins a branch; a repeated step goes to the existing place.
+Undo goes to the place before, and redo to the last visited of the next places. So undo and redo move along a *line*
+through the tree. The session can go to any place.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from syno_lab.protocol import Stepwise
 from syno_lab.sessions.construction import Aiming, Construction, Place, State
 from syno_lab.systems import system_for
 
-#: Places that a history may have: far more than are stepped by hand.
+#: The limit of places in a history, far more than anyone steps through by hand.
 MAX_PLACES = 20_000
-#: Letters of a comment.
+#: The limit of letters in a comment.
 MAX_COMMENT = 1000
 
 Known = Mapping[str, Callable[[], Any]]
 
 
 def construction_for(start: Any) -> Construction[Any, Any, Any]:
-    """The construction of the system whose steps lead on from a value: an operator, a spec, a state.
+    """Return the construction of the system that a value (an operator, a spec, a state) belongs to.
 
-    Raises SpecError where no system knows the value, or operators of its system are not built by steps.
+    Raises SpecError if no system recognises the value, or if the system's operators are not built by steps.
     """
     system = system_for(start)
     if not isinstance(system, Stepwise):
@@ -37,12 +37,12 @@ def construction_for(start: Any) -> Construction[Any, Any, Any]:
 
 
 class History:
-    """A state to step on from, and all that led to it.
+    """A tree of places, with the shown state and all that led to it.
 
     Args:
-        start: what the system begins with: a spec (begin with its output), a state, or an operator (its last step).
-        known: operators that :meth:`load` finds by name; by default those of the system.
-        construction: of the system; by default of the one that knows ``start``.
+        start: a value the system can begin with: a spec (shows its output), a state, or an operator (its last step).
+        known: the operators that :meth:`load` finds by name; default: those of the system.
+        construction: the construction of the system; default: of the system that recognises ``start``.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class History:
         self.known: Known = dict(construction.known if known is None else known)
         self._places: list[Place[Any, Any]] = []
         self._children: list[list[int]] = []
-        self._ahead: list[int | None] = []  # of each place the one behind it that redo goes to
+        self._ahead: list[int | None] = []  # for each place the next place that redo goes to
 
     @classmethod
     def restored(
@@ -67,14 +67,14 @@ class History:
         place: int,
         known: Known | None = None,
     ) -> Self:
-        """A session of places that were kept, each behind one before it.
+        """Restore a session from stored places; each place comes after its parent.
 
         Args:
-            construction: of the system.
-            places: all of them, numbered from 0.
-            turns: those that redo goes to although there are newer ones beside them.
-            place: the one that is shown.
-            known: as for the class.
+            construction: the construction of the session's system.
+            places: all places, numbered from 0.
+            turns: the places that redo goes to although their parents have newer children.
+            place: the number of the shown place.
+            known: see the class.
 
         Raises SynoError for a turn or a place that does not exist.
         """
@@ -90,48 +90,48 @@ class History:
         session.go(place)
         return session
 
-    # -- where we are ------------------------------------------------------------------------------------------------
+    # -- the shown place ---------------------------------------------------------------------------------------------
 
     @property
     def places(self) -> tuple[Place[Any, Any], ...]:
-        """All places there are, by their numbers."""
+        """Return all places in the order of their numbers."""
         return tuple(self._places)
 
     @property
     def place(self) -> int:
-        """The number of the place that is shown."""
+        """Return the number of the shown place."""
         return self._place
 
     @property
     def entry(self) -> Place[Any, Any]:
-        """The place that is shown."""
+        """Return the shown place."""
         return self._places[self._place]
 
     def children(self, place: int) -> tuple[int, ...]:
-        """The numbers of the places right behind a place, the oldest first."""
+        """Return the numbers of the places directly after a place, the oldest first."""
         return tuple(self._children[place])
 
     def ahead(self, place: int) -> int | None:
-        """The place behind a place that redo goes to; None where there is none."""
+        """Return the next place that redo goes to from a place; None if there is none."""
         return self._ahead[place]
 
     def behind(self, step: Hashable) -> int | None:
-        """The place behind the shown one that a step or a candidate has led to; None where it was not taken."""
+        """Return the child of the shown place that a step or candidate has led to; None if it was not taken."""
         try:
-            taken = self.construction.step(self.state, step)
-        except SynoError:  # it cannot be taken
+            wanted = self.construction.step(self.state, step)
+        except SynoError:  # the value is no step
             return None
-        return next((child for child in self._children[self._place] if self._places[child].step == taken), None)
+        return next((child for child in self._children[self._place] if self._places[child].step == wanted), None)
 
     @property
     def turns(self) -> list[int]:
-        """The places that redo goes to although their parents have newer ones."""
-        found = zip(self._ahead, self._children, strict=True)
-        return [ahead for ahead, children in found if ahead is not None and ahead != children[-1]]
+        """Return the places that redo goes to although their parents have newer children."""
+        pairs = zip(self._ahead, self._children, strict=True)
+        return [ahead for ahead, children in pairs if ahead is not None and ahead != children[-1]]
 
     @property
     def history(self) -> tuple[Place[Any, Any], ...]:
-        """The line through the place that is shown: what undo goes back to, and what redo goes on to."""
+        """Return the line through the shown place: first the places that undo goes to, then those of redo."""
         before = []
         number: int | None = self._place
         while number is not None:
@@ -146,30 +146,30 @@ class History:
 
     @property
     def position(self) -> int:
-        """How many places of :attr:`history` are before the one that is shown."""
-        number, found = self.entry.parent, 0
+        """Return the number of places in :attr:`history` before the shown place."""
+        number, count = self.entry.parent, 0
         while number is not None:
-            number, found = self._places[number].parent, found + 1
-        return found
+            number, count = self._places[number].parent, count + 1
+        return count
 
     @property
     def state(self) -> Any:
-        """The state that is shown."""
+        """Return the shown state."""
         return self.entry.state
 
     @property
     def operator(self) -> Any:
-        """The operator that is shown: the one that was given, or the state's. Raises SynoError where it is none."""
+        """Return the shown operator: the one passed by the caller, or the state's. Raises SynoError for none."""
         return self.entry.built
 
     @property
     def name(self) -> str | None:
-        """The known operator that this is; None for another or an incomplete one."""
+        """Return the name of the known operator that is shown; None for other operators and incomplete states."""
         return self.construction.name(self.operator, self.known) if self.is_complete else None
 
     @property
     def is_complete(self) -> bool:
-        """Whether the state that is shown is an operator."""
+        """Return whether the shown state is an operator."""
         return self.entry.is_complete
 
     # -- moving ------------------------------------------------------------------------------------------------------
@@ -177,20 +177,20 @@ class History:
     def apply(self, step: Hashable) -> State:
         """Take a step or a candidate, canonical or not.
 
-        Raises PrimitiveError for an illegal one; nothing has changed then.
+        Raises PrimitiveError for an illegal step and then changes nothing.
         """
         return self.go(self._behind(self._place, step))
 
     def undo(self) -> State:
-        """Back by one place. Raises SynoError at the beginning."""
+        """Go back by one place. Raises SynoError at the beginning."""
         if self.entry.parent is None:
             raise SynoError("nothing to undo: this is the beginning of the history")
         return self.go(self.entry.parent)
 
     def undo_to_progress(self) -> State:
-        """Back to the last place that is nearer than the one before it, or to a beginning or a change of an aim.
+        """Go back to the last place with progress: a smaller distance, a beginning, or a change of the target.
 
-        Raises SynoError where that is the shown one.
+        Raises SynoError if this is the shown place.
         """
         entry = self.entry
         while not self._stays(entry):
@@ -208,21 +208,21 @@ class History:
         return after is not None and (before is None or after < before)
 
     def redo(self) -> State:
-        """Forth by one place, along the branch that was visited last. Raises SynoError at the end."""
+        """Go forward by one place, along the branch that was visited last. Raises SynoError at the end."""
         ahead = self._ahead[self._place]
         if ahead is None:
             raise SynoError("nothing to redo: this is the end of the history")
         return self.go(ahead)
 
     def jump(self, position: int) -> State:
-        """To any place of :attr:`history`, which stays as it is. Raises SynoError for a place that does not exist."""
+        """Go to a position of :attr:`history`, which stays the same. Raises SynoError for a bad position."""
         line = self.history
         if not _is_number(position) or not 0 <= position < len(line):
             raise SynoError(f"no place {quoted(position)} in the history: expected a number from 0 to {len(line) - 1}")
         return self.go(line[position].number)
 
     def go(self, place: int) -> State:
-        """To any place of the tree, by its number; :attr:`history` runs through it then.
+        """Go to any place of the tree by its number; :attr:`history` then runs through the place.
 
         Raises SynoError for a place that does not exist.
         """
@@ -236,27 +236,27 @@ class History:
         return self.state
 
     def reset(self) -> State:
-        """Begin again where the way to this place begins; what was before can be had back by :meth:`undo`."""
+        """Begin again at the start of the way to this place; :meth:`undo` returns to the earlier place."""
         first = self.construction.begin(self.state).state
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
 
     def comment(self, text: str) -> None:
-        """Write about the shown place; an empty text removes what was written.
+        """Set the comment of the shown place; an empty text removes the comment.
 
-        Raises SynoError for a text that is too long.
+        Raises SynoError for a comment that is too long.
         """
         if len(text) > MAX_COMMENT:
             raise SynoError(f"comment: expected at most {MAX_COMMENT} letters, found {len(text)}; shorten it")
         self._places[self._place] = replace(self.entry, comment=text.strip())
 
     def load(self, operator: Any, *, at_start: bool = False) -> State:
-        """Append an operator step by step, and go to its end, or to its start in order to replay it by :meth:`redo`.
+        """Append an operator step by step, and go to its end, or to its start to replay it by :meth:`redo`.
 
         Args:
-            operator: an operator, or the name of a known one.
+            operator: an operator, or the name of a known operator.
             at_start: whether to go to the operator's first place.
 
-        Raises SynoError for an unknown name; SpecError for what does not belong to the system of the session.
+        Raises SynoError for an unknown name, and SpecError for an operator of another system.
         """
         note = "load"
         if isinstance(operator, str):
@@ -266,8 +266,8 @@ class History:
             note = f"load {operator}"
             operator = self.known[operator]()
         if construction_for(operator) is not self.construction:
-            mine, other = system_for(self.state).title, system_for(operator).title
-            raise SpecError(f"expected an operator of {mine}, found one of {other}; begin a session of its own with it")
+            own, other = system_for(self.state).title, system_for(operator).title
+            raise SpecError(f"expected an operator of {own}, found one of {other}; begin a session of its own with it")
         line = self._line(self.construction.loaded(operator, self._places[0].state, self.state), note)
         start = len(self._places)
         end = self._grow(self._place, line)
@@ -275,9 +275,9 @@ class History:
         return self.go(start) if at_start else self.state
 
     def lay(self, steps: Iterable[Any], at_start: bool = False) -> State:
-        """Append steps, and go to their end; ``at_start`` stays, to play them by :meth:`redo`.
+        """Append steps, and go to their end; with ``at_start`` stay here, to play them by :meth:`redo`.
 
-        Raises PrimitiveError for an illegal one.
+        Raises PrimitiveError for an illegal step.
         """
         here = place = self._place
         for step in steps:
@@ -288,28 +288,28 @@ class History:
     # -- growing -----------------------------------------------------------------------------------------------------
 
     def _line(self, start: Any, note: str) -> tuple[Place[Any, Any], ...]:
-        """The places on the way to what a session begins with, from its beginning."""
-        begun = self.construction.begin(start)
-        found = [Place(self.construction, begun.state, note=note)]
-        for step in begun.steps:
-            found.append(self._after(found[-1].state, self.construction.step(found[-1].state, step)))
-        found[-1] = replace(found[-1], operator=begun.operator)
-        return tuple(found)
+        """Return the places from a beginning to the value that a session begins with."""
+        beginning = self.construction.begin(start)
+        line = [Place(self.construction, beginning.state, note=note)]
+        for step in beginning.steps:
+            line.append(self._after(line[-1].state, self.construction.step(line[-1].state, step)))
+        line[-1] = replace(line[-1], operator=beginning.operator)
+        return tuple(line)
 
     def _after(self, state: State, step: Hashable) -> Place[Any, Any]:
         return Place(self.construction, self.construction.apply(state, step), step)
 
-    def _behind(self, place: int, given: Hashable) -> int:
-        """The place behind ``place`` by this step: the one that is there, else a new one."""
+    def _behind(self, place: int, choice: Hashable) -> int:
+        """Return the number of the child after this step; add the child if it does not exist."""
         state = self._places[place].state
-        step = self.construction.step(state, given)
+        step = self.construction.step(state, choice)
         for child in self._children[place]:
             if self._places[child].step == step:
                 return child
         return self._grow(place, (self._after(state, step),))
 
     def _grow(self, parent: int | None, entries: tuple[Place[Any, Any], ...]) -> int:
-        """New places, one behind the other; the number of the last."""
+        """Add consecutive places and return the number of the last."""
         self._check_room(len(entries))
         for entry in entries:
             number = len(self._places)

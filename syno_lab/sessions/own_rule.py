@@ -12,21 +12,21 @@ from syno_lab.errors import CodeError, SpecError
 from syno_lab.inputs import plural, quoted
 from syno_lab.user_code import UserCode, user_code
 
-#: A rule as a function of a state and a step that is proposed there, or ``file.py:function``.
+#: A rule as a function of a state and a proposed step, or ``file.py:function``.
 RuleFunction = Callable[[Any, Any], bool] | str
 
-#: Names of absent rules that a status says.
+#: The limit of absent rules' names in a status.
 _MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
 class OwnRule:
-    """A rule of the user's own in a search or a session (:func:`own_rule` makes it of a function).
+    """A rule of the user's own in a search or a session (:func:`own_rule` makes it from a function).
 
     Attributes:
-        name: what messages call it.
-        reason: in one sentence.
-        match: whether it refuses a step on a state, both as the system has them.
+        name: the rule's name in messages.
+        reason: the reason in one sentence.
+        match: a function that returns whether the rule refuses a step in a state, as the system represents them.
     """
 
     name: str
@@ -35,13 +35,13 @@ class OwnRule:
 
 
 def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
-    """A rule as it is asked, in the process of the user who has given it.
+    """Make a rule from a user's function, in the process of the user.
 
     Args:
-        given: a function of a state and a step that returns True to refuse the step; its name is the rule's, the first
-            line of its docstring the reason. Or the same as ``file.py:function``, whose file is run here.
+        given: a function of a state and a step that returns True to refuse the step. The function's name becomes the
+            rule's name, and the first line of its docstring the reason. Or ``file.py:function``; the file is run here.
 
-    Raises CodeError where it is neither, or the file cannot be run.
+    Raises CodeError for any other value, and when the file cannot be run.
     """
     if isinstance(given, OwnRule):
         return given
@@ -58,24 +58,24 @@ def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
 
 
 def rule_of(function: Callable[[Any, Any], bool], code: UserCode) -> OwnRule:
-    """The rule of a function that was made of this code."""
+    """Make a rule from a function that this code defined."""
     return _rule(function, code.name, code.origin)
 
 
 def refusing(rules: Iterable[OwnRule], state: Any, step: Any) -> OwnRule | None:
-    """The first rule that refuses a step, None where none does. Raises CodeError where a rule fails."""
+    """Return the first rule that refuses a step, or None. Raises CodeError when a rule fails."""
     return next((rule for rule in rules if rule.match(state, step)), None)
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raises SpecError where two rules have one name: messages could not tell them apart."""
+    """Raise SpecError if two rules have one name, because messages could not distinguish them."""
     twice = [name for name, number in Counter(names).items() if number > 1]
     if twice:
         raise SpecError(f"rules: expected a name of its own for each, found {quoted(twice[0])} twice; rename one")
 
 
 def told(status: str, absent: Sequence[str]) -> str:
-    """The status of a session, with a line more where rules that it was built with are ``absent``, by their names."""
+    """Add a line to a session's status if rules are ``absent`` (by name) that the session was built with."""
     if not absent:
         return status
     shown = ", ".join(map(quoted, absent[:_MOST_NAMES]))
@@ -92,10 +92,10 @@ def _rule(function: Callable[[Any, Any], bool], name: str, origin: str) -> OwnRu
 
     def match(state: Any, step: Any) -> bool:
         with blamed(where):
-            found = function(state, step)
-        if not isinstance(found, bool):
-            raise CodeError(f"{where}: expected True or False, found {quoted(found)}")
-        return found
+            result = function(state, step)
+        if not isinstance(result, bool):
+            raise CodeError(f"{where}: expected True or False, found {quoted(result)}")
+        return result
 
-    said = (function.__doc__ or "").strip().splitlines()
-    return OwnRule(name.replace("_", "-"), said[0] if said else "A rule of the user's own refuses it.", match)
+    lines = (function.__doc__ or "").strip().splitlines()
+    return OwnRule(name.replace("_", "-"), lines[0] if lines else "A rule of the user's own refuses it.", match)

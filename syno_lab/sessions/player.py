@@ -1,7 +1,7 @@
-"""A session as a page plays it without a kernel: what a stepper shows at each of its places, as plain data.
+"""A session for a page without a kernel: what a stepper shows at each place, as plain data.
 
-The page goes from place to place by itself: back to the place before, forth to the one that redo goes to, and to any
-place of the tree. So it holds the tree, and of each place the picture with all that stands beside it.
+The page moves by itself: back to the place before, forward to the place that redo goes to, and to any place of the
+tree. So the data hold the tree, and for each place the picture and all texts beside the picture.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from syno_lab.sessions.session import Session
 from syno_lab.sessions.shown import plain
 
-#: Bytes that the places of one page may take, deflated and in base64, so that a page stays under 2 MB.
+#: The limit of a page's places in bytes, compressed and in base64, so that a page stays under 2 MB.
 MOST_BYTES = 1_500_000
-#: Places whose next steps are in a page: they are many, and a second of computing for some.
+#: The number of places with a list of next steps: lists are long, and some take a second to compute.
 LISTS = 24
-#: Places of the line of distances that are drawn, those around the one shown.
+#: The number of places that are drawn on the line of distances, around the shown place.
 COURSE = 48
 
 
 def page_of(session: Session) -> dict[str, Any]:
-    """What a stepper's page has of a session: all places, and of the shown one what takes long to work out."""
+    """Return a session's data for a stepper's page: all places, and what is slow to compute for the shown place."""
     player = played(session)
     place, end = str(session.place), str(session.history[-1].number)
     here = player["places"][place]
@@ -33,19 +33,19 @@ def page_of(session: Session) -> dict[str, Any]:
 
 
 def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """All places of a session as they are shown; the session stays where it is.
+    """Return all places of a session as the stepper shows them; the session does not move.
 
     Args:
-        session: of any system.
-        lists: how many places have their next steps, those nearest to the shown one on its line first.
-        most_bytes: so much they may take in a page; the shown one is there in any case.
+        session: a session of any system.
+        lists: the number of places with a list of next steps; the nearest to the shown place on its line come first.
+        most_bytes: the limit of the places' bytes in a page; the shown place is always included.
 
     Returns:
-        ``parents`` and ``ahead``: by the number of a place the one before it and the one that redo goes to, or None.
-        ``places``: by the number, as text, ``svg``, ``description``, ``links``, ``status``, ``strip``, ``complete``,
-        ``distance`` and, where they are listed, the next steps as ``menu``; a step that the session has taken from
-        there has the number of its place as ``leads``. ``courses``: by the last place of a line and the place shown,
-        both as text, the line of distances as SVG.
+        ``parents`` and ``ahead``: for each place the number of the place before it and of redo's target, or None.
+        ``places``: by the place's number as text: ``svg``, ``description``, ``links``, ``status``, ``strip``,
+        ``complete``, ``distance`` and, for some places, the next steps as ``menu``. In a menu, ``leads`` is the number
+        of the place that the session reached by the step. ``courses``: the line of distances as SVG, by the last place
+        of the line and the shown place (numbers as text).
 
     Raises SynoError when the layout program is missing.
     """
@@ -70,7 +70,7 @@ def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES
 
 
 def _nearest_first(session: Session) -> Sequence[int]:
-    """All places: those of the line through the shown one, the nearest first, then the others."""
+    """Return all places: first those of the line through the shown place, the nearest first, then all others."""
     line = [place.number for place in session.history]
     here = line.index(session.place)
     on = [number for _, number in sorted((abs(at - here), number) for at, number in enumerate(line))]
@@ -89,31 +89,31 @@ def _shown(session: Session, *, is_listed: bool) -> dict[str, Any]:
         "distance": session.explain(state),
     }
     if is_listed:
-        found = session.candidates(state)
-        menu = session.menu(state, found)
+        candidates = session.candidates(state)
+        menu = session.menu(state, candidates)
         for item in (item for group in menu for kind in ("canonical", "pruned") for item in group[kind]):
-            item["leads"] = session.behind(found[item["index"]])
+            item["leads"] = session.behind(candidates[item["index"]])
         shown["menu"] = menu
     return shown
 
 
 def _courses(session: Session, places: Sequence[int], most_bytes: int) -> dict[str, dict[str, str]]:
-    """The line of distances at each place, for each line through it."""
+    """Draw the line of distances at each place, for each line through the place."""
     wanted, spent = set(places), 0
-    found: dict[str, dict[str, str]] = {}
+    courses: dict[str, dict[str, str]] = {}
     ends = [place.number for place in session.places if session.ahead(place.number) is None]
     for end in ends:
         session.go(end)
         drawn: dict[str, str] = {}
         for place in session.history:
             if place.number in wanted:
-                session.go(place.number)  # on this line, which stays
+                session.go(place.number)  # the line stays the same
                 drawn[str(place.number)] = session.course(COURSE)
         spent += _bytes(drawn)
-        if spent > max(most_bytes, 0) and found:
+        if spent > max(most_bytes, 0) and courses:
             break
-        found[str(end)] = drawn
-    return found
+        courses[str(end)] = drawn
+    return courses
 
 
 def _bytes(data: object) -> int:

@@ -1,7 +1,7 @@
-"""A quiz on a session: its next step is hidden, guessed and graded.
+"""A quiz on a session: the user guesses its hidden next step, and the guess is graded.
 
-The right step is the one that redo goes to. A guess is compared by what it leads to, so another way of writing the
-same step is right as well.
+The right step is the step that redo goes to. A guess is right if it leads to the same state, in whatever way the step
+is written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from syno_lab.sessions.session import Session
 
 @dataclass(frozen=True)
 class Quiz:
-    """How a quiz stands.
+    """The state of a quiz.
 
     Attributes:
-        asked: the places of whose next steps one was guessed or shown.
-        right: those of them where the first guess was right.
-        missed: the places that were guessed wrong or shown.
+        asked: the places where the user has guessed the next step or has seen it.
+        right: the places where the first guess was right.
+        missed: the places where a guess was wrong or the step was shown.
         said: the grade of the last guess.
     """
 
@@ -31,14 +31,14 @@ class Quiz:
 
     @property
     def score(self) -> str:
-        """How many first guesses were right."""
+        """Return the number of right first guesses as text."""
         return f"{len(self.right)} of {len(self.asked)} right at the first guess"
 
 
 def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
-    """The quiz after a guess of the next step, and whether it is right; the session stays where it is.
+    """Grade a guess of the next step; return the new quiz and whether the guess is right. The session does not move.
 
-    Raises SynoError where no step lies ahead, and for a guess that cannot be taken here.
+    Raises SynoError if no step lies ahead, and for a guess that cannot be taken here.
     """
     place = session.place
     ahead = _ahead(session)
@@ -61,7 +61,7 @@ def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
 
 
 def shown(session: Session, quiz: Quiz) -> Quiz:
-    """The quiz after the next step was shown instead of guessed. Raises SynoError where none lies ahead."""
+    """Return the quiz after the next step was shown instead of guessed. Raises SynoError if no step lies ahead."""
     _ahead(session)
     missed = quiz.missed | {session.place}
     return Quiz(quiz.asked | {session.place}, quiz.right - {session.place}, missed, "This was the step.")

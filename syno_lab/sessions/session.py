@@ -1,6 +1,6 @@
-"""A session: building an operator of any system by hand, once for all systems.
+"""A session: build an operator of any system by hand.
 
-What a session needs of a system is its :class:`.Construction`. A session is kept as text (:mod:`.text`).
+A session uses a system through its :class:`.Construction`, and is stored as text (:mod:`.text`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from syno_lab.versioned import JSON
 
 
 def session_of(start: Any) -> Session:
-    """A session of whatever system.
+    """Begin a session of any system.
 
     Args:
         start: an operator, a spec, a state, or the text of a session or of an operator's file.
 
-    Raises SpecError where no system knows it, or operators of its system are not built by steps; FormatError for
-    a text that holds neither.
+    Raises SpecError if no system recognises the value, or if operators of its system are not built by steps. Raises
+    FormatError for a text that holds neither a session nor an operator.
     """
     if not isinstance(start, str):
         return Session(start)
@@ -58,87 +58,87 @@ def session_of(start: Any) -> Session:
 
 
 class Session(History):
-    """A state to step on from, all that led to it, and what a page shows of it as plain data (:mod:`.shown`).
+    """A state to step on from, its history, and what a page shows of them as plain data (:mod:`.shown`).
 
-    Methods with a ``state`` change nothing and may be called in a thread, while the session moves on; those with
-    ``should_stop`` ask it often, and raise StoppedError once it says so. All others are called one at a time.
+    Methods with a ``state`` change nothing, so a thread may call them while the session moves. Methods with
+    ``should_stop`` call it often and raise StoppedError when it returns True. All others need one caller at a time.
     """
 
-    #: The rules of the user's own that are here (:meth:`restrict`), and the names of those that the session was built
-    #: with before it was a text, and that are not here.
+    #: The user's own rules that are present (:meth:`restrict`), and the names of absent rules: the session was built
+    #: with them before it was written as text.
     own: tuple[Any, ...] = ()
     absent: tuple[str, ...] = ()
 
     def _clear(self, construction: Construction[Any, Any, Any], known: Known | None) -> None:
         super()._clear(construction, known)
-        self._ways: dict[int, tuple[Any, ...]] = {}  # of places the rest of a way that was suggested
+        self._ways: dict[int, tuple[Any, ...]] = {}  # by place, the rest of a suggested way
         self._rows: dict[int, Row] = {}
 
     def copy(self) -> Self:
-        """The same places and rules, to move on by themselves; what is worked out of a place is shared."""
-        found = self.restored(self.construction, self._places, self.turns, self._place, self.known)
-        found.own, found.absent = self.own, self.absent
-        return found
+        """Return a session with the same places and rules that moves independently; cached numbers are shared."""
+        copied = self.restored(self.construction, self._places, self.turns, self._place, self.known)
+        copied.own, copied.absent = self.own, self.absent
+        return copied
 
     # -- rules of the user's own -------------------------------------------------------------------------------------
 
     def restrict(self, rules: Sequence[Any]) -> None:
-        """Have rules of the user's own refuse steps, beside those of the system.
+        """Add rules of the user's own that refuse steps, in addition to those of the system.
 
-        Lists show the steps that they refuse with the reason; suggestions and random ways have none of them.
+        Lists show the refused steps with the reason; suggestions and random ways avoid them.
 
         Args:
-            rules: functions of a state and a step (:func:`.own_rule`), or rows of the system's own.
+            rules: functions of a state and a step (:func:`.own_rule`), or rows of the system's own type.
 
-        Raises CodeError for what is no rule; SpecError where two rules have one name.
+        Raises CodeError for a value that is no rule, and SpecError if two rules have one name.
         """
         row, rule = self.construction.row, self.construction.rule
-        found = [one if row is not None and isinstance(one, row) else rule(own_rule(one)) for one in rules]
-        own = (*self.own, *(rule for rule in found if rule not in self.rules))
+        converted = [entry if row is not None and isinstance(entry, row) else rule(own_rule(entry)) for entry in rules]
+        own = (*self.own, *(rule for rule in converted if rule not in self.rules))
         check_names(rule.name for rule in (*self.construction.rules, *own))
         self.own = own
         self._miss()
 
     @property
     def rules(self) -> tuple[Any, ...]:
-        """What is canonical: the system's rules, and those of the user's own behind them."""
+        """Return the rules that define canonical steps: the system's rules, then the user's own."""
         return (*self.construction.rules, *self.own)
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """The names of the user's rules."""
+        """Return the names of the user's own rules."""
         return tuple([rule.name for rule in self.own])
 
     @property
     def rule_names(self) -> list[str]:
-        """What a text of this session says of rules: the names of those that are here, and of those that were."""
+        """Return the names of rules for the session's text: those that are present, then those that are absent."""
         return [*self.own_names, *self.absent]
 
     def _miss(self, names: Iterable[str] = ()) -> None:
-        """Bring :attr:`absent` up to date, with more names; those of a text are cut to a sensible length."""
+        """Update :attr:`absent` with more names; long names are cut."""
         here = {name[: texts.MAX_NOTE] for name in self.own_names}
         named = dict.fromkeys(name[: texts.MAX_NOTE] for name in (*self.absent, *names))
         self.absent = tuple([name for name in named if name not in here])
 
-    # -- being helped ------------------------------------------------------------------------------------------------
+    # -- suggestions -------------------------------------------------------------------------------------------------
 
     def look_ahead(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> None:
-        """Find the way that :meth:`take_suggestion` and :meth:`finish` take from here, at once then; nothing moves.
+        """Find the way that :meth:`take_suggestion` and :meth:`finish` will take from here; the session does not move.
 
         Args:
-            seconds: of computing.
-            should_stop: asked often; once it says so nothing is found.
+            seconds: the limit of computing time.
+            should_stop: a callback; True ends the search without a way.
 
-        Raises StoppedError when ``should_stop`` said so; SynoError where there is nothing to suggest.
+        Raises StoppedError when ``should_stop`` returns True, and SynoError if there is nothing to suggest.
         """
         place = self._place
         if place not in self._ways:
             self._ways[place] = self._way(seconds, should_stop)
 
     def take_suggestion(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> State:
-        """The next step of a shortest way to an operator; asked again, the step after that, up to its end.
+        """Take the next step of a shortest way to an operator; further calls take the steps after it.
 
-        Raises SynoError where there is nothing to suggest; so does :meth:`finish`.
+        Raises SynoError if there is nothing to suggest, as :meth:`finish` does.
         """
         self.look_ahead(seconds, should_stop)
         step, *rest = self._ways[self._place]
@@ -150,7 +150,7 @@ class Session(History):
     def finish(
         self, seconds: float | None = PATIENCE_S, *, at_start: bool = False, should_stop: Stop | None = None
     ) -> State:
-        """Append a shortest way to an operator, and go to its end; ``at_start`` stays, to play it by :meth:`redo`."""
+        """Append a shortest way to an operator and go to its end; with ``at_start`` stay, to play it by redo."""
         known = self._ways.get(self._place)
         return self.lay(self._way(seconds, should_stop) if known is None else known, at_start)
 
@@ -165,13 +165,13 @@ class Session(History):
         *,
         should_stop: Stop | None = None,
     ) -> tuple[Any, ...]:
-        """Random steps from a state to an operator. Raises SynoError where none is found."""
+        """Return random steps from a state to an operator. Raises SynoError if none are found."""
         return tuple(self.construction.way(state, self.rules, Patience(seconds, should_stop), rng))
 
     def take_instead(self, candidate: Hashable) -> State:
-        """Take canonical steps in place of a refused one, as a branch behind the place where they begin.
+        """Replace a refused step by canonical steps, as a branch after the place where they begin.
 
-        Raises SynoError where none are known.
+        Raises SynoError if no replacement is known.
         """
         way = self._detour(self.state, candidate)
         if way is None:
@@ -180,7 +180,7 @@ class Session(History):
         return self.lay(way.steps)
 
     def _detour(self, state: State, candidate: Hashable) -> Detour[Any] | None:
-        """The canonical steps in place of a candidate of the shown state, whose way is known, or of another one."""
+        """Find the replacement of a candidate; ``state`` may be the shown state, with its known path, or another."""
         if not isinstance(self.construction, Detours):
             return None
         entry, path = self.entry, [state]
@@ -190,9 +190,9 @@ class Session(History):
         return self.construction.instead(path, candidate, self.rules)
 
     def aimed(self, state: State, choice: str) -> Hashable:
-        """The step that changes what is wanted, by the name of its choice.
+        """Return the step that changes the target to a named choice.
 
-        Raises SynoError for an unknown one, and where nothing is wanted that can be changed.
+        Raises SynoError for an unknown choice, and for systems without such steps.
         """
         if not isinstance(self.construction, Aiming):
             raise SynoError(f"nothing is wanted here that can be changed, found {quoted(choice)}")
@@ -202,41 +202,41 @@ class Session(History):
 
     @property
     def labels(self) -> dict[str, str | list[str]]:
-        """What the stepper calls things of this system: :class:`.Labels`, and ``hand_`` with :class:`.HandLabels`."""
+        """Return the stepper's words for this system: :class:`.Labels`, and :class:`.HandLabels` with ``hand_``."""
         hand = self.construction.hand if isinstance(self.construction, ByHand) else HandLabels()
         return {**plain(self.construction.labels), **{f"hand_{name}": words for name, words in plain(hand).items()}}
 
     def picture(self) -> Picture:
-        """The shown state, drawn."""
+        """Draw the shown state."""
         return self.construction.picture(self.entry)
 
     def status(self, seconds: float | None = None) -> str:
-        """Where the session is, in one or two sentences, without facts that take longer than ``seconds``."""
+        """Describe the shown place in one or two sentences, without facts that take longer than ``seconds``."""
         effort = None if seconds is None else Effort(seconds)
         return told(self.construction.status(self.entry, self.name, effort), self.absent)
 
     def strip(self, state: State) -> list[JSON]:
-        """What is used of what there is, cheap to count: records of :class:`.Used`."""
+        """Return how much of each limit is used: records of :class:`.Used`."""
         return [*plain(self.construction.strip(state))]
 
     def candidates(self, state: State, *, should_stop: Stop | None = None) -> Sequence[Any]:
-        """All steps that may be taken next, those that are refused among them."""
+        """Return all next steps, including those that rules refuse."""
         return self.construction.candidates(state, self.rules, should_stop)
 
     def menu(
         self, state: State, found: Sequence[Any], chosen: str = "", whole: Collection[str] = ()
     ) -> list[dict[str, Any]]:
-        """The candidates in records of :class:`.Group`; see :meth:`.Construction.menu`."""
+        """Group the candidates in records of :class:`.Group`; see :meth:`.Construction.menu`."""
         return [*plain(self.construction.menu(state, found, chosen, whole))]
 
     def ticks(self, state: State) -> list[JSON]:
-        """What the user can combine into a step: records of :class:`.Tick`; [] for nothing."""
+        """Return the nodes that the user can combine to a step, as records of :class:`.Tick`; [] for none."""
         return [*plain(self.construction.ticks(state))] if isinstance(self.construction, ByHand) else []
 
     def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Hashable:
-        """The step of ticked nodes; ``choice`` is the name of one where the preview has several.
+        """Return the step of the ticked nodes; ``choice`` names a step where the preview has several.
 
-        Raises SynoError for unknown ones, and where no steps are put together by hand.
+        Raises SynoError for unknown nodes or choices, and for systems without steps by hand.
         """
         if not isinstance(self.construction, ByHand):
             raise SynoError("expected a step of the list, found ticks")
@@ -251,36 +251,36 @@ class Session(History):
         *,
         should_stop: Stop | None = None,
     ) -> dict[str, JSON]:
-        """The facts of :meth:`ticked`: a record of :class:`.Preview`; {} where nothing is ticked, or can be."""
+        """Describe the step of :meth:`ticked` in a record of :class:`.Preview`; {} if no node is or can be ticked."""
         if not isinstance(self.construction, ByHand) or not (share or give):
             return {}
         facts: dict[str, JSON] = plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
         return facts
 
     def why(self, state: State, candidate: Hashable) -> dict[str, JSON]:
-        """Why a candidate is refused: a record of :class:`.Why`. Raises SynoError for one that may be taken."""
-        found: dict[str, JSON] = plain(self.construction.why(state, candidate))
+        """Explain in a record of :class:`.Why` why a candidate is refused. Raises SynoError if it is not."""
+        facts: dict[str, JSON] = plain(self.construction.why(state, candidate))
         if isinstance(self.construction, Detours):
             way = self._detour(state, candidate)
-            found["instead"] = "" if way is None else way.words
-        return found
+            facts["instead"] = "" if way is None else way.words
+        return facts
 
     def explain(self, state: State, *, should_stop: Stop | None = None) -> dict[str, JSON]:
-        """How far the state is from an operator: a record of :class:`.Explanation`."""
-        found: dict[str, JSON] = plain(self.construction.explain(state, should_stop))
-        return found
+        """Explain in a record of :class:`.Explanation` how far the state is from an operator."""
+        facts: dict[str, JSON] = plain(self.construction.explain(state, should_stop))
+        return facts
 
     def course(self, most: int) -> str:
-        """The distances along :attr:`history` around the place that is shown, at most so many, as SVG."""
+        """Draw the distances along :attr:`history` as SVG, for at most ``most`` places around the shown place."""
         line, here = self.history, self.position
         first = max(0, min(here - most // 2, len(line) - most))
         return self.construction.course(line[first : first + most], here - first, first)
 
     def rows(self, *, should_stop: Stop | None = None) -> list[JSON]:
-        """The tree of all places from the first on: records of :class:`.Row`.
+        """List the tree of all places from the first place on, as records of :class:`.Row`.
 
-        A place that goes on in several ways is followed by its branches, each indented, and then by the way that is
-        oldest, which is not. What was worked out for a place is kept.
+        After a place with several next places come its branches, indented, and then the oldest way, not indented. The
+        distances of places are cached.
         """
         effort = Effort(should_stop=should_stop)
         rows, waiting = [], [(0, 0, False)]
@@ -305,9 +305,9 @@ class Session(History):
 
     @classmethod
     def reading(cls, text: str, construction: Construction[Any, Any, Any], known: Known | None = None) -> Self:
-        """The session of a text: of :meth:`to_json`, of :meth:`to_word`, or of a file that a session can begin with.
+        """Read a session from its JSON, its word, or a file that a session can begin with, such as an operator's.
 
-        Raises FormatError: one line: what was expected, what was found and where.
+        Raises FormatError with one line: the expected value, the found value and the position.
         """
         text = texts.text_of(text)
         try:
@@ -324,19 +324,19 @@ class Session(History):
         return session
 
     def to_json(self) -> str:
-        """The whole session as JSON, with all branches and the place that is shown."""
+        """Write the session as JSON, with all branches and the number of the shown place."""
         return texts.to_json(self)
 
     def to_word(self) -> str:
-        """:meth:`to_json` in one word of letters and digits, for a chat or an address: ``syno-session:…``."""
+        """Write :meth:`to_json` as one word of letters and digits, for a chat or an address: ``syno-session:…``."""
         return texts.word_of(self.to_json())
 
     def read(self, text: str) -> Self:
-        """Read a session of the same system from a text, as :meth:`reading` does; this session stays."""
+        """Read a session of the same system from a text, as :meth:`reading` does; this session does not change."""
         return self.reading(text, self.construction, self.known)
 
     def graft(self, other: Self) -> State:
-        """Append everything of another session, which begins here then, and go to where it was."""
+        """Append all places of another session after the shown place, and go to the place that the other shows."""
         offset = len(self._places)
         self._check_room(len(other._places))
         for entry in other._places:

@@ -1,6 +1,6 @@
-"""What a page shows of a session, each record written once; :func:`plain` makes the data of it that a browser gets.
+"""What a page shows of a session, as records; :func:`plain` converts a record for the browser.
 
-The nodes of a picture go by their ids in it: ``c3`` of a pGraph, ``t2`` of a kernel.
+A node of a picture has the picture's id of the node as its name: ``c3`` in a pGraph, ``t2`` in a kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Number = float | None
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node of a picture: ``words``, the ids that are lit with it as ``light``, ``top``: whether a step can use it."""
+    """A node of a picture: its ``words``, the ids to highlight (``light``), whether a step can use it (``top``)."""
 
     words: str
     light: Sequence[str]
@@ -23,7 +23,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A state as the stepper draws it: SVG with an id for each node, a description, the nodes by their ids."""
+    """The stepper's picture of a state: SVG with an id for each node, a description, the nodes by their ids."""
 
     svg: str
     description: str
@@ -34,15 +34,15 @@ class Item(msgspec.Struct, frozen=True):
     """One candidate in the list of next steps.
 
     Attributes:
-        index: its place among the candidates.
+        index: the index among the candidates.
         text: the step in words.
-        distance: how far it leads to; None where no operator can be reached then.
-        reaches: whether the steps left then suffice for that distance.
-        reason: what refuses it, empty for nothing; :class:`Why` says more.
-        rule: the name of that rule.
-        operands: the nodes that it uses; for a CONTRACTION the shared coordinates.
+        distance: the distance after the step; None if no operator can be reached then.
+        reaches: whether the remaining steps suffice for the distance.
+        reason: the reason of the refusal, empty for a canonical step; :class:`Why` has the details.
+        rule: the name of the rule that refuses the step.
+        operands: the nodes that the step uses; for a CONTRACTION the shared coordinates.
         given: the nodes that are given to a weight.
-        notes: what it makes and changes, in a few words each.
+        notes: what the step makes and changes, in a few words each.
     """
 
     index: int
@@ -59,8 +59,8 @@ class Item(msgspec.Struct, frozen=True):
 class Group(msgspec.Struct, frozen=True):
     """The candidates of one primitive, the nearest first.
 
-    ``more_canonical`` and ``more_pruned`` count those that are not listed, ``unjudged`` those of which it is not known
-    yet which of both they are.
+    ``more_canonical`` and ``more_pruned`` count steps that are not listed; ``unjudged`` counts steps that no rule has
+    judged yet.
     """
 
     primitive: str
@@ -82,15 +82,15 @@ class Why(msgspec.Struct, frozen=True):
     Attributes:
         text: the step in words.
         rule: the name of the rule.
-        kind: of the rule: ``exact``, ``approximate``, ``space``, ``limit`` or ``your own rule``.
-        section: where the paper says so.
-        reason: in a sentence, with the share of the elements that differ where the rule is approximate.
-        before: the expression as proposed, over wildcards ``#0``, ``#1``, ...
-        after: the canonical expression for the same function, with what the wildcards stand for.
-        latex: both expressions as LaTeX; empty where the rule has no formula here.
-        svg: the same as a picture; empty likewise.
-        here: both expressions with the nodes of this state in place of the wildcards, with their sizes.
-        instead: what :meth:`.Session.take_instead` does; empty where it can do nothing.
+        kind: the kind of the rule: ``exact``, ``approximate``, ``space``, ``limit`` or ``your own rule``.
+        section: the section of the paper with the rule.
+        reason: the reason in a sentence; for an approximate rule, with the share of elements that differ.
+        before: the proposed expression, over wildcards ``#0``, ``#1``, ...
+        after: the canonical expression for the same function, with the meaning of the wildcards.
+        latex: the two expressions as LaTeX; empty if the rule has no formula here.
+        svg: the two expressions as a picture; empty if the rule has no formula here.
+        here: the two expressions with nodes of this state in place of the wildcards, with their sizes.
+        instead: what :meth:`.Session.take_instead` does; empty if it has no replacement.
     """
 
     text: str
@@ -107,14 +107,14 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """The distance to what is wished, None for out of reach, and its words."""
+    """The property distance in a number (None if the wish is out of reach) and in words."""
 
     number: Number
     words: Sequence[str]
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A value that may be wanted: ``note`` says what it does, ``feasible`` whether something leads there."""
+    """A possible value of a target: ``note`` describes its effect; ``feasible`` says whether it can be reached."""
 
     name: str
     text: str
@@ -123,7 +123,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Now(msgspec.Struct, frozen=True):
-    """What is there, beside what is wanted, as a table."""
+    """The current values beside the target values, as a table."""
 
     title: str
     rows: Sequence[str]
@@ -132,15 +132,15 @@ class Now(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A table of what is wanted that can be changed.
+    """A table of target values that the user can change.
 
     Attributes:
-        title, corner, rows, columns: of the table, and of its rows and columns.
-        wanted: its texts.
-        now: what is there.
+        title, corner, rows, columns: the titles of the table, its corner, its rows and its columns.
+        wanted: the texts of the target values.
+        now: the current values.
         lacks: the rows and columns of the entries that are not met.
-        words: what the texts mean.
-        choices: of each entry.
+        words: the meanings of the texts.
+        choices: the possible values of each entry.
     """
 
     title: str
@@ -155,15 +155,15 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """How far a state is from an operator.
+    """The distance from a state to an operator, with the reasons.
 
     Attributes:
-        number: the distance; None: out of reach.
-        words: in sentences.
-        groups: a picture, as SVG.
-        wish: where something is wished.
-        mixing: of a complete state the pane of its mixing (:func:`syno_lab.pgraphs.panes.reach.mixing_data`).
-        aims: where it can be changed what is wanted.
+        number: the distance; None if no operator can be reached.
+        words: the explanation in sentences.
+        groups: a picture of the explanation, as SVG.
+        wish: the distance to the wishes, if there are wishes.
+        mixing: for a complete state, the pane of its mixing (:func:`syno_lab.pgraphs.panes.reach.mixing_data`).
+        aims: the tables of target values, if the user can change them.
     """
 
     number: Number
@@ -175,7 +175,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """How much is used of what there is: ``share`` of 1, None where there is nothing to compare with."""
+    """How much of a limit is used: ``share`` is the used part of 1, or None without a limit."""
 
     name: str
     text: str
@@ -184,7 +184,7 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """A node that can be ticked for a step by hand."""
+    """A node that the user can tick for a step by hand."""
 
     id: str
     text: str
@@ -192,7 +192,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Ticked(msgspec.Struct, frozen=True):
-    """One of several steps with the ticked nodes; see :class:`Item` and :class:`Preview`."""
+    """One of several possible steps with the ticked nodes; see :class:`Item` and :class:`Preview`."""
 
     name: str
     text: str
@@ -204,7 +204,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """The step of the ticked nodes, or the ``choices`` where there are several."""
+    """The step of the ticked nodes, or the ``choices`` if there are several steps."""
 
     legal: bool
     canonical: bool
@@ -217,14 +217,14 @@ class Row(msgspec.Struct, frozen=True):
     """A place in the tree of a session.
 
     Attributes:
-        place, parent: the numbers of the place and of the one before it; None for the first.
-        text: what it is called.
-        start: whether it is a beginning rather than a step.
-        distance: how far it is from there to an operator.
-        complete: whether it is an operator.
-        level: of indentation.
-        branch: whether a branch begins here.
-        comment: what the user wrote about it.
+        place, parent: the numbers of the place and of its parent; None for the parent of the first place.
+        text: the text of the row.
+        start: whether the place is a beginning rather than the end of a step.
+        distance: the distance from the place to an operator.
+        complete: whether the place has an operator.
+        level: the level of indentation.
+        branch: whether a branch begins at the place.
+        comment: the user's comment about the place.
     """
 
     place: int
@@ -239,5 +239,5 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def plain(shown: Any) -> Any:
-    """The lists, dictionaries, texts and numbers that a browser gets of a record or of several."""
+    """Convert a record, or several, to lists, dictionaries, texts and numbers for a browser."""
     return msgspec.to_builtins(shown)

@@ -1,7 +1,7 @@
-"""A session as text: JSON to keep, and the same in one word to paste and reopen; one format for all systems.
+"""A session as text: JSON for files, and the same JSON in one word to paste; all systems share the format.
 
-A file holds data alone: reading one replays each step through the checks that steps by hand go through. How a system
-writes its steps and what its sessions begin with is in its :class:`.Construction`.
+A file holds only data: reading it replays each step through the same checks as a step by hand. The system's
+:class:`.Construction` defines how steps and beginnings are written.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from syno_lab.sessions.session import Session
 
 VERSION = 1
-#: Bytes of the JSON of a session; letters of a note.
+#: The limits of a session's JSON in bytes, and of a note in letters.
 MAX_BYTES, MAX_NOTE = 1 << 22, 80
 PREFIX = "syno-session:"
 
 
 class PlaceRecord(Protocol):
-    """One place: behind ``parent`` by a step, or a beginning; a system's own record says which.
+    """The record of one place: a step after ``parent``, or a beginning; a system's own record decides which.
 
     Attributes:
-        parent: the number of the place before; None for the first.
-        note: of a beginning.
-        comment: what the user wrote about it.
+        parent: the number of the place before; None for the first place.
+        note: the note of a beginning.
+        comment: the user's comment about the place.
 
-    Beside these it may have the ``step``, the ``spec`` or ``aim`` of a beginning, by its number in the session's list,
-    and the ``operator`` that was given and ends there, as the text of its file.
+    A system's record may also have a ``step``; the ``spec`` or ``aim`` of a beginning, as a number in the session's
+    list; and, as the text of its file, the ``operator`` whose last step ends here.
     """
 
     parent: int | None
@@ -50,15 +50,15 @@ P = TypeVar("P", bound=PlaceRecord)
 
 
 class SessionRecord(msgspec.Struct, Generic[P], forbid_unknown_fields=True, omit_defaults=True):
-    """A session; a system's own record may have a list of heads, which beginnings refer to, before the places.
+    """The record of a session; a system's own record may have a list of heads for beginnings before the places.
 
     Attributes:
-        format: of the system's sessions.
-        version: of the format.
-        places: all of them, each behind one before it.
-        place: the number of the one that is shown.
-        turns: the places that redo goes to although their parents have newer ones.
-        rules: the names of rules of the user's own that refused steps; their code is not kept.
+        format: the format of the system's sessions.
+        version: the version of the format.
+        places: all places; each place comes after its parent.
+        place: the number of the shown place.
+        turns: the places that redo goes to although their parents have newer children.
+        rules: the names of the user's own rules that refused steps; the rules' code is not stored.
     """
 
     format: str
@@ -79,7 +79,7 @@ H = TypeVar("H")
 def head_of(
     parent: int | None, has_step: bool, number: int | None, heads: Sequence[H], what: str, where: str
 ) -> H | None:
-    """A beginning's head, by its number; None for a step behind a place. Raises FormatError for both and neither."""
+    """Return a beginning's head by its number, or None for a step. Raises FormatError for both and for neither."""
     if has_step:
         if parent is None or number is not None:
             raise FormatError(f"session: {where}: expected a step behind a place, or {what}, found both")
@@ -90,38 +90,38 @@ def head_of(
 
 
 def check_operator(is_same: bool, where: str) -> None:
-    """Raise FormatError where an operator that was given is not the one of the steps that lead to its place."""
+    """Raise FormatError if the operator of a record is not the operator of the steps that lead to its place."""
     if not is_same:
         raise FormatError(f"session: {where}: expected an operator of the steps before it, found another one")
 
 
 def to_json(session: Session) -> str:
-    """The whole session, with all branches and the place that is shown."""
+    """Write the session as JSON, with all branches and the number of the shown place."""
     construction = session.construction
     heads, records = construction.records(session.places)
     for record, entry in zip(records, session.places, strict=True):
         record.parent, record.comment = entry.parent, entry.comment
         record.note = entry.note if entry.step is None else ""
-    found = construction.record(
+    session_record = construction.record(
         construction.format, VERSION, *heads, records, session.place, session.turns, session.rule_names
     )
-    return msgspec.json.encode(found).decode()
+    return msgspec.json.encode(session_record).decode()
 
 
 def word_of(text: str) -> str:
-    """The JSON of a session in one word of letters and digits, for a chat or an address: ``syno-session:…``."""
+    """Write the JSON of a session as one word of letters and digits, for a chat or an address: ``syno-session:…``."""
     packed = zlib.compress(text.encode(), 9)
     return PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def text_of(text: str) -> str:
-    """The JSON of a word, or of a text that is JSON. Raises FormatError: one line: what was expected and found."""
+    """Return the JSON in a word, or a text that is JSON. Raises FormatError with the expected and the found text."""
     text = text.strip()
     if text.startswith(PREFIX):
         return _unpacked(text.removeprefix(PREFIX))
     if not text.startswith("{"):
-        found = repr(text[:20]) if text else "nothing"
-        raise FormatError(f"session: expected {PREFIX}…, or JSON of a session or an operator, found {found}")
+        start = repr(text[:20]) if text else "nothing"
+        raise FormatError(f"session: expected {PREFIX}…, or JSON of a session or an operator, found {start}")
     return text
 
 
@@ -140,7 +140,7 @@ def _unpacked(word: str) -> str:
 
 
 def named(text: str) -> str:
-    """The ``format`` of a JSON text; empty where it has none."""
+    """Return the ``format`` of a JSON text; empty if it has none."""
     try:
         return msgspec.json.decode(text, type=_Header).format if len(text) <= MAX_BYTES else ""
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -148,23 +148,23 @@ def named(text: str) -> str:
 
 
 def read(text: str, construction: Construction[Any, Any, Any]) -> SessionRecord[Any]:
-    """The record of a session's JSON. Raises FormatError: one line."""
-    found: SessionRecord[Any] = read_versioned(
+    """Parse the JSON of a session to its record. Raises FormatError with one line."""
+    record: SessionRecord[Any] = read_versioned(
         text, construction.record, what="session", name=construction.format, version=VERSION, most=MAX_BYTES
     )
-    return found
+    return record
 
 
 def replayed(records: Sequence[PlaceRecord], read: Reader[Any, Any], most: int, letters: int) -> list[Place[Any, Any]]:
-    """The places of their records, in order.
+    """Replay the places from their records, in order.
 
     Args:
-        records: each with the number of a place before it as its ``parent``; the first without one.
-        read: makes a place of a record.
-        most: of them.
-        letters: of a comment that are kept.
+        records: the records; each ``parent`` is the number of an earlier place, and the first record has none.
+        read: a function that makes a place from a record.
+        most: the limit of the number of places.
+        letters: the limit of the letters of a comment; longer comments are cut.
 
-    Raises FormatError, one line: what was expected, what was found and where.
+    Raises FormatError with one line: the expected value, the found value and the position.
     """
     if not 0 < len(records) <= most:
         raise FormatError(f"session: places: expected from 1 to {most}, found {len(records)}")
