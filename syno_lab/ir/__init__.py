@@ -1,1 +1,1 @@
-"""The operator as a value: sizes, coordinates, primitives, pGraphs."""
+"""The operator as a value: coordinates, primitives, pGraphs."""

@@ -1,4 +1,4 @@
-"""Composing a pGraph by hand, bottom-up, in a few readable lines.
+"""Build a pGraph by hand, from the output to the input, in a few readable lines.
 
 >>> build = Build("[N, C_in, H, W]", "[N, C_out, H, W]", ["N", "C_in", "C_out", "H", "W"], fixed_io_pairs=[(0, 0)])
 >>> n, c_out, h, w = build.output
@@ -21,9 +21,9 @@ from syno_lab.ir.state import State, Step
 
 
 class Build:
-    """Builds a pGraph step by step: each method applies one primitive and returns the coordinates that result.
+    """A pGraph that grows step by step: each method applies one primitive and returns the resulting coordinates.
 
-    The arguments are those of :meth:`Spec.parse`. The state so far is :attr:`state`, itself an immutable value.
+    The arguments are those of :meth:`Spec.parse`. The attribute :attr:`state` is the current state, an immutable value.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Build:
 
     @property
     def output(self) -> tuple[Coordinate, ...]:
-        """The output iterators to start from."""
+        """Return the output iterators, where every pGraph starts."""
         return self.state.output
 
     def reduce(self, size: str | Size) -> Coordinate:
-        """REDUCE: a new iterator of ``size`` that is summed over."""
+        """REDUCE: add an iterator of ``size`` that is summed over."""
         return self._apply("REDUCE", parameter=size)[0]
 
     def split(self, block: Coordinate, offset: Coordinate) -> Coordinate:
@@ -77,11 +77,11 @@ class Build:
         return self._apply("SHIFT", (main,))[0]
 
     def view(self, name: str, main: Coordinate) -> Coordinate:
-        """A primitive of the user's own (:func:`.add_primitive`): ``[i]: [N] <- [index(i, N)]: [N]``."""
+        """Apply a primitive of the user's own (:func:`.add_primitive`): ``[i]: [N] <- [index(i, N)]: [N]``."""
         return self._apply(name, (main,))[0]
 
     def expand(self, main: Coordinate) -> None:
-        """EXPAND: the coordinate is dropped."""
+        """EXPAND: drop the coordinate."""
         self._apply("EXPAND", (main,))
 
     def unfold(self, main: Coordinate, window: Coordinate) -> Coordinate:
@@ -93,19 +93,19 @@ class Build:
         return self._apply("STRIDE", (main,), stride)[0]
 
     def contract(self, share: Iterable[Coordinate], give: Iterable[Coordinate] = ()) -> None:
-        """CONTRACTION: a new weight, indexed by the shared and then by the given coordinates."""
+        """CONTRACTION: add a weight, indexed by the shared and then by the given coordinates."""
         self.state = self.state.apply(Step("SHARE", tuple(share), given=tuple(give)))
 
     def finish(self, *inputs: Coordinate) -> Operator:
-        """The operator whose input axes are indexed by ``inputs``, in this order.
+        """Return the operator whose input axes are indexed by ``inputs``, in this order.
 
-        Raises PrimitiveError when these are not the data coordinates left, or their sizes are not the input's.
+        Raises PrimitiveError if ``inputs`` are not the remaining data coordinates, or have other sizes than the input.
         """
         if not self.state.is_match(inputs):
-            have, given = (shape_text(c.size for c in coordinates) for coordinates in (self.state.data, inputs))
+            have, passed = (shape_text(c.size for c in coordinates) for coordinates in (self.state.data, inputs))
             want = shape_text(self.state.spec.input_shape)
             raise PrimitiveError(
-                f"cannot match the input {want} with {given}: the data coordinates left have sizes {have}"
+                f"cannot match the input {want} with {passed}: the data coordinates left have sizes {have}"
             )
         return Operator(self.state, inputs)
 

@@ -1,7 +1,7 @@
 """Coordinates: the edges of a pGraph, each with a size and an expression over iterators (Syno, section 5.1).
 
-A coordinate is a value: the primitive application (:class:`Node`) it comes out of, and which of its results it is.
-Two coordinates are equal when they are built alike, so a pGraph needs no table of identifiers.
+A coordinate is a value: the application of a primitive (:class:`Node`) and the index of one of its results. Two
+coordinates are equal when they are built in the same way, so a pGraph needs no table of identifiers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REDUCE = "REDUCE"
 class Node:
     """One primitive applied to coordinates, or a leaf: an output iterator (``OUTPUT``) or a reduction (``REDUCE``).
 
-    ``tag`` numbers the leaves of one kind: the output axis, or the how-manieth reduction.
+    ``tag`` is the number of the output axis or of the reduction.
     """
 
     __slots__ = ("_hash", "operands", "parameter", "primitive", "tag")
@@ -50,7 +50,7 @@ class Node:
 
 
 class Coordinate:
-    """An edge: result ``index`` of ``node``, running over ``0 <= value < size``."""
+    """An edge of a pGraph: result ``index`` of ``node``, with values ``0 <= value < size``."""
 
     __slots__ = ("_hash", "index", "node", "size")
 
@@ -78,21 +78,21 @@ class Coordinate:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this is an iterator, of the output or of a reduction."""
+        """Return whether the coordinate is an iterator, of the output or of a reduction."""
         return not self.node.operands
 
     @property
     def is_reduction(self) -> bool:
-        """Whether this is a reduction iterator."""
+        """Return whether the coordinate is a reduction iterator."""
         return self.node.primitive == REDUCE
 
     @property
     def is_output(self) -> bool:
-        """Whether this is an output iterator."""
+        """Return whether the coordinate is an output iterator."""
         return self.node.primitive == OUTPUT
 
     def leaves(self) -> Iterator[Coordinate]:
-        """The iterators its expression is made of, each as often as it occurs."""
+        """Yield the iterators in the coordinate's expression, each as often as it occurs."""
         stack = [self]
         while stack:
             top = stack.pop()
@@ -103,10 +103,10 @@ class Coordinate:
 
 
 def output_coordinate(axis: int, size: Size) -> Coordinate:
-    """The iterator of an output axis."""
+    """Return the iterator of an output axis."""
     return Coordinate(Node(OUTPUT, (), size, axis), 0, size)
 
 
 def reduce_coordinate(number: int, size: Size) -> Coordinate:
-    """The iterator of the ``number``-th reduction."""
+    """Return the iterator of the ``number``-th reduction."""
     return Coordinate(Node(REDUCE, (), size, number), 0, size)

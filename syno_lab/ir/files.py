@@ -1,7 +1,7 @@
-"""Operators as JSON: a list of steps that is replayed through the same checks as steps taken by hand.
+"""Operators as JSON: a list of steps that is replayed through the same checks as steps by hand.
 
-Coordinates are numbered as they come into being: the output axes first, then the results of each step. A file holds
-data alone; reading one runs nothing but :meth:`State.apply`, which refuses whatever Table 1 does not allow.
+Coordinates are numbered in the order of their creation: first the output axes, then the results of each step. A file
+holds only data. Reading a file runs only :meth:`State.apply`, which refuses everything that Table 1 does not allow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 20
 
 
 class StepRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One step: coordinates by number, the parameter as text; ``meaning`` is the digest of a primitive of one's own."""
+    """A step's record: coordinates by number, the parameter as text, and a user's primitive's digest as meaning."""
 
     primitive: str
     operands: list[int] = []
@@ -36,7 +36,7 @@ class StepRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class OperatorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An operator file of version 1."""
+    """The record of an operator file of version 1."""
 
     format: str
     version: int
@@ -51,7 +51,7 @@ class OperatorRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
 
 
 def to_json(operator: Operator) -> str:
-    """The text of an operator file; only shapes, variables with defaults and steps, no budgets."""
+    """Write an operator file: shapes, variables with defaults and steps, but no budgets."""
     spec = operator.spec
     number = {c: i for i, c in enumerate(operator.output)}
     steps, state = [], State.root(spec)
@@ -77,7 +77,7 @@ def to_json(operator: Operator) -> str:
 
 
 def step_record(step: Step, number: Callable[[Coordinate], int]) -> StepRecord:
-    """A step as it stands in a file, by the numbers of its coordinates."""
+    """Convert a step to its record in a file; ``number`` maps coordinates to numbers."""
     return StepRecord(
         step.primitive,
         list(map(number, step.operands)),
@@ -88,7 +88,7 @@ def step_record(step: Step, number: Callable[[Coordinate], int]) -> StepRecord:
 
 
 def from_json(text: str | bytes) -> Operator:
-    """Read an operator file. Raises FormatError, one line: what was expected, what was found and where."""
+    """Read an operator file. Raises FormatError with one line: the expected value, the found value, the position."""
     record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     try:
         return _replay(record)
@@ -99,13 +99,13 @@ def from_json(text: str | bytes) -> Operator:
 
 
 def meaning_of(primitive: str) -> str:
-    """The digest of a primitive of the user's own; empty for the others, and for unknown ones."""
-    found = PRIMITIVES.get(primitive)
-    return found.meaning if isinstance(found, OwnPrimitive) else ""
+    """Return the digest of a primitive of the user's own; empty for other and unknown primitives."""
+    entry = PRIMITIVES.get(primitive)
+    return entry.meaning if isinstance(entry, OwnPrimitive) else ""
 
 
 def check_meaning(item: StepRecord, where: str) -> None:
-    """Refuse a step by a primitive of one's own that this process has not, or has with another meaning."""
+    """Refuse a step by a user's primitive that this process lacks or has with another meaning."""
     known = meaning_of(item.primitive)
     if known != item.meaning:
         raise FormatError(
@@ -116,9 +116,9 @@ def check_meaning(item: StepRecord, where: str) -> None:
 
 
 def primitives_of(text: str | bytes) -> tuple[str, ...]:
-    """The primitives of an operator file's steps, from the output on; the steps are not taken.
+    """Return the names of the primitives in an operator file, from the output on, without applying the steps.
 
-    Raises FormatError as :func:`from_json`, but for steps that cannot be taken.
+    Raises FormatError as :func:`from_json` does, except for illegal steps.
     """
     record = read_versioned(text, OperatorRecord, what="operator file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     return tuple([step.primitive for step in record.steps])
@@ -135,7 +135,7 @@ def _replay(record: OperatorRecord) -> Operator:
         fixed_io_pairs=record.fixed,
         unordered=record.unordered,
     )
-    # Defaults are a convenience of the file and bind nothing: an operator is checked against the sizes it is used with.
+    # Defaults in a file bind nothing: an operator is checked against the sizes of each use.
     spec = replace(spec, bindings=())
     state = State.root(spec)
     coordinates: list[Coordinate] = list(state.output)

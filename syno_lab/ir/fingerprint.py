@@ -1,23 +1,24 @@
 """Semantic fingerprint: what an operator computes under a binding, as a hash of 128 bits.
 
-An output element is a sum of terms, each a product of one input element and one element of every weight. The
-fingerprint is that of the multiset of terms up to renaming the elements of each weight, the order of the weights, one
-global factor, and the inner order of input axes the spec calls unordered. A weight whose element is fixed by another
-weight's element in every term is merged into it, because their product is one trainable number.
+An output element is a sum of terms. A term is a product of one input element and one element of every weight. The
+fingerprint describes the multiset of terms and ignores four things: the names of the elements of each weight, the order
+of the weights, a global factor, and the inner order of unordered input axes. If one weight's element fixes another's
+in every term, the second weight is merged into the first, because their product is one trainable number.
 
-The terms are never listed together. Iterators fall into independent parts (:mod:`syno_lab.ir.fingerprint_parts`), and
-the numbers of an operator are products of those of its parts (:mod:`syno_lab.ir.fingerprint_table`, with the proof).
-These are remembered, as few different parts make many operators. What is read off:
+The terms of an operator are never listed together. The iterators form independent parts
+(:mod:`syno_lab.ir.fingerprint_parts`), and the numbers of an operator are products of the numbers of its parts
+(:mod:`syno_lab.ir.fingerprint_table`, with the proof). The numbers of parts are cached, because few different parts
+form many operators. The fingerprint uses these facts:
 
-- a weight absorbs another when it does so in every part;
-- each weight's number says which terms meet in its elements; the order of weights is forgotten by sorting;
-- where different terms have equal positions (a reduction that only weights see) colour refinement takes over
-  (Weisfeiler and Leman's algorithm), with the weights in the order of their numbers, the least of all orders on a tie.
+- A weight absorbs another weight when it does so in every part.
+- The number of a weight describes which terms meet in its elements; sorting the numbers removes the order of weights.
+- Where different terms have equal positions (a reduction that only weights see), colour refinement distinguishes them
+  (Weisfeiler and Leman's algorithm). The weights are in the order of their numbers, and ties take the least result.
 
-Equal families of functions have equal fingerprints; the converse can fail by a tie of the refinement or on a small
-binding. No random numbers and no floating point are used, so fingerprints are the same on every machine.
+Equal families of functions have equal fingerprints. Different families can also have equal fingerprints, by a tie of
+the refinement or on a small binding. No random and no floating-point numbers are used, so all machines agree.
 
-Operators of one spec are compared under one small binding, which is enlarged only where an operator needs that.
+Operators of one spec are compared under one small binding, which is enlarged only for operators that need it.
 """
 
 from __future__ import annotations
@@ -37,41 +38,42 @@ from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding, Spec
 
-_SMALL = 5  # coefficients up to this keep their values
-_MOST_BLOCK = 16  # the largest common block of a primary that is provided for
+_SMALL = 5  # coefficients up to this value keep their values
+_MOST_BLOCK = 16  # the largest block that divides a primary
 _MOST_POWER = 4
 
 
 @lru_cache(maxsize=256)
 def usual_items(spec: Spec) -> tuple[tuple[str, int], ...]:
-    """:func:`fingerprint_binding` as items."""
+    """Return :func:`fingerprint_binding` as items."""
     return tuple(_bind(spec, _small_coefficients(spec)).items())
 
 
 def fingerprint_binding(spec: Spec) -> dict[str, int]:
-    """The binding on which operators of ``spec`` are told apart; it fits nearly all of them.
+    """Return the binding for comparing operators of ``spec``; it fits nearly all of them.
 
-    Coefficients up to 5 keep their values, larger ones become the least even or odd number from 4 on that no other has
-    and that the coefficients which divided them still divide. A primary is a block, of what coefficients may divide it
-    by under the spec's bindings, times a number from 6 on, another one for each primary and a prime where reductions
-    may have its size, so that no two sizes that matter are equal by chance. Fixed axes (the batch) have 1.
+    Coefficients up to 5 keep their values. A larger coefficient becomes the least even or odd number from 4 on that no
+    other coefficient has and that its own divisors among the coefficients still divide. A primary is a block times a
+    factor. Coefficients that may divide it under the spec's bindings divide the block. The factor is 6 or more,
+    different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes are equal
+    by chance. Fixed axes (the batch) have size 1.
     """
     return dict(usual_items(spec))
 
 
 def confirming_binding(spec: Spec) -> dict[str, int]:
-    """A larger binding on which to confirm that two operators of ``spec`` are one function (DESIGN, section 3).
+    """Return a larger binding that confirms whether two operators of ``spec`` are one function (DESIGN, section 3).
 
-    Coefficients have their own values, so that a digit of 16 is not taken for one of 4, which a window of 15 covers
-    and four SHIFTs leave as it is. It costs several times what the usual one does: use it on repeats alone.
+    Coefficients have their own values. With smaller values a digit of 16 could become a digit of 4, which a window of
+    15 covers and four SHIFTs do not change. This binding costs several times as much: use it only on likely repeats.
     """
     return _bind(spec, _own_coefficients(spec))
 
 
 def enlarged(operator: Operator) -> dict[str, int]:
-    """The binding for an operator that the usual one does not fit.
+    """Return the binding for an operator that the usual binding does not fit.
 
-    Primaries are multiplied by the coefficients that should divide them, and where that does not help the coefficients
+    Primaries are multiplied by the coefficients that should divide them. If this does not suffice, the coefficients
     have their own values.
     """
     spec = operator.spec
@@ -83,7 +85,7 @@ def enlarged(operator: Operator) -> dict[str, int]:
 
 
 def _enlarge(operator: Operator, binding: dict[str, int]) -> bool:
-    """Multiply primaries until every size is an integer; False where that is out of their power."""
+    """Multiply primaries until every size is an integer; return False if this is impossible."""
     symbols = operator.spec.symbols
     for size in sorted(_sizes(operator), key=lambda s: s.exponents):
         powers = dict(zip(symbols.names, size.exponents, strict=True))
@@ -119,9 +121,9 @@ def _small_coefficients(spec: Spec) -> dict[str, int]:
         if number > _SMALL:
             same = next((small[other] for other in small if own[other] == number), None)
             block = lcm(*(small[other] for other in small if own[other] > 1 and number % own[other] == 0))
-            taken = {value for other, value in small.items()} | {value for value in own.values() if value <= _SMALL}
+            used = {value for other, value in small.items()} | {value for value in own.values() if value <= _SMALL}
             multiples = count(-(-4 // block) * block, block)
-            number = same or next(n for n in multiples if n % 2 == number % 2 and n not in taken)
+            number = same or next(n for n in multiples if n % 2 == number % 2 and n not in used)
             number = min(number, own[name])
         small[name] = number
     return {name: small[name] for name in spec.symbols.coefficient}
@@ -129,7 +131,7 @@ def _small_coefficients(spec: Spec) -> dict[str, int]:
 
 def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
     fixed = {name for i, _ in spec.fixed_io_pairs for name in spec.input_shape[i].variables}
-    taken = set(coefficients.values())
+    used = set(coefficients.values())
     binding: dict[str, int] = {}
     reducible = [name for name in spec.symbols.primary if spec.occurrence_limits[name] != 0]
     for name in sorted(spec.symbols.primary, key=lambda n: n not in reducible):
@@ -140,23 +142,23 @@ def _bind(spec: Spec, coefficients: Binding) -> dict[str, int]:
         factor = next(
             n
             for n in count(_SMALL + 1)
-            if not {n, n * block} & taken and (name not in reducible or all(n % d for d in range(2, n)))
+            if not {n, n * block} & used and (name not in reducible or all(n % d for d in range(2, n)))
         )
-        taken |= {factor, factor * block}
+        used |= {factor, factor * block}
         binding[name] = factor * block
     binding = {name: binding[name] for name in spec.symbols.primary}
     return {**binding, **coefficients}
 
 
 def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
-    """What ``primary`` must be divisible by for the sizes that are legal under every binding of the spec.
+    """Return a divisor for ``primary`` that allows all sizes that are legal under every binding of the spec.
 
-    Where there is none, each coefficient is provided for once.
+    Without bindings, the divisor includes each coefficient once.
     """
     names = [name for name in coefficients if spec.occurrence_limits[name] != 0]
     if not spec.bindings:
         return lcm(*(coefficients[name] for name in names))
-    # Coefficients of equal values are one kind: what they divide is the same.
+    # Coefficients with equal values are one kind, because they divide the same sizes.
     kinds: Counter[tuple[tuple[int, ...], int]] = Counter()
     for name in names:
         kinds[tuple(bound[name] for bound in spec.binding_maps), coefficients[name]] += _limit(spec, name)
@@ -168,26 +170,26 @@ def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
 
 
 def _common_block(kinds: list[tuple[tuple[tuple[int, ...], int], int]], wholes: list[int], degree: int) -> int:
-    """The common multiple of all products of at most ``degree`` coefficients that divide ``wholes`` under each binding.
+    """Return the common multiple of all products of at most ``degree`` coefficients that divide ``wholes`` everywhere.
 
-    A degree above 1 whose block is larger than is provided for is left early.
+    With a degree above 1, the function returns early when the block exceeds ``_MOST_BLOCK``.
     """
     block = 1
     todo = [(0, degree, wholes, 1)]
     while todo:
-        start, left, rests, made = todo.pop()
-        block = lcm(block, made)
+        start, remaining, rests, multiple = todo.pop()
+        block = lcm(block, multiple)
         if degree > 1 and block > _MOST_BLOCK:
             return block
         for at in range(start, len(kinds)):
             (values, small), limit = kinds[at]
-            quotients, product = rests, made
-            for power in range(1, min(left, limit) + 1):
+            quotients, product = rests, multiple
+            for power in range(1, min(remaining, limit) + 1):
                 if any(rest % number for rest, number in zip(quotients, values, strict=True)):
                     break
                 quotients = [rest // number for rest, number in zip(quotients, values, strict=True)]
                 product *= small
-                todo.append((at + 1, left - power, quotients, product))
+                todo.append((at + 1, remaining - power, quotients, product))
     return block
 
 
@@ -196,16 +198,15 @@ def _limit(spec: Spec, coefficient: str) -> int:
     return _MOST_POWER if limit is None else limit
 
 
-_MOST_ORDERS = 720  # of weights that their numbers do not tell apart
+_MOST_ORDERS = 720  # the limit for orders of weights with equal numbers
 
 
 def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
-    """The method :meth:`.Operator.fingerprint`: 32 hexadecimal digits.
+    """Compute :meth:`.Operator.fingerprint`: 32 hexadecimal digits.
 
     Raises:
-        SpecError: where a size is no positive integer under the binding.
-        SynoError: when a part has more than ``MAX_TERMS`` terms; a binding with small, pairwise different sizes tells
-            enough.
+        SpecError: a size is no positive integer under the binding.
+        SynoError: a part has more than ``MAX_TERMS`` terms; use a binding with small, pairwise different sizes.
     """
     return _fingerprint(operator, tuple(operator.complete_binding(binding).items()))
 
@@ -213,15 +214,15 @@ def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
 def distinct_key(
     operator: Operator, mirrors: Sequence[tuple[int, int]] = (), most_terms: int = MAX_TERMS
 ) -> tuple[tuple[tuple[str, int], ...], str]:
-    """What tells operators of one spec apart: a binding (:func:`.fingerprint_binding`), and the fingerprint on it.
+    """Return a binding (:func:`.fingerprint_binding`) and the fingerprint on it: equal keys mean equal operators.
 
-    The binding is changed where a size of ``operator`` would not be an integer (:func:`.enlarged`). This depends on how
-    the operator is written, so a repeat of an operator that fits as it is can be missed; in the conv spec no operator
-    needs it but those that divide a product of two primaries by more coefficients than divide each of them.
+    The binding changes if a size of ``operator`` would not be an integer (:func:`.enlarged`). The change depends on how
+    the operator is written, so a repeat of an unchanged operator can be missed. In the conv spec, only operators need
+    the change that divide a product of two primaries by more coefficients than divide each primary.
 
-    With ``mirrors``, pairs of an input and an output axis, mirror images are not told apart: operators of which one is
-    the other with input and output turned around along some of the pairs. The least of their fingerprints stands for
-    all of them. Raises SynoError where a part of the operator has more than ``most_terms`` terms on that binding.
+    ``mirrors`` are pairs of an input and an output axis. With them, mirror images have equal keys: operators that agree
+    after input and output are reversed along some of the pairs. The key is the least of the images' fingerprints.
+    Raises SynoError if a part of the operator has more than ``most_terms`` terms on the binding.
     """
     flips = [some for number in range(len(mirrors) + 1) for some in combinations(mirrors, number)]
     binding = usual_items(operator.spec)
@@ -233,10 +234,10 @@ def distinct_key(
 
 
 def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -> int:
-    """How many operators are the function of an earlier one, where equal ``keys`` (:func:`distinct_key`) suggest it.
+    """Count operators that compute the function of an earlier operator with an equal key (:func:`distinct_key`).
 
-    Sizes equal by chance on the usual binding are told apart by :func:`confirming_binding` (DESIGN, section 3). What
-    has too many terms there counts as a repeat.
+    A larger binding, :func:`confirming_binding`, separates sizes that are equal by chance on the usual binding (DESIGN,
+    section 3). An operator with too many terms under it counts as a repeat.
     """
     alike: dict[Hashable, list[Operator]] = {}
     for operator, key in zip(operators, keys, strict=True):
@@ -265,24 +266,24 @@ def _fingerprint(
     largest = max((key.number for key, _ in taken_apart), default=0)
     if largest > most_terms:
         raise SynoError(f"fingerprint: expected at most {most_terms} terms, found {largest}; use a smaller binding")
-    found = [(key, slots, facts(key)) for key, slots in taken_apart]
+    known = [(key, slots, facts(key)) for key, slots in taken_apart]
     head = (
         tuple(sizes[size] for size in spec.output_shape),
         tuple(sizes[size] for size in spec.input_shape),
         free,
     )
-    if any(fact.is_empty for _, _, fact in found):
+    if any(fact.is_empty for _, _, fact in known):
         return _digest((head, "zero"))
     weights = len(operator.weights)
-    seen = [(slots, fact) for _, slots, fact in found]
-    kept = _unabsorbed(seen, weights)
-    if not kept and not free:  # no two terms can share anything
+    seen = [(slots, fact) for _, slots, fact in known]
+    remaining = _unabsorbed(seen, weights)
+    if not remaining and not free:  # no two terms can share an element
         return _digest((head, _product(fact.apart for _, fact in seen)))
-    number = {member: _pairs(seen, member) for member in (*kept, *range(weights, weights + len(free)))}
-    ranked = sorted(kept, key=number.__getitem__)
-    told = (head, tuple(number[w] for w in ranked), tuple(number[weights + i] for i in range(len(free))))
-    if all(fact.is_visible for _, _, fact in found):
-        return _digest(told)
+    number = {member: _pairs(seen, member) for member in (*remaining, *range(weights, weights + len(free)))}
+    ranked = sorted(remaining, key=number.__getitem__)
+    content = (head, tuple(number[w] for w in ranked), tuple(number[weights + i] for i in range(len(free))))
+    if all(fact.is_visible for _, _, fact in known):
+        return _digest(content)
 
     def colours(order: tuple[int, ...]) -> int:
         names = dict(zip((*order, *range(weights, weights + len(free))), range(len(order) + len(free)), strict=True))
@@ -292,23 +293,23 @@ def _fingerprint(
                 tuple(names.get(member, -1) for member in slots),
                 tuple(name for member, name in names.items() if member not in slots),
             )
-            for key, slots, _ in found
+            for key, slots, _ in known
         )
 
     ties: dict[int, list[int]] = {}
     for weight in ranked:
         ties.setdefault(number[weight], []).append(weight)
     if prod(factorial(len(tie)) for tie in ties.values()) > _MOST_ORDERS:
-        return _digest(told)  # seven weights alike: less is told, nothing wrong
+        return _digest(content)  # seven equal weights: the hash is weaker, not wrong
     orders = product(*(permutations(tie) for tie in ties.values()))
-    return _digest((*told, min(colours(tuple(w for tie in order for w in tie)) for order in orders)))
+    return _digest((*content, min(colours(tuple(w for tie in order for w in tie)) for order in orders)))
 
 
 def _unabsorbed(seen: list[tuple[tuple[int, ...], Facts]], weights: int) -> list[int]:
-    """The weights that are left when each whose element another's fixes in every part is merged into that other."""
+    """Return the weights that remain after each weight that another fixes in every part is merged into the other."""
     if weights < 2:
         return list(range(weights))
-    finer = [(1 << weights) - 1] * weights  # what each weight fixes in all parts so far
+    finer = [(1 << weights) - 1] * weights  # for each weight, the weights that it fixes in all parts so far
     for slots, fact in seen:
         single = (1 << weights) - 1  # the weights with one element in this part
         for i, member in enumerate(slots):
@@ -322,15 +323,15 @@ def _unabsorbed(seen: list[tuple[tuple[int, ...], Facts]], weights: int) -> list
                     if local >> i & 1:
                         mask |= 1 << member
             finer[weight] &= mask
-    kept = list(range(weights))
+    remaining = list(range(weights))
     for small in range(weights):
-        if any(big != small and finer[big] >> small & 1 for big in kept):
-            kept.remove(small)
-    return kept
+        if any(big != small and finer[big] >> small & 1 for big in remaining):
+            remaining.remove(small)
+    return remaining
 
 
 def _pairs(seen: list[tuple[tuple[int, ...], Facts]], member: int) -> int:
-    """The number that says which terms meet in the elements of ``member``."""
+    """Return the number that describes which terms meet in the elements of ``member``."""
     return _product(fact.pairs[slots.index(member)] if member in slots else fact.apart for slots, fact in seen)
 
 
@@ -341,5 +342,5 @@ def _product(numbers: Iterable[int]) -> int:
     return result
 
 
-def _digest(facts_told: object) -> str:
-    return blake2b(repr(facts_told).encode(), digest_size=16).hexdigest()
+def _digest(content: object) -> str:
+    return blake2b(repr(content).encode(), digest_size=16).hexdigest()

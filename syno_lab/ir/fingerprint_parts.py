@@ -1,13 +1,13 @@
-"""An operator under a binding as a product of independent parts, each written down as a small key.
+"""An operator under a binding as a product of independent parts; a small key describes each part.
 
-Iterators are connected where an input axis, a coordinate of a weight or an UNFOLD's bound mixes them. The terms of the
-operator are then all combinations of the parts' terms, and two terms meet in one element of a weight exactly when they
-do so in every part.
+Two iterators belong to one part if an input axis, a coordinate of a weight or an UNFOLD's bound mixes them. The terms
+of the operator are then all combinations of the parts' terms. Two terms meet in one element of a weight exactly when
+they do so in every part.
 
-Only what holds for every value is simplified here, in order to have smaller parts and equal keys for more operators: a
-SPLIT that undoes a MERGE and the reverse; a weight indexed by ``B*i + j`` is one indexed by ``i`` and ``j``, and one
-indexed by ``(i+1) % N`` is one indexed by ``i``, because its elements may be renamed. The fingerprint does not depend
-on it.
+The module simplifies only what is equal for every value, for smaller parts and equal keys of more operators. A SPLIT
+that undoes a MERGE disappears, and the reverse. A weight indexed by ``B*i + j`` is indexed by ``i`` and ``j``, and a
+weight indexed by ``(i+1) % N`` is indexed by ``i``, because the names of its elements do not matter. The fingerprint
+does not depend on the simplification.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from syno_lab.ir.coordinate import REDUCE, Coordinate
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
 
-# A tree is (mask of its iterators, operation, ...): what follows is said beside each operation.
+# A tree is (mask of its iterators, operation, ...); the comments list the further entries for each operation.
 ITERATOR = 0  # number, size
 SHIFT = 1  # tree, size
 SPLIT = 2  # block, offset, size of offset
@@ -33,20 +33,20 @@ UNFOLD = 5  # main, window, window // 2, size of main
 STRIDE = 6  # tree, stride
 FLIP = 7  # tree, size
 OWN = 8  # tree, (name, meaning, size) of a primitive of the user's own
-Tree = Any  # a nested tuple; an expression is the same without masks, and an iterator is then its number
+Tree = Any  # a nested tuple; in an expression, masks are left out and an iterator is a number
 Expression = Any
 
 INPUT, MEMBER, BOUND = 0, 1, 2
 
 
 class PartKey(NamedTuple):
-    """A part without the names of the operator's reductions and weights; it does not depend on the binding's names.
+    """A part without the names of the operator's reductions and weights, and without the binding's names.
 
     Attributes:
-        iterators: for each iterator the output axis it is, or -1 for a reduction, and its size.
+        iterators: for each iterator the number of its output axis, or -1 for a reduction, and its size.
         inputs: (input axis, expression) for each input axis in the part.
         members: for each weight or unordered input axis in the part, the expressions that index it.
-        bounds: expressions that lead nowhere but hold an UNFOLD, whose bounds count.
+        bounds: expressions that index nothing but contain an UNFOLD, whose bounds count.
     """
 
     iterators: tuple[tuple[int, int], ...]
@@ -56,14 +56,14 @@ class PartKey(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many terms it has at most: one for each value of the iterators."""
+        """Return the limit of the part's terms: one for each combination of the iterators' values."""
         return prod(size for _, size in self.iterators)
 
 
 class Sizes(dict[Size, int]):
-    """The values of sizes under one binding, each computed once.
+    """A cache of the values of sizes under one binding.
 
-    Raises SpecError on looking up a size that is no positive integer under the binding.
+    Raises SpecError for a size that is no positive integer under the binding.
     """
 
     def __init__(self, binding: tuple[tuple[str, int], ...]) -> None:
@@ -77,19 +77,19 @@ class Sizes(dict[Size, int]):
 
 @lru_cache(maxsize=256)
 def sizes_under(binding: tuple[tuple[str, int], ...]) -> Sizes:
-    """The sizes under ``binding``, given as items."""
+    """Return the cached sizes under ``binding``, a tuple of items."""
     return Sizes(binding)
 
 
 def parts(
     operator: Operator, sizes: Sizes, free: tuple[int, ...], flips: tuple[tuple[int, int], ...] = ()
 ) -> list[tuple[PartKey, tuple[int, ...]]]:
-    """The parts of ``operator``: each its key and which members it has.
+    """Split ``operator`` into parts; return the key of each part and the numbers of its members.
 
-    Members are numbered: the weights in order, then the input axes ``free``, whose positions may be renamed. Reductions
-    that reach nothing are left out, as they only add a global factor. ``flips`` are pairs of an input and an output
-    axis along which both are turned around: the parts are those of the operator's mirror image. Raises SpecError where
-    a size is no positive integer under the binding.
+    The members are the weights in order, then the input axes ``free``, whose positions have no names. Reductions that
+    index nothing are left out, because they only add a global factor. With ``flips``, pairs of an input and an output
+    axis that are reversed together, the result describes the operator's mirror image. Raises SpecError if a size is no
+    positive integer under the binding.
     """
     outputs = operator.output
     items: list[tuple[int, int, Tree]] = []
@@ -106,7 +106,7 @@ def parts(
     for number, weight in enumerate(weights):
         trees = [_tree(c, len(outputs), sizes, ends) for c in weight.coordinates]
         items += [(MEMBER, number, tree) for tree in _renamed(trees)]
-        # Renaming never drops an UNFOLD: it only takes SPLITs, SHIFTs and undone MERGEs off the top.
+        # Renaming never drops an UNFOLD: it only removes SPLITs, SHIFTs and undone MERGEs from the top.
     for coordinate in operator.expanded:
         items += [(BOUND, 0, tree) for tree in _bounds(_tree(coordinate, len(outputs), sizes, ends))]
 
@@ -125,18 +125,18 @@ def parts(
         groups = apart
 
     reached = 0
-    found = []
+    keys = []
     for mask, members in groups:
         reached |= mask
-        found.append(_key(members, len(outputs)))
+        keys.append(_key(members, len(outputs)))
     for axis, coordinate in enumerate(outputs):
         if not reached >> axis & 1:
-            found.append((PartKey(((axis, sizes[coordinate.size]),), (), (), ()), ()))
-    return found
+            keys.append((PartKey(((axis, sizes[coordinate.size]),), (), (), ()), ()))
+    return keys
 
 
 def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes, ends: Mapping[Coordinate, int]) -> Tree:
-    """The tree of a coordinate; output iterators in ``ends`` count down from their sizes there."""
+    """Return the tree of a coordinate; ``ends`` holds the sizes of output iterators that count down."""
     node = coordinate.node
     primitive = node.primitive
     operands = node.operands
@@ -183,8 +183,8 @@ def _flipped(tree: Tree, size: int) -> Tree:
 
 
 def _renamed(trees: list[Tree]) -> list[Tree]:
-    """Simpler trees that tell the same elements of a weight apart."""
-    found: list[Tree] = []
+    """Simplify the trees so that they still distinguish the same elements of a weight."""
+    simpler: list[Tree] = []
     stack = trees[::-1]
     while stack:
         tree = stack.pop()
@@ -195,18 +195,18 @@ def _renamed(trees: list[Tree]) -> list[Tree]:
             stack.append(tree[2])
         elif operation in (DIV, MOD):
             other = (tree[0], DIV + MOD - operation, *tree[2:])
-            if other in found:
-                found.remove(other)
+            if other in simpler:
+                simpler.remove(other)
                 stack.append(tree[2])
             else:
-                found.append(tree)
+                simpler.append(tree)
         else:
-            found.append(tree)
-    return found
+            simpler.append(tree)
+    return simpler
 
 
 def _bounds(tree: Tree) -> list[Tree]:
-    """The largest trees below ``tree`` with an UNFOLD on top."""
+    """Return the largest trees below ``tree`` that begin with an UNFOLD."""
     operation = tree[1]
     if operation == UNFOLD:
         return [tree]

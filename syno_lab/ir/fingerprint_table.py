@@ -1,17 +1,16 @@
-"""Numbers read off the terms of one part, such that those of a product of parts are the products of theirs.
+"""Numbers of one part's terms; the numbers of a product of parts are the products of the parts' numbers.
 
-A part has terms, each with a position on some output and input axes (positions have names) and an element of each
-*member*: a weight, or an unordered input axis (elements have none). All numbers are residues modulo :data:`MODULUS`,
-made of
+Each term of a part has a position on some output and input axes and an element of each *member*: a weight, or an
+unordered input axis. Positions have names, elements have none. All numbers are residues modulo :data:`MODULUS`, made of
 
-- a fixed residue for each position on each axis; a term has the product of those of its axes;
+- a fixed residue for each position on each axis; the residue of a term is the product over its axes;
 - sums over terms, and over the terms that meet in one element of one member;
 - powers, and products over the members.
 
-Each of these commutes with products: the terms of two independent parts are all pairs, a pair's position is a pair of
-positions, and two pairs meet in an element when both halves do, so a sum over pairs is the product of the sums. Hence
-every number of an operator is the product of those of its parts *however finely it was taken apart*, and equal families
-of terms get equal numbers though one operator's syntax connects what another's leaves apart.
+Each of these commutes with products of parts. The terms of two independent parts are all pairs of terms. The position
+of a pair is a pair of positions, and two pairs meet in an element when their two halves meet. So a sum over pairs is
+the product of the sums. Hence every number of an operator is the product of its parts' numbers, *however fine the parts
+are*. Equal families of terms get equal numbers, even if one operator's syntax connects parts that another's separates.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from syno_lab.ir.primitives import PRIMITIVES
 
 Array = np.ndarray[Any, Any]
 
-# The five largest primes below 2^31, so that a product of two residues fits 64 bits.
+# The five largest primes below 2^31: a product of two residues fits into 64 bits.
 _PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563)
 MODULUS = prod(_PRIMES)  # 155 bits
 _CHINESE = [MODULUS // p * pow(MODULUS // p, -1, p) for p in _PRIMES]
-# One power for each member, or two together, tells members apart. The first ten have no common factor with any p - 1,
-# so that they join no two residues.
+# The power of a member, or of two members together, identifies them. The first ten powers have no common factor with
+# any p - 1, so powers of two different residues differ.
 _POWERS = (13, 17, 19, 23, 29, 37, 41, 43, 47, 53)
 _COUNT_POWER = 17
 ROUNDS = 4
-_AT_ONCE = 1 << 10  # terms up to which all primes are worked at in one array
-_MEMO = 1 << 14  # parts remembered, about 2 KiB each
+_AT_ONCE = 1 << 10  # up to so many terms, one array holds all primes
+_MEMO = 1 << 14  # the limit of cached parts, about 2 KiB each
 # Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014).
 _GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_INPUT_AXES = 1 << 10  # where the numbers of input axes begin among all axes
+_INPUT_AXES = 1 << 10  # the number of the first input axis among all axes
 
 
 class Facts(NamedTuple):
-    """What is known of a part.
+    """The facts about a part.
 
     Attributes:
-        is_empty: whether it has no terms.
+        is_empty: whether the part has no terms.
         is_visible: whether no two terms have the same position.
         finer: for each member a mask of the members whose element is fixed by its element in every term.
         single: a mask of the members with one element.
-        apart: the number of pairs of terms, as a number that tells which pairs; also for a member not in the part.
-        pairs: for each member the same of the pairs that meet in it.
+        apart: a number that describes all pairs of terms; also used for a member that is not in the part.
+        pairs: for each member a number that describes the pairs of terms that meet in an element of the member.
     """
 
     is_empty: bool
@@ -74,11 +73,11 @@ class _Table(NamedTuple):
 
 @lru_cache(maxsize=_MEMO)
 def facts(key: PartKey) -> Facts:
-    """List the terms of a part and read off what needs no names of members.
+    """List the terms of a part and compute all facts that need no names of members.
 
-    For a weight ``W``: the sum over pairs of terms that meet in one element of ``W`` of the product of the first term's
-    residue and the second's. As a polynomial in the residues of positions it says which pairs these are, and by the
-    pairs of a term with itself how often each term occurs. Where terms have different positions that is all there is.
+    The number of a weight ``W`` is a sum over pairs of terms that meet in one element of ``W``: of the first term's
+    residue times the second's. As a polynomial in the residues of positions, it describes which pairs meet, and the
+    pairs of a term with itself give the term's count. If all positions differ, nothing else is needed.
     """
     table = _table(key)
     total = len(table.counts)
@@ -107,16 +106,16 @@ def facts(key: PartKey) -> Facts:
 
 @lru_cache(maxsize=_MEMO)
 def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> int:
-    """A number that also tells terms of equal positions apart, by rounds of colour refinement.
+    """Compute a number that also distinguishes terms of equal positions, by rounds of colour refinement.
 
-    In each round an element of a member gets the sum of its terms' residues, and a term the product of its position's
-    residue and of its elements' numbers, each to the power that its member's name stands for. Two elements of two
-    members together count as an element besides, without which a ring of six weights would look like two of three.
+    In each round, an element of a member gets the sum of its terms' residues. A term gets the product of its position's
+    residue and its elements' numbers, each raised to the power for its member's name. Two elements of two members also
+    count together as an element; otherwise a ring of six weights would look like two rings of three.
 
     Args:
         key: the part.
-        names: a name for each member of the part, or -1 for one to leave out (a weight that is absorbed).
-        absent: the names of the members that the part has nothing of.
+        names: a name for each member of the part, or -1 to leave out an absorbed weight.
+        absent: the names of the members that have no element in the part.
     """
     table = _table(key)
     total = len(table.counts)
@@ -126,12 +125,12 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
         for (a, i), (b, j) in combinations(named, 2)
     ]
     exponent = sum(map(_exponent, absent)) + sum(_pair(*pair) for pair in combinations(sorted(absent), 2))
-    # With a member that the part has nothing of, two terms meet in both where they meet in the other.
+    # With an absent member, two terms meet in the two members together exactly where they meet in the present one.
     groups += [
         (_Grouped(table.members[i]), _exponent(name) + sum(_pair(*sorted((name, other))) for other in absent))
         for name, i in named
     ]
-    found: list[int] = []
+    totals: list[int] = []
     for lanes in _lanes(total):
         p = lanes.primes
         times = _times(table.counts, p)
@@ -143,12 +142,12 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
             for group, power in groups:
                 after = _mod(after * _power(group.sums(colour, p), power, p)[:, group.member], p)
             colour = after
-        found += _total(colour, p)
-    return _chinese(found)
+        totals += _total(colour, p)
+    return _chinese(totals)
 
 
 def forget() -> None:
-    """Empty the memory of parts, for measurements from a cold start."""
+    """Clear the caches of parts, for measurements from a cold start."""
     for memory in (facts, refined, _table, _positions):
         memory.cache_clear()
 
@@ -196,12 +195,12 @@ def _table(key: PartKey) -> _Table:
         index(expression)
 
     keep = np.broadcast_to(valid, shape)
-    whole = bool(valid.all())
-    terms = total if whole else int(keep.sum())
+    is_full = bool(valid.all())
+    terms = total if is_full else int(keep.sum())
 
     def column(grid: Array) -> Array:
         spread = np.broadcast_to(grid, shape)
-        return spread.reshape(-1) if whole else spread[keep]
+        return spread.reshape(-1) if is_full else spread[keep]
 
     if not terms:
         return _Table([], [], np.zeros(0, dtype=np.int64))
@@ -218,7 +217,7 @@ def _table(key: PartKey) -> _Table:
 
 
 def _joint(columns: list[Array], rows: int) -> tuple[Array, int]:
-    """Dense numbers of the distinct rows of a table, and how many there are."""
+    """Number the distinct rows of a table densely; return each row's number and the count of distinct rows."""
     if not columns:
         return np.zeros(rows, dtype=np.int64), 1
     key = columns[0]
@@ -241,7 +240,7 @@ def _joint(columns: list[Array], rows: int) -> tuple[Array, int]:
 
 def _determines(big: Array, elements: int, small: Array) -> bool:
     value = np.zeros(elements, dtype=np.int64)
-    value[big] = small  # of any one of the element's terms; if big determines small they all agree
+    value[big] = small  # any of the element's terms: they all agree if big determines small
     return bool((value[big] == small).all())
 
 
@@ -249,7 +248,7 @@ def _determines(big: Array, elements: int, small: Array) -> bool:
 
 
 class _Lanes(NamedTuple):
-    """Primes worked at together: a column of them, or one as a number; and which they are."""
+    """Primes that are computed together: a column of primes, or one as a number, with their indices ``rows``."""
 
     primes: Any
     rows: slice
@@ -265,8 +264,8 @@ def _lanes(total: int) -> list[_Lanes]:
 def _mod(values: Array, primes: Any) -> Array:
     if isinstance(primes, np.uint64):
         return values - values // primes * primes  # NumPy divides by one number several times faster than it takes %
-    found: Array = values % primes
-    return found
+    remainders: Array = values % primes
+    return remainders
 
 
 class _Grouped:
@@ -281,7 +280,7 @@ class _Grouped:
         self.starts = np.searchsorted(member[self.order], np.arange(elements))
 
     def sums(self, residues: Array, primes: Any) -> Array:
-        """The sum of the residues of each element's terms."""
+        """Sum the residues of each element's terms."""
         sorted_residues = residues[:, self.order]
         if self.is_identity:
             return sorted_residues
@@ -289,21 +288,21 @@ class _Grouped:
 
 
 def _residues(axes: list[tuple[int, Array]], level: int, lanes: _Lanes, total: int) -> Array:
-    found: Array | None = None
+    product: Array | None = None
     for axis, positions in axes:
         residues = _positions(axis, level, int(positions.max()) + 1)[lanes.rows][:, positions]
-        found = residues if found is None else _mod(found * residues, lanes.primes)
-    return np.ones((1, total), dtype=np.uint64) if found is None else found
+        product = residues if product is None else _mod(product * residues, lanes.primes)
+    return np.ones((1, total), dtype=np.uint64) if product is None else product
 
 
 def _times(counts: Array, primes: Any) -> Array:
-    """What the count of each term multiplies its residue with."""
+    """Return the factor of each term's residue for its count."""
     return _power(_mod(counts.astype(np.uint64)[None, :], primes), _COUNT_POWER, primes)
 
 
 @lru_cache(maxsize=1024)
 def _positions(axis: int, level: int, size: int) -> Array:
-    """Fixed residues other than 0 for the positions along an axis, a row for each prime."""
+    """Return fixed residues other than 0 for the positions along an axis, a row for each prime."""
     with np.errstate(over="ignore"):
         start = np.arange(len(_PRIMES), dtype=np.uint64)[:, None] + np.uint64(8 * (level + 16 * axis) + 1)
         word = _mix(_mix(start) + np.arange(size, dtype=np.uint64)[None, :] * np.uint64(_GAMMA))
@@ -311,7 +310,7 @@ def _positions(axis: int, level: int, size: int) -> Array:
 
 
 def _mix(value: Array) -> Array:
-    """A bijection of 64-bit words that scatters them: the finaliser of splitmix64."""
+    """Scatter 64-bit words by a bijection: the finaliser of splitmix64."""
     value = value * np.uint64(_GAMMA)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX[0])
     value = (value ^ (value >> np.uint64(27))) * np.uint64(_MIX[1])
@@ -322,9 +321,9 @@ def _exponent(name: int) -> int:
     return _POWERS[name] if name < len(_POWERS) else 59 + 2 * (name - len(_POWERS))
 
 
-def _pair(one: int, two: int) -> int:
-    """The power for two members together, the first name below the second."""
-    return _exponent(len(_POWERS) + two * (two - 1) // 2 + one)
+def _pair(first: int, second: int) -> int:
+    """Return the power for two members together; the first name is below the second."""
+    return _exponent(len(_POWERS) + second * (second - 1) // 2 + first)
 
 
 def _power(base: Array, exponent: int, primes: Any) -> Array:
@@ -341,8 +340,8 @@ def _total_array(residues: Array, primes: Any) -> Array:
 
 
 def _total(residues: Array, primes: Any) -> list[int]:
-    found: list[int] = _total_array(residues, primes)[:, 0].tolist()
-    return found
+    totals: list[int] = _total_array(residues, primes)[:, 0].tolist()
+    return totals
 
 
 def _chinese(residues: list[int]) -> int:

@@ -1,7 +1,7 @@
 """A complete pGraph: a linear operator as an immutable value (Syno, sections 4 and 5).
 
-What it costs, what it computes, what it becomes and how it is shown are methods too; the rooms that do it are loaded
-when one is called (:mod:`syno_lab.later`).
+Costs, loop nests, modules and pictures are methods too. The rooms that compute them are loaded at the first call
+(:mod:`syno_lab.later`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Operator:
     """``Y[output] = sum over reductions of X[inputs] * W1[...] * ...``, zero where an UNFOLD is out of bounds.
 
     Attributes:
-        state: the complete state it was read from.
+        state: the complete state of the operator.
         inputs: the coordinate that indexes each axis of the input.
     """
 
@@ -59,80 +59,80 @@ class Operator:
 
     @property
     def spec(self) -> Spec:
-        """The spec it was built for."""
+        """Return the spec that the operator was built for."""
         return self.state.spec
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the spec's variables, primaries first."""
+        """Return the names of the spec's variables, primaries first."""
         return self.spec.symbols.names
 
     @property
     def output(self) -> tuple[Coordinate, ...]:
-        """The output iterators, one for each axis."""
+        """Return the output iterators, one for each axis."""
         return self.state.output
 
     @property
     def reductions(self) -> tuple[Coordinate, ...]:
-        """The reduction iterators."""
+        """Return the reduction iterators."""
         return self.state.reductions
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        """The weights, in the order in which :meth:`reference` and the modules take them."""
+        """Return the weights, in the order of :meth:`reference` and of the modules."""
         return self.state.weights
 
     @property
     def expanded(self) -> tuple[Coordinate, ...]:
-        """The coordinates dropped by EXPAND."""
+        """Return the coordinates dropped by EXPAND."""
         return self.state.expanded
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """How it was built, bottom-up."""
+        """Return the steps that built the operator, from the output on."""
         return self.state.steps
 
     def complete_binding(self, binding: Binding | None = None) -> dict[str, int]:
-        """``binding`` completed by the spec's defaults; None takes the spec's first binding."""
+        """Complete ``binding`` by the spec's defaults; None means the spec's first binding."""
         if binding is None and self.spec.bindings:
             return dict(self.spec.bindings[0])
         return self.spec.complete_binding(binding or {})
 
     def input_sizes(self, binding: Binding | None = None) -> tuple[int, ...]:
-        """The input's shape for a binding."""
+        """Return the input's shape for a binding."""
         bound = self.complete_binding(binding)
         return tuple(c.size.at(bound) for c in self.inputs)
 
     def output_sizes(self, binding: Binding | None = None) -> tuple[int, ...]:
-        """The output's shape for a binding."""
+        """Return the output's shape for a binding."""
         bound = self.complete_binding(binding)
         return tuple(c.size.at(bound) for c in self.output)
 
     def weight_sizes(self, binding: Binding | None = None) -> tuple[tuple[int, ...], ...]:
-        """The weights' shapes for a binding."""
+        """Return the weights' shapes for a binding."""
         bound = self.complete_binding(binding)
         return tuple(tuple(size.at(bound) for size in weight.shape) for weight in self.weights)
 
     # -- costs -------------------------------------------------------------------------------------------------------
 
     def params(self, binding: Binding | None = None) -> int:
-        """The number of weight elements for a binding."""
+        """Count the weight elements for a binding."""
         bound = self.complete_binding(binding)
         return sum(value(weight.shape, bound) for weight in self.weights)
 
     def flops(self, binding: Binding | None = None) -> int:
-        """FLOPs of the best order of REDUCEs for a binding (Syno, Figure 4 and section 8).
+        """Count the FLOPs of the best order of REDUCEs for a binding (Syno, Figure 4 and section 8).
 
-        Two for each iteration of a stage that multiplies, one for a stage that only adds.
+        An iteration counts 2 in a stage that multiplies, and 1 in a stage that only adds.
         """
         return later("flops", self, binding)
 
     def memory(self, binding: Binding | None = None) -> int:
-        """Bytes in float32: input, output, weights and the largest live intermediates of the best order."""
+        """Return the bytes in float32: input, output, weights and the largest live intermediates of the best order."""
         return later("memory", self, binding)
 
     def fingerprint(self, binding: Binding | None = None) -> str:
-        """A hash of what it computes for a binding: 32 hexadecimal digits; see :mod:`syno_lab.ir.fingerprint`."""
+        """Hash the function for a binding to 32 hexadecimal digits; see :mod:`syno_lab.ir.fingerprint`."""
         return later("fingerprint", self, binding)
 
     # -- what it computes --------------------------------------------------------------------------------------------
@@ -147,44 +147,44 @@ class Operator:
         form: Literal["gather", "scatter"] = "gather",
         dtype: str = "double",
     ) -> str:
-        """The loop nest, the definition of what it computes, as a program.
+        """Write the loop nest, the definition of what the operator computes, as a program.
 
-        It is a function of the arrays ``X``, ``W1``, … and ``Y``, which is written, and of the variables of the sizes.
-        A term is left out where any UNFOLD's own coordinate is outside its domain.
+        The program is a function of the arrays ``X``, ``W1``, …, of ``Y``, which it writes, and of the sizes'
+        variables. A term is left out if any UNFOLD's own coordinate is outside its domain.
 
         Args:
-            binding: with it the variables are no arguments but set to its numbers in the first lines.
+            binding: numbers for the variables; the first lines set them, and the variables are no arguments then.
             language: ``python``, or ``c`` for C99 with arrays of variable length.
-            staged: one nest for each stage of the lowering plan (Syno, section 8;
+            staged: whether to write one nest for each stage of the lowering plan (Syno, section 8;
                 :func:`syno_lab.codegen.nest.staged`).
-            wrt: ``"X"`` or ``"W1"``, …: the nest of the gradient with respect to that tensor, from ``dY`` and the other
-                tensors (:func:`syno_lab.codegen.gradients.gradient`).
-            form: of a gradient: ``gather`` writes each element once, ``scatter`` adds to it in the forward order.
-            dtype: of the elements in C, ``float`` or ``double``.
+            wrt: ``"X"`` or ``"W1"``, …: write the nest of the gradient with respect to this tensor, from ``dY`` and the
+                other tensors (:func:`syno_lab.codegen.gradients.gradient`).
+            form: the form of a gradient: ``gather`` writes each element once, ``scatter`` adds in the forward order.
+            dtype: the type of the elements in C, ``float`` or ``double``.
 
-        Raises SpecError for another language, tensor, form or dtype, or stages of a gradient.
+        Raises SpecError for another language, tensor, form or dtype, and for stages of a gradient.
         """
         return later("loops", self, binding, language=language, staged=staged, wrt=wrt, form=form, dtype=dtype)
 
     def equation(self, binding: Binding | None = None, *, staged: bool = False, wrt: str | None = None) -> Equation:
-        """What it computes, as an equation with short iterators: n, o, h, w of the output, p and q of windows.
+        """Write what the operator computes as an equation with short iterators: n, o, h, w; p and q for windows.
 
         Args:
-            binding: for which sizes the stages are chosen; without it as in :func:`syno_lab.codegen.nest.staged`. The
-                equation itself is always in symbols.
-            staged: one equation for each stage of the lowering plan (Syno, section 8), over ``Z1``, ``Z2``, ….
-            wrt: ``"X"`` or ``"W1"``, …: the gradient with respect to that tensor, from ``dY`` and the other tensors.
+            binding: the sizes for the choice of stages; default: see :func:`syno_lab.codegen.nest.staged`. The
+                equation itself is always symbolic.
+            staged: whether to write one equation for each stage of the plan (Syno, section 8), over ``Z1``, ``Z2``, ….
+            wrt: ``"X"`` or ``"W1"``, …: the tensor of the gradient, which uses ``dY`` and the other tensors.
 
         Raises SpecError for another tensor, for stages of a gradient, or a primitive whose expression has no inverse.
         """
         return later("equation", self, binding, staged=staged, wrt=wrt)
 
     def coordinates(self, binding: Binding | None = None, *, wrt: str | None = None) -> Coordinates:
-        """The table of its coordinate expressions, forward or of a gradient.
+        """Tabulate the operator's coordinate expressions, forward or for a gradient.
 
         Args:
-            binding: the sizes' numbers; without it those of the spec's first binding, or none.
-            wrt: ``"X"`` or ``"W1"``, …: the terms of the gradient with respect to that tensor, in its own iterators.
+            binding: the numbers of the sizes; default: the spec's first binding, or none.
+            wrt: ``"X"`` or ``"W1"``, …: the tensor of the gradient, whose terms use the tensor's own iterators.
 
         Raises SpecError for another tensor, or a binding that does not fit.
         """
@@ -197,55 +197,55 @@ class Operator:
         *,
         should_stop: Stop | None = None,
     ) -> ReceptiveField:
-        """The input elements that contribute to output elements, with how many terms read each.
+        """Find the input elements that contribute to output elements, and count the terms that read each.
 
         Args:
-            index: one entry for each output axis, a number or None (or ``:``) for all of it, so that an array slice is
-                the union over it; None alone is the whole output, ``"center"`` the element in the middle.
-            binding: the sizes; without it the spec's first binding.
-            should_stop: asked often; once it says so there is no answer.
+            index: one entry for each output axis: a number, or None (or ``:``) for the union over the axis. A single
+                None means the whole output, and ``"center"`` the element in the middle.
+            binding: the sizes; default: the spec's first binding.
+            should_stop: a callback that is called often; True stops the call.
 
         Raises:
-            StoppedError: when ``should_stop`` said so.
-            SpecError: for an index that is no element of the output, a binding that does not fit, or an input with too
-                many elements to count what is read.
+            StoppedError: ``should_stop`` returned True.
+            SpecError: the index is no element of the output, the binding does not fit, or the input has too many
+                elements to count.
         """
         return later("receptive_field", self, index, binding, should_stop=should_stop)
 
     def mixing(self, binding: Binding | None = None) -> Mixing:
-        """Its pairing and locality matrices; its weights count as free, so that nothing cancels.
+        """Return the pairing and locality matrices of the operator; weights count as free, so no terms cancel.
 
         Args:
-            binding: the sizes; None takes generic ones.
+            binding: the sizes; None means generic sizes.
 
-        Raises SpecError for a binding that does not fit or is too large to look at every element.
+        Raises SpecError for a binding that does not fit or is too large to check every element.
         """
         return later("mixing", self, binding)
 
     def meets(self, wants: Iterable[Wish] | None = None) -> bool:
-        """Whether it meets wishes at generic sizes, as :meth:`.Pairing.meets` says it of :meth:`mixing`.
+        """Return whether the operator meets wishes at generic sizes, as :meth:`.Pairing.meets` of :meth:`mixing` does.
 
-        Only what the wishes need is decided. An operator that is too large to look at does not meet a wish that rules
-        leave open.
+        The method decides only what the wishes need. If an operator is too large to check, it fails each wish that
+        rules leave open.
 
         Args:
-            wants: None for those of its spec.
+            wants: the wishes; None means the wishes of its spec.
         """
         return later("meets", self, wants)
 
     def reference(
         self, x: Any, *weights: Any, binding: Binding | None = None, should_stop: Stop | None = None
     ) -> NDArray[Any]:
-        """``Y = operator(x, *weights)`` in NumPy, in the dtype that NumPy gives to products of the arguments.
+        """Compute ``Y = operator(x, *weights)`` in NumPy, in the dtype that NumPy gives to products of the arguments.
 
         Args:
-            x: the input, shaped as ``operator.input_sizes(binding)``.
-            weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
-            binding: the sizes; without it they are read off the arguments.
-            should_stop: asked often; once it says so there is no answer.
+            x: the input, with the shape ``operator.input_sizes(binding)``.
+            weights: one array for each weight, with the shapes ``operator.weight_sizes(binding)``.
+            binding: the sizes; default: the sizes of the arguments.
+            should_stop: a callback that is called often; True stops the call.
 
-        Raises StoppedError when ``should_stop`` said so; SpecError when a shape or the number of weights is not what
-        the binding says.
+        Raises StoppedError when ``should_stop`` returns True, and SpecError when a shape or the number of weights
+        does not fit the binding.
         """
         return later("reference", self, x, *weights, binding=binding, should_stop=should_stop)
 
@@ -260,25 +260,25 @@ class Operator:
         recompute: bool | None = None,
         order: Literal["best", "naive", "measured"] = "best",
     ) -> nn.Module:
-        """A module that computes it on tensors of the input's shape, for any batch size, dtype and device.
+        """Return a module that computes the operator for any batch size, dtype and device.
 
-        Axes that the spec fixes (the batch) take any size; all others are those of ``binding``. Weights start so that
-        the output's variance is that of the input for independent input elements. The module can be pickled, copied and
-        saved whole with ``torch.save``: it is rebuilt from the operator's JSON and the binding, wherever Syno Lab is
+        Axes that the spec fixes (the batch) take any size; ``binding`` sets all other sizes. The initial weights give
+        the output the variance of the input for independent input elements. The module can be pickled, copied and saved
+        whole with ``torch.save``. Loading it rebuilds it from the operator's JSON and the binding, wherever Syno Lab is
         installed.
 
         Args:
-            binding: the sizes; None takes the spec's first binding.
-            scale: a constant factor outside the pGraph: 1/K² makes average pooling of sum pooling.
-            compile: run ``forward`` through ``torch.compile``, on the first call (needs a C++ compiler on a CPU).
-            recompute: compute a stage again in the backward pass instead of storing what is inside it, in training:
-                always, never, or (None) where an intermediate has more than eight times the elements of input and
-                output together.
-            order: the plan; ``"naive"`` multiplies and sums in one stage, weight after weight, to compare with.
-                ``"measured"`` takes the fastest of several equal forms, timed here on the CPU (a second or less, once
-                for a shape); which one that is may differ from machine to machine and with it the rounding.
+            binding: the sizes; None means the spec's first binding.
+            scale: a constant factor outside the pGraph: 1/K² turns sum pooling into average pooling.
+            compile: whether to run ``forward`` through ``torch.compile`` from the first call on (on a CPU this needs a
+                C++ compiler).
+            recompute: whether the backward pass computes a stage again instead of storing its intermediates. None means
+                only where an intermediate has more than eight times the elements of input and output together.
+            order: the plan. ``"naive"`` multiplies and sums in one stage, weight after weight, for comparisons.
+                ``"measured"`` takes the fastest of several equal forms, timed here on the CPU (at most a second or so,
+                once for each shape). The choice, and with it the rounding, may differ from machine to machine.
 
-        Raises SpecError when the binding misses a variable or leaves a size fractional.
+        Raises SpecError when the binding lacks a variable or makes a size fractional.
         """
         return later("to_torch", self, binding, scale=scale, compile=compile, recompute=recompute, order=order)
 
@@ -290,7 +290,7 @@ class Operator:
         recompute: bool | None = None,
         order: Literal["best", "naive", "measured"] = "best",
     ) -> str:
-        """Python source of a class ``SynoOperator(nn.Module)`` for ``binding``, to paste into one's own project.
+        """Return Python source of a class ``SynoOperator(nn.Module)`` for ``binding``, to paste into another project.
 
         The arguments and errors are those of :meth:`to_torch`.
         """
@@ -304,21 +304,21 @@ class Operator:
         order: Literal["best", "fastest", "naive"] = "fastest",
         target: str | Target | None = None,
     ) -> IRModule:
-        """A TVM module with one function ``main(X, W1, ..., Y)`` that computes it for ``binding``.
+        """Return a TVM module with one function ``main(X, W1, ..., Y)`` that computes the operator for ``binding``.
 
-        Without a ``target`` it is unscheduled, as MetaSchedule wants it. With one it carries that target, and for a GPU
-        it has TVM's default schedule, which every GPU program needs: :func:`tvm.compile` takes it as it is.
+        Without a ``target`` the module is unscheduled, as MetaSchedule needs it. With a ``target`` the module carries
+        it; for a GPU it also gets TVM's default schedule, so that :func:`tvm.compile` accepts it.
 
         Args:
             binding: a value for every variable, the batch included; the spec's defaults complete it.
-            dtype: of all tensors, ``float32`` for instance.
-            order: the plan. ``"fastest"`` has a stage for each partial sum that is predicted to save time, ``"best"``
-                for each that saves FLOPs, ``"naive"`` is one stage.
+            dtype: the dtype of all tensors, for instance ``float32``.
+            order: the plan. ``"fastest"`` has a stage for each partial sum that should save time, ``"best"`` for each
+                that saves FLOPs, and ``"naive"`` has one stage.
             target: a name such as ``"local"`` or ``"jetson-orin-nano"``, a TVM tag, kind or JSON object, or a TVM
                 target; see :func:`syno_lab.codegen.tvm_device.find_target`.
 
-        Raises SynoError for another dtype, and for a target that TVM does not know or cannot generate code for;
-        SpecError when the binding is incomplete.
+        Raises SynoError for another dtype, and for a target that TVM does not know or cannot generate code for.
+        Raises SpecError when the binding is incomplete.
         """
         return later("to_tvm", self, binding, dtype, order=order, target=target)
 
@@ -332,21 +332,21 @@ class Operator:
         records: str | Path | None = None,
         deadline_s: float = 300.0,
     ) -> LibraryRecord:
-        """Compile it for ``binding`` and ``target`` into ``path``, and say what it is in ``path.json``.
+        """Compile the operator for ``binding`` and ``target`` into ``path``, and describe the file in ``path.json``.
 
         Args:
-            path: ends in ``.so`` (linked here; for another architecture by ``<architecture>-linux-gnu-g++``, which must
-                be on the PATH) or in ``.tar`` (objects, linked where they are loaded).
+            path: a file name that ends in ``.so`` (linked here; for another architecture by the program
+                ``<architecture>-linux-gnu-g++``, which must be on the PATH) or ``.tar`` (objects for later linking).
             binding: a value for every variable, the batch included; the spec's defaults complete it.
             target: see :func:`syno_lab.codegen.tvm_device.find_target`.
             dtype: float16, float32 or float64.
-            records: a folder that a tuning wrote (``tune(records=…)``); without one the loops are unscheduled, or on a
-                GPU those of TVM's default schedule.
-            deadline_s: seconds for all of it.
+            records: a folder with the records of a tuning (``tune(records=…)``). Without it the loops are unscheduled,
+                or on a GPU have TVM's default schedule.
+            deadline_s: the limit for the whole call, in seconds.
 
         Raises:
-            SpecError: when the binding is incomplete.
-            SynoError: for another suffix, a target that TVM does not know or was not built for, a linker that is
+            SpecError: the binding is incomplete.
+            SynoError: the suffix is another, TVM does not know the target or was not built for it, or the linker is
                 missing.
         """
         return later(
@@ -362,37 +362,37 @@ class Operator:
         module: nn.Module | None = None,
         scale: float = 1.0,
     ) -> Exported:
-        """Write it to a file in another program's format; the file is there only if it agrees when read back.
+        """Write the operator to a file of another program's format, and keep the file only if a read-back agrees.
 
         Args:
             path: the file.
             binding: the sizes; axes that the spec fixes (the batch) take any size in the file.
-            format: None goes by the suffix of ``path``.
-            module: ``operator.to_torch(binding)`` with the weights (and the dtype) to put into the file; None makes one
+            format: the name of the format; None means the format of ``path``'s suffix.
+            module: ``operator.to_torch(binding)`` with the weights (and the dtype) for the file; None means a module
                 with fresh weights. A Python file holds no weights.
-            scale: a constant factor outside the pGraph, as in :meth:`to_torch`; the one that ``module`` was made with.
+            scale: a constant factor outside the pGraph, as in :meth:`to_torch`; ``module`` must have the same factor.
 
         Raises:
-            SpecError: when the binding leaves a size open or fractional.
-            ExportError: when the format, the name or the module does not fit, the format cannot hold the operator, the
-                place cannot be written to, or what is read back differs.
+            SpecError: the binding leaves a size open or fractional.
+            ExportError: the format, the name or the module does not fit, the format cannot hold the operator, the file
+                cannot be written, or the read-back differs.
         """
         return later("export", self, path, binding, format=format, module=module, scale=scale)
 
     def load_weights(self, path: str | Path, binding: Binding | None = None, *, scale: float = 1.0) -> nn.Module:
-        """It as a torch module with the weights in ``path``, in their dtype.
+        """Return a torch module of the operator with the weights in ``path``, in the weights' dtype.
 
         Args:
-            path: a file with weights of :meth:`export`.
-            binding: the sizes; None takes those of the file. The batch may differ.
+            path: a file with weights that :meth:`export` wrote.
+            binding: the sizes; None means the sizes in the file. The batch may differ.
             scale: as in :meth:`to_torch`.
 
-        Raises FormatError when the file is no such file, or holds weights of another operator or binding.
+        Raises FormatError when the file has no such format, or holds weights of another operator or binding.
         """
         return later("load_weights", self, path, binding, scale=scale)
 
     def construct_kernel_packs(self) -> list[KernelPack]:
-        """One pack for each binding of the spec, that is for each kind of placeholder of the sampler's network.
+        """Return one pack for each binding of the spec: one for each kind of placeholder in the sampler's network.
 
         Raises SpecError when the spec has no bindings.
         """
@@ -403,20 +403,20 @@ class Operator:
     def dot(
         self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
     ) -> str:
-        """The pGraph as DOT text, the same text for the same steps.
+        """Return the pGraph as DOT text; equal steps give equal texts.
 
         Args:
-            highlight: coordinates, and numbers of steps, to be drawn with a thick border.
-            title: a line above the drawing; any text, it is escaped.
-            is_steady: whether the nodes stand as they did before the last step, for pictures that follow one another;
-                else the layout program places them.
+            highlight: the coordinates, and numbers of steps, that get a thick border.
+            title: a line above the drawing; any text, because it is escaped.
+            is_steady: whether the nodes keep their positions from before the last step, for sequences of pictures;
+                otherwise the layout program chooses the positions.
         """
         return later("dot", self, highlight=highlight, title=title, is_steady=is_steady)
 
     def svg(
         self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
     ) -> str:
-        """The pGraph as an SVG element with a text alternative; the arguments are those of :meth:`dot`.
+        """Draw the pGraph as an SVG element with a text alternative; the arguments are those of :meth:`dot`.
 
         Raises SynoError when the layout program is not installed.
         """
@@ -433,18 +433,18 @@ class Operator:
         wrt: str | None = None,
         language: Literal["python", "c"] = "python",
     ) -> Figure:
-        """A picture for a paper: ``operator.figure().save("conv2d.pdf")``.
+        """Make a picture for a paper: ``operator.figure().save("conv2d.pdf")``.
 
         Args:
             of: ``graph``, ``loops`` (the loop nest) or ``equation``.
-            binding: as of :meth:`loops` and :meth:`equation`.
+            binding: as for :meth:`loops` and :meth:`equation`.
             title: a line above the graph.
-            highlight: as of :meth:`dot`.
-            staged: as of :meth:`loops` and :meth:`equation`.
-            wrt: as of :meth:`loops` and :meth:`equation`.
-            language: of the loop nest.
+            highlight: as for :meth:`dot`.
+            staged: as for :meth:`loops` and :meth:`equation`.
+            wrt: as for :meth:`loops` and :meth:`equation`.
+            language: the language of the loop nest.
 
-        Raises SpecError for another ``of``, or as :meth:`loops` and :meth:`equation`.
+        Raises SpecError for another ``of``, and as :meth:`loops` and :meth:`equation` do.
         """
         return later(
             "figure", self, of, binding, title=title, highlight=highlight, staged=staged, wrt=wrt, language=language
@@ -456,17 +456,17 @@ class Operator:
     # -- as text, and equality ---------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """As JSON text with a version number; :meth:`from_json` reads it back."""
+        """Write the operator as JSON text with a version number; :meth:`from_json` reads the text."""
         from syno_lab.ir.files import to_json
 
         return to_json(self)
 
     @staticmethod
     def from_json(text: str) -> Operator:
-        """Read :meth:`to_json`'s text.
+        """Read the text of :meth:`to_json`.
 
-        Raises FormatError for another format or version, missing fields or junk; PrimitiveError when its steps are not
-        legal.
+        Raises FormatError for another format or version, missing fields or other content. Raises PrimitiveError for
+        illegal steps.
         """
         from syno_lab.ir.files import from_json
 
@@ -474,7 +474,7 @@ class Operator:
 
     @cached_property
     def key(self) -> Key:
-        """Equal for equal pGraphs with the same matching of input axes."""
+        """Return a value that is equal for equal pGraphs with the same matching of input axes."""
         return canonical_key(self.state, self.inputs, ordered=True)
 
     def __eq__(self, other: object) -> bool:
@@ -483,7 +483,7 @@ class Operator:
         return self is other or (self.state.signature == other.state.signature and self.key == other.key)
 
     def __hash__(self) -> int:
-        # Of its bytes, because Python's hash of tuples does not tell -1 from -2, and exponents are just that.
+        # Hash bytes, because Python's hash of tuples does not distinguish -1 from -2, and exponents have these values.
         return hash(msgspec.msgpack.encode(self.key))
 
     def __str__(self) -> str:

@@ -1,17 +1,16 @@
-"""The lowering plan: in which order REDUCEs are performed, and the stages that this induces.
+"""The lowering plan: the order of the REDUCEs, and the stages that follow from the order.
 
 This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one from
-the input to the output. A stage undoes the primitives that can reach the REDUCEs it performs, multiplies by the weights
-among them, and sums; what it gives is the next stage's input. FLOPs, the loop nest's stages, PyTorch and TVM all read
-the same plan.
+the input to the output. A stage undoes the primitives that can reach its REDUCEs, multiplies by the weights among them,
+and sums. Its result is the next stage's input. FLOPs, the loop nest's stages, PyTorch and TVM use the same plan.
 
-All subsets of REDUCEs and contractions are tried (dynamic programming over the sets already performed), so the plan
-has the fewest FLOPs among all orders; ties go to fewer stages, then to less memory. Where there are more than 512 sets
-(9 REDUCEs and contractions or more), one order is tried alone, with every choice of stages: what needs the fewest nodes
-undone comes first.
+The planner tries all subsets of REDUCEs and contractions (dynamic programming over the sets already performed). So the
+plan has the fewest FLOPs of all orders; among equal plans the one with fewer stages wins, then the one with less
+memory. With more than 512 sets (9 REDUCEs and contractions or more), the planner tries one order, with every choice of
+stages: REDUCEs and contractions that need the fewest undone nodes come first.
 
-The fewest FLOPs are not always the shortest time: an intermediate tensor that is larger than a cache goes to the memory
-and back. The order ``"fastest"`` counts :data:`FLOPS_AN_ELEMENT` for each of its elements beyond the cache.
+The fewest FLOPs do not always take the shortest time: an intermediate tensor larger than a cache goes to the memory and
+back. The order ``"fastest"`` adds :data:`FLOPS_AN_ELEMENT` for each of its elements beyond the cache.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 from syno_lab.protocol import FLOAT32_BYTES
 
-#: In which order REDUCEs are performed: with the fewest FLOPs, in the shortest predicted time, or all in one stage.
+#: The order of the REDUCEs: with the fewest FLOPs, in the shortest predicted time, or all in one stage.
 Order = Literal["best", "fastest", "naive"]
 
-#: The elements of a tensor that stay in a cache of 1 MiB, as float32, and what each of the others counts in a predicted
-#: time: a FLOP for each byte written and read. Measured: plans with fewer FLOPs and intermediates of millions of
-#: elements took up to 40 times as long as those of one or two stages; with small intermediates they took half the time.
+#: The number of elements (float32) that stay in a cache of 1 MiB, and the FLOPs that each further element counts in a
+#: predicted time: 1 for each byte written and read. Measured: plans with fewer FLOPs and intermediates of millions of
+#: elements took up to 40 times as long as plans of one or two stages. With small intermediates they took half the time.
 CACHED_ELEMENTS = 1 << 18
 FLOPS_AN_ELEMENT = 8
 
-#: FLOPs and what elements count, stages and elements of intermediates; and the way there.
+#: The cost (FLOPs with the elements' share, stages, elements of intermediates), and the path to it.
 _Best = tuple[tuple[int, int, int], list[tuple[int, int]]]
-_MOST_UNIONS = 512  # sets of REDUCEs and contractions; the time grows with their square
+_MOST_UNIONS = 512  # the limit of sets of REDUCEs and contractions; time grows with the square
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,13 @@ class Stage:
     """One loop nest of the plan: ``Z_out[out] = sum over summed of Z_in[...] * weights``.
 
     Attributes:
-        undo: the steps undone in this stage, top-down: views, EXPANDs and contractions (SHARE).
-        weights: which weights are multiplied, by position in ``operator.weights``.
-        summed: the reductions summed away.
-        inputs: the coordinates of the tensor that comes in; for the first stage the operator's inputs.
-        out: the coordinates of the tensor that goes out; for the last stage the operator's output axes.
-        domain: the coordinates iterated over, ``out`` and ``summed``.
-        flops: 2 an iteration where a weight is multiplied, 1 where it only adds, 0 for a mere view.
+        undo: the steps that the stage undoes, top-down: views, EXPANDs and contractions (SHARE).
+        weights: the multiplied weights, as indices in ``operator.weights``.
+        summed: the reductions that the stage sums.
+        inputs: the coordinates of the incoming tensor; for the first stage the operator's inputs.
+        out: the coordinates of the outgoing tensor; for the last stage the operator's output axes.
+        domain: the coordinates of the loops: ``out`` and ``summed``.
+        flops: 2 for each iteration that multiplies a weight, 1 for one that only adds, 0 for a mere view.
     """
 
     undo: tuple[Step, ...]
@@ -70,7 +69,7 @@ class Stage:
 class Plan:
     """The stages of an operator under a binding, from input to output.
 
-    ``flops`` is their sum; ``live_elements`` the largest number of elements of intermediates alive at once.
+    ``flops`` is the sum over the stages; ``live_elements`` is the largest number of live intermediate elements.
     """
 
     stages: tuple[Stage, ...]
@@ -79,28 +78,28 @@ class Plan:
 
 
 def plan(operator: Operator, binding: Binding, order: Order = "best") -> Plan:
-    """The plan of ``operator`` with the fewest FLOPs under ``binding``.
+    """Return the plan of ``operator`` with the fewest FLOPs under ``binding``.
 
-    ``"fastest"`` is the one of the shortest predicted time, ``"naive"`` is one stage with every loop.
+    The order ``"fastest"`` means the shortest predicted time, and ``"naive"`` one stage with all loops.
     """
     items = tuple(sorted(operator.complete_binding(binding).items()))
     return _plan(operator, operator.steps, items, order)
 
 
 def fewest_flops(operator: Operator, binding: Binding) -> int:
-    """The FLOPs of the best plan under a binding of all variables, where nobody asks for its stages; not remembered."""
+    """Count the FLOPs of the best plan under a binding of all variables, without its stages and without a cache."""
     planner = _Planner(operator, dict(binding))
     everything = (1 << len(planner.nodes)) - 1
     return planner.best(everything)[0][0]
 
 
 def flops(operator: Operator, binding: Binding | None = None) -> int:
-    """The method :meth:`.Operator.flops`."""
+    """Compute :meth:`.Operator.flops`."""
     return plan(operator, operator.complete_binding(binding)).flops
 
 
 def memory(operator: Operator, binding: Binding | None = None) -> int:
-    """The method :meth:`.Operator.memory`."""
+    """Compute :meth:`.Operator.memory`."""
     bound = operator.complete_binding(binding)
     ends = value((c.size for c in operator.inputs), bound) + value((c.size for c in operator.output), bound)
     return FLOAT32_BYTES * (ends + operator.params(bound) + plan(operator, bound).live_elements)
@@ -113,7 +112,7 @@ def _plan(operator: Operator, steps: tuple[Step, ...], binding: tuple[tuple[str,
 
 
 class _Planner:
-    """Dynamic programming over bit masks; bit i < len(nodes) means node i is undone, the rest: a REDUCE is summed."""
+    """Dynamic programming over bit masks; bit i < len(nodes) means that node i is undone, later bits mean REDUCEs."""
 
     def __init__(self, operator: Operator, binding: Binding, flops_an_element: int = 0) -> None:
         self.operator = operator
@@ -127,14 +126,14 @@ class _Planner:
         self.bare: dict[int, frozenset[Coordinate]] = {}
 
     def size(self, coordinate: Coordinate) -> int:
-        found = self.sizes.get(coordinate)
-        if found is None:
-            self.sizes[coordinate] = found = coordinate.size.at(self.binding)
-        return found
+        number = self.sizes.get(coordinate)
+        if number is None:
+            self.sizes[coordinate] = number = coordinate.size.at(self.binding)
+        return number
 
     def _closures(self) -> list[int]:
-        """For each node the mask of itself and every node above it, which must be undone before it."""
-        needs: list[int] = []  # direct: the nodes below each node
+        """Return for each node the mask of itself and all nodes above it, which must be undone first."""
+        needs: list[int] = []  # the nodes directly below each node
         made_by: dict[Coordinate, int] = {}
         touched: dict[Coordinate, list[int]] = {}
         for number, step in enumerate(self.nodes):
@@ -142,7 +141,7 @@ class _Planner:
             for coordinate in step.operands + step.given:
                 if coordinate in made_by:
                     below |= 1 << made_by[coordinate]
-                # Contractions that only share a coordinate commute; whatever takes it away stands above them.
+                # Contractions that share a coordinate commute; a step that takes the coordinate away is above them.
                 if step.primitive != "SHARE" or coordinate in step.given:
                     for contraction in touched.get(coordinate, ()):
                         below |= 1 << contraction
@@ -161,7 +160,7 @@ class _Planner:
         return above
 
     def _reaching(self, reduction: Coordinate) -> int:
-        """The nodes that can reach a REDUCE, all above the ones that consume its iterator."""
+        """Return the nodes that can reach a REDUCE: all nodes above the users of its iterator."""
         mask = 0
         for number, step in enumerate(self.nodes):
             if reduction in step.operands + step.given:
@@ -169,9 +168,9 @@ class _Planner:
         return mask
 
     def tensor(self, undone: int) -> frozenset[Coordinate]:
-        """The coordinates of the tensor once the nodes in ``undone`` are undone, before summing."""
-        found = self.bare.get(undone)
-        if found is None:
+        """Return the coordinates of the tensor after the nodes in ``undone`` are undone, before summing."""
+        tensor = self.bare.get(undone)
+        if tensor is None:
             coordinates = set(self.operator.inputs)
             for number in range(len(self.nodes) - 1, -1, -1):
                 if undone >> number & 1:
@@ -181,11 +180,11 @@ class _Planner:
                     else:
                         coordinates.difference_update(self.operator.state.results(step))
                         coordinates.update(step.operands)
-            self.bare[undone] = found = frozenset(coordinates)
-        return found
+            self.bare[undone] = tensor = frozenset(coordinates)
+        return tensor
 
     def summable(self, undone: int) -> int:
-        """The REDUCEs that nothing above waits for any more, as a mask."""
+        """Return a mask of the REDUCEs that no remaining node needs."""
         mask = 0
         for number, reach in enumerate(self.reach):
             if reach & ~undone == 0:
@@ -193,7 +192,7 @@ class _Planner:
         return mask
 
     def stage(self, undone: int, summed: int, new_undone: int, new_summed: int) -> Stage:
-        """The stage that leads from one set of undone nodes and summed REDUCEs to the next."""
+        """Return the stage from one set of undone nodes and summed REDUCEs to the next set."""
         fresh = new_undone & ~undone
         steps = tuple(self.nodes[i] for i in range(len(self.nodes) - 1, -1, -1) if fresh >> i & 1)
         gone_before = {r for i, r in enumerate(self.reductions) if summed >> i & 1}
@@ -218,7 +217,7 @@ class _Planner:
         return next(i for i, s in enumerate(contractions) if s is step)
 
     def _ordered(self, coordinates: frozenset[Coordinate] | set[Coordinate]) -> tuple[Coordinate, ...]:
-        """Output axes first and in order, then the rest in order of creation: deterministic."""
+        """Sort output axes first and in order, then the rest in order of creation, so that plans are deterministic."""
         rank = {c: i for i, c in enumerate(self.operator.output)}
         for step in self.operator.steps:
             for result in self.operator.state.results(step) if step.primitive != "REDUCE" else ():
@@ -228,7 +227,7 @@ class _Planner:
         return tuple(sorted(coordinates, key=rank.__getitem__))
 
     def run(self, order: str) -> Plan:
-        """The best path from nothing undone to everything undone, or the one of a single stage, as a plan."""
+        """Return the plan of the best path from nothing undone to everything undone, or of a single stage."""
         everything = (1 << len(self.nodes)) - 1
         if order == "naive":
             return self._finish([self.stage(0, 0, everything, (1 << len(self.reductions)) - 1)])
@@ -239,13 +238,13 @@ class _Planner:
         return self._finish(stages)
 
     def best(self, everything: int) -> _Best:
-        """What the best path to everything undone costs, and the sets of nodes and REDUCEs that it goes through."""
+        """Return the cost of the best path to everything undone, and the sets of nodes and REDUCEs on the path."""
         events = [self.reach[i] for i in range(len(self.reductions))]
         events += [self.above[i] for i, step in enumerate(self.nodes) if step.primitive == "SHARE"]
         unions = set(_unions(events)) | {everything}
         best: dict[tuple[int, int], _Best] = {(0, 0): ((0, 0, 0), [])}
         goal = (everything, (1 << len(self.reductions)) - 1)
-        # Undone sets only grow, so handling them by their number of elements visits each after all that lead to it.
+        # Undone sets only grow. In the order of their sizes, each set comes after all sets that lead to it.
         pending = {(0, 0)}
         while pending:
             state = min(pending, key=lambda s: s[0].bit_count() + s[1].bit_count())
@@ -259,8 +258,7 @@ class _Planner:
                 if after == state:
                     continue
                 flops, elements = self._cost(state, after)
-                # The output counts like an intermediate tensor, in every plan alike. A mere view is not a stage of its
-                # own in the count of stages.
+                # The output counts as an intermediate tensor in every plan. A mere view does not count as a stage.
                 further = self.flops_an_element * max(elements - CACHED_ELEMENTS, 0)
                 total = (cost[0] + flops + further, cost[1] + (flops > 0), cost[2] + elements)
                 if after not in best or total < best[after][0]:
@@ -269,20 +267,20 @@ class _Planner:
         return best[goal]
 
     def _cost(self, state: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
-        iterations = kept = 1
+        iterations = elements = 1
         for coordinate in self.tensor(after[0]):
             number = coordinate.node.tag if coordinate.is_reduction else -1
             if number >= 0 and state[1] >> number & 1:
                 continue
             iterations *= self.size(coordinate)
             if not (number >= 0 and after[1] >> number & 1):
-                kept *= self.size(coordinate)
+                elements *= self.size(coordinate)
         fresh = after[0] & ~state[0]
         multiplies = any(fresh >> i & 1 and step.primitive == "SHARE" for i, step in enumerate(self.nodes))
-        return iterations * (2 if multiplies else 1 if after[1] & ~state[1] else 0), kept
+        return iterations * (2 if multiplies else 1 if after[1] & ~state[1] else 0), elements
 
     def _finish(self, stages: list[Stage]) -> Plan:
-        if not stages:  # the identity: nothing to undo, only axes to put in order
+        if not stages:  # the identity: only the order of axes changes
             stages = [self.stage(0, 0, 0, 0)]
         last = stages[-1]
         order = self.operator.output
@@ -293,7 +291,7 @@ class _Planner:
 
 
 def _unions(masks: list[int]) -> set[int]:
-    """Every union of a non-empty subset of ``masks``; of too many to go through only those of the first few masks."""
+    """Return every union of a non-empty subset of ``masks``; above the limit only unions of the first few masks."""
     distinct = sorted(set(masks), key=lambda mask: (mask.bit_count(), mask))
     result: set[int] = set()
     for mask in distinct:

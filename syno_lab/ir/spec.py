@@ -1,6 +1,6 @@
-"""What to build: symbolic input and output shapes, variables with their budgets, and the bindings they must fit.
+"""The specification of operators: symbolic input and output shapes, variables with limits, and bindings.
 
-The strings are those of Syno's own programming interface (``syno-readme.md``): ``"[H, W]"`` for a shape and
+The strings have the form of Syno's own programming interface (``syno-readme.md``): ``"[H, W]"`` for a shape and
 ``"k_1=3: 4"`` for a variable with a default value and a limit of occurrences.
 """
 
@@ -21,32 +21,32 @@ from syno_lab.errors import ReadingWarning, SpecError, UnboundError
 from syno_lab.inputs import MOST_DIGITS, QUOTED, integer, nearest, positive, printable, quoted
 
 Binding = Mapping[str, int]
-#: What a spec is made of, as users write it: texts such as ``"k_1=3: 4"``, bindings, pairs of an input and an output
-#: axis, and limits, where None is no limit.
+#: The types of a spec's arguments: texts such as ``"k_1=3: 4"``, bindings, pairs of an input and an output axis, and
+#: limits (None means no limit).
 Texts = Iterable[str]
 Mappings = Iterable[Binding]
 Pairs = Iterable[Sequence[int]]
 Cap = int | None
 _Item = TypeVar("_Item")
 WeightLimits = Literal["free", "primary"]
-#: What no machine could go through beyond: axes of a shape, variables, steps of one pGraph, digits of a limit.
+#: Limits that keep a search feasible: axes of a shape, variables, steps of one pGraph, digits of a limit.
 MAX_AXES, MAX_VARIABLES, MAX_STEPS, MAX_LIMIT = 64, 256, 64, 10**18
 _VARIABLE = re.compile(r"\s*(?P<name>[^\s=:]+)\s*(?:=\s*(?P<default>[^:]*?)\s*)?(?::\s*(?P<limit>.*?)\s*)?")
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable as the user declares it: ``"H = 28: 2"``."""
+    """A variable as the user declares it: ``"H = 28: 2"``."""
 
     name: str
     default: int | None = None
-    limit: int | None = None  # occurrences allowed in the whole operator; None: no limit
+    limit: int | None = None  # the limit of occurrences in the operator; None: no limit
 
     @classmethod
     def parse(cls, text: str) -> Variable:
         """Parse ``"name"``, ``"name: limit"``, ``"name=default"`` or ``"name=default: limit"``.
 
-        Raises SpecError for anything else.
+        Raises SpecError for any other text.
         """
         match = _VARIABLE.fullmatch(text) if isinstance(text, str) else None
         if not match:
@@ -71,13 +71,13 @@ class Variable:
         return f"{self.name}{default}" + ("" if self.limit is None else f": {self.limit}")
 
 
-#: Limits without which no synthesis ends: they cannot be None.
+#: Limits that must be numbers, because no synthesis ends without them.
 NEEDED_LIMITS = ("max_primitives", "max_tensors", "max_reduces", "min_weights")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Budgets of a synthesis. FLOPs, parameters and bytes are those of the first binding.
+    """Budgets of a synthesis. FLOPs, parameters and bytes are counted for the first binding.
 
     None means no limit; :data:`NEEDED_LIMITS` must be numbers.
     """
@@ -125,7 +125,7 @@ class Limits:
             )
 
     def of(self, primitive: str) -> int | None:
-        """The budget of one kind of primitive, by its name in Table 1 of the paper."""
+        """Return the budget of a kind of primitive, by its name in Table 1 of the paper."""
         if primitive == "SHARE":
             counts = [self.max_tensors - 1] + ([] if self.max_contractions is None else [self.max_contractions])
             return min(counts)
@@ -134,14 +134,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Spec:
-    """Input and output shape in symbols, with everything that a synthesis may and may not do.
+    """Symbolic input and output shapes, with all limits of a synthesis.
 
-    ``fixed_io_pairs`` are pairs of an input and an output axis that are one and the same coordinate and take part in
-    nothing (the batch). ``unordered`` names input axes whose inner order does not matter in the final match.
-    ``weight_limits`` says which of the limits of occurrences bind the dimensions of weights: none (``free``), or those
-    of primary variables (``primary``), as the authors' engine has it.
+    ``fixed_io_pairs`` are pairs of an input and an output axis that are the same coordinate and that no primitive uses
+    (the batch). ``unordered`` names input axes whose inner order does not matter in the final match.
+    ``weight_limits`` chooses the limits of occurrences that bind the dimensions of weights: none (``free``), or the
+    limits of primary variables (``primary``), as in the authors' engine.
     ``wants`` are properties that every operator must have (:mod:`syno_lab.common.wants`).
-    ``bindings`` are the concrete sizes that every operator must fit; the first is the one budgets are counted for.
+    ``bindings`` are the concrete sizes that every operator must fit; budgets are counted for the first binding.
     """
 
     symbols: Symbols
@@ -156,13 +156,13 @@ class Spec:
     wants: tuple[Wish, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, number, most in (
+        for name, number, most in (
             ("input_shape", len(self.input_shape), MAX_AXES),
             ("output_shape", len(self.output_shape), MAX_AXES),
             ("variables", len(self.symbols.names), MAX_VARIABLES),
         ):
             if number > most:
-                raise SpecError(f"{what}: expected at most {most}, found {number}; no machine could search more")
+                raise SpecError(f"{name}: expected at most {most}, found {number}; no machine could search more")
 
     @classmethod
     def parse(
@@ -181,9 +181,9 @@ class Spec:
     ) -> Spec:
         """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
 
-        An axis of the input may be written ``C_in: unordered``, as in Syno's configurations; at one of the output it
-        says nothing here, with a :class:`.ReadingWarning`. Raises SpecError, one line that names the part that is
-        wrong.
+        An axis of the input may have the form ``C_in: unordered``, as in Syno's configurations. At an output axis the
+        word has no effect and causes a :class:`.ReadingWarning`. Raises SpecError with one line that names the wrong
+        part.
         """
         primary = _parse_variables("primary_specs", primary_specs)
         coefficient = _parse_variables("coefficient_specs", coefficient_specs)
@@ -201,7 +201,7 @@ class Spec:
             (*primary, *coefficient),
             _parse_pairs(fixed_io_pairs),
             tuple(dict.fromkeys((*_parse_names(unordered, symbols), *free))),
-            limits=Limits(**limits),  # type: ignore[arg-type]  # which of them may be None it says itself
+            limits=Limits(**limits),  # type: ignore[arg-type]  # Limits checks which may be None
             weight_limits=read_weight_limits(weight_limits),
             wants=parse_wants(wants, *shapes, symbols),
         )
@@ -209,7 +209,7 @@ class Spec:
         return spec.bound(mappings if mappings is not None else ())
 
     def bound(self, mappings: Mappings) -> Spec:
-        """The same spec with bindings: each mapping completed by the defaults, or the defaults alone where complete."""
+        """Return the spec with bindings: each mapping completed by defaults, or complete defaults without a mapping."""
         completed: dict[tuple[tuple[str, int], ...], None] = {}
         for mapping in _listed("mappings", mappings, "[{'H': 32, 'W': 32}]"):
             binding = self.complete_binding(mapping)
@@ -223,13 +223,13 @@ class Spec:
         return replace(self, bindings=tuple(completed))
 
     def with_wants(self, wants: str | None) -> Spec:
-        """The same spec with these wishes in the place of its own, as ``"C_in>=m, H>=m"``.
+        """Return the spec with other wishes, such as ``"C_in>=m, H>=m"``.
 
-        Raises SpecError for what is no wish, or one for an axis that takes part in nothing.
+        Raises SpecError for a text that is no wish, and for a wish about a fixed axis.
         """
-        found = replace(self, wants=parse_wants(wants, self.input_shape, self.output_shape, self.symbols))
-        found._check_wants()
-        return found
+        spec = replace(self, wants=parse_wants(wants, self.input_shape, self.output_shape, self.symbols))
+        spec._check_wants()
+        return spec
 
     def __hash__(self) -> int:
         return self._hash
@@ -252,32 +252,33 @@ class Spec:
 
     @cached_property
     def defaults(self) -> dict[str, int]:
-        """The default values given with the variables."""
+        """Return the default values of the variables."""
         return {v.name: v.default for v in self.variables if v.default is not None}
 
     @cached_property
     def occurrence_limits(self) -> dict[str, int | None]:
-        """How often each variable may occur; None where there is no limit."""
+        """Return how often each variable may occur; None means no limit."""
         limits: dict[str, int | None] = dict.fromkeys(self.symbols.names)
         limits.update({v.name: v.limit for v in self.variables})
         return limits
 
     def complete_binding(self, mapping: Binding) -> dict[str, int]:
-        """``mapping`` completed by the defaults.
+        """Complete ``mapping`` by the defaults.
 
-        Raises SpecError when a variable has neither, is unknown, or is not a positive integer of at most 18 digits.
+        Raises SpecError for a variable without a value, an unknown variable, or a value that is no positive integer of
+        at most 18 digits.
         """
         if not isinstance(mapping, Mapping):
             raise SpecError(f"binding: expected a mapping such as {{'H': 32, 'W': 32}}, found {quoted(mapping)}")
         binding = dict(self.defaults)
-        for name, given in mapping.items():
+        for name, value in mapping.items():
             if not isinstance(name, str) or name not in self.symbols.position:
                 declared = printable(", ".join(self.symbols.names), QUOTED)
                 raise SpecError(f"binding: unknown variable {quoted(name)}; declared are {declared}")
-            number = positive(given)
+            number = positive(value)
             if number is None:
                 raise SpecError(
-                    f"binding {printable(name, QUOTED)}={quoted(given)}: expected a positive integer "
+                    f"binding {printable(name, QUOTED)}={quoted(value)}: expected a positive integer "
                     f"(of at most {MOST_DIGITS} digits)"
                 )
             binding[name] = number
@@ -289,18 +290,18 @@ class Spec:
 
     @cached_property
     def binding_maps(self) -> tuple[dict[str, int], ...]:
-        """The bindings as dictionaries."""
+        """Return the bindings as dictionaries."""
         return tuple(dict(item) for item in self.bindings)
 
     def weight_cost(self, size: Size) -> tuple[int, ...]:
-        """The occurrences of each variable that a weight's dimension of this size counts; empty where none does."""
+        """Count the occurrences of each variable in a weight's dimension of this size; empty if none are counted."""
         if self.weight_limits == "free":
             return ()
         primaries = len(self.symbols.primary)
         return tuple([abs(power) if i < primaries else 0 for i, power in enumerate(size.exponents)])
 
     def is_legal(self, size: Size) -> bool:
-        """Whether a coordinate may have this size: plausible in symbols and integral under every binding."""
+        """Return whether a coordinate may have this size: plausible in symbols and integral under every binding."""
         known = self._legal.get(size.exponents)
         if known is None:
             known = size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
@@ -309,31 +310,31 @@ class Spec:
 
     @cached_property
     def _legal(self) -> dict[tuple[int, ...], bool]:
-        """Which sizes a coordinate may have, as far as that was asked: rules ask it of few sizes, and often."""
+        """Cache whether a coordinate may have a size: rules ask about few sizes, but often."""
         return {}
 
     @cached_property
     def fixed_outputs(self) -> dict[int, int]:
-        """The output axes that take part in nothing, with the input axis each is."""
+        """Map each fixed output axis to its input axis."""
         return {out: inp for inp, out in self.fixed_io_pairs}
 
     @cached_property
     def matched(self) -> tuple[int, ...]:
-        """The input axes that are matched with data coordinates: those that are not fixed."""
+        """Return the input axes that are matched with data coordinates: all axes that are not fixed."""
         fixed = {inp for inp, _ in self.fixed_io_pairs}
         return tuple([axis for axis in range(len(self.input_shape)) if axis not in fixed])
 
     @cached_property
     def free_axes(self) -> tuple[int, ...]:
-        """The input axes whose inner order is free."""
+        """Return the input axes whose inner order is free."""
         return tuple([axis for axis, size in enumerate(self.input_shape) if str(size) in self.unordered])
 
     @cached_property
     def small_binding(self) -> dict[str, int]:
-        """A small binding that tells operators apart: primaries all different, larger than the coefficients.
+        """Return a small binding that separates operators: primaries all different and larger than the coefficients.
 
-        A primary is divisible by the coefficients that divide it in every binding of the spec (by all where there is no
-        binding); coefficients keep their defaults (2 where there is none), because operators must fit those.
+        A primary is divisible by the coefficients that divide it in every binding of the spec (by all coefficients if
+        there is no binding). Coefficients keep their defaults (2 without a default), because operators must fit those.
         """
         coefficients = {name: self.defaults.get(name, 2) for name in self.symbols.coefficient}
         most = max(coefficients.values(), default=1)
@@ -400,7 +401,7 @@ class Spec:
 
 
 def read_weight_limits(text: object) -> WeightLimits:
-    """``free`` or ``primary``. Raises SpecError for anything else."""
+    """Check the text ``free`` or ``primary``. Raises SpecError for any other value."""
     if text == "free" or text == "primary":
         return text
     raise SpecError(f"weight_limits: expected 'free' or 'primary', found {quoted(text)}")
@@ -411,20 +412,20 @@ def _parse_variables(where: str, specs: Texts) -> tuple[Variable, ...]:
 
 
 def _parse_names(names: Texts, symbols: Symbols) -> tuple[str, ...]:
-    """Sizes as texts, each as a size is printed; what is none stays, for :meth:`Spec._check_axes` to refuse."""
-    found = _listed("unordered", names, "['C_in']")
-    for i, name in enumerate(found):
+    """Normalise the texts of sizes; a text that is no size stays, and :meth:`Spec._check_axes` refuses it."""
+    sizes = _listed("unordered", names, "['C_in']")
+    for i, name in enumerate(sizes):
         if not isinstance(name, str):
             raise SpecError(f"unordered: expected the size of an input axis as text, found {quoted(name)}")
         with contextlib.suppress(SpecError):
-            found[i] = str(symbols.size(name))
-    return tuple(found)
+            sizes[i] = str(symbols.size(name))
+    return tuple(sizes)
 
 
 def _listed(where: str, values: Iterable[_Item], example: str) -> list[_Item]:
-    if isinstance(values, str | Mapping):  # of which Python would list the letters, or the keys alone
-        found = f"the text {quoted(values)}" if isinstance(values, str) else quoted(values)
-        raise SpecError(f"{where}: expected a list such as {example}, found {found}")
+    if isinstance(values, str | Mapping):  # Python would list only the letters, or the keys
+        shown = f"the text {quoted(values)}" if isinstance(values, str) else quoted(values)
+        raise SpecError(f"{where}: expected a list such as {example}, found {shown}")
     try:
         return list(values)
     except TypeError:
@@ -436,7 +437,7 @@ def _cut(size: Size | str) -> str:
 
 
 def _parse_shape(where: str, text: str, symbols: Symbols) -> tuple[tuple[Size, ...], list[str]]:
-    """The sizes of the axes, and as texts those with ``: unordered``."""
+    """Parse the sizes of the axes; also return, as texts, the sizes with ``: unordered``."""
     if not isinstance(text, str):
         raise SpecError(f"{where}: expected a text such as '[N, C_in, H, W]', found {quoted(text)}")
     sizes, free, ordered = [], [], set()

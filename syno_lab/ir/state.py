@@ -1,7 +1,7 @@
-"""A partial pGraph as an immutable value: built bottom-up, one step at a time (Syno, sections 5 and 7.1).
+"""A partial pGraph as an immutable value: built from the output on, one step at a time (Syno, sections 5 and 7.1).
 
-A state is a set, not a sequence: the data coordinates still on top, the weights fixed so far, the coordinates dropped.
-Two states are equal when these agree up to the names of reductions, in whatever order the steps were taken.
+A state is a set, not a sequence: the data coordinates on top, the weights so far, and the dropped coordinates. Two
+states are equal when these sets agree up to the names of reductions, in whatever order the steps were taken.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from syno_lab.later import Candidates, Explanation, Figure, PropertyExplanation, Rules
 
 Key = tuple[Any, ...]
-_MANY_RENAMINGS = 24  # below, trying all costs less than telling reductions apart
+_MANY_RENAMINGS = 24  # below it, trying all renamings costs less than sorting reductions
 
 
 def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = False) -> Key:
-    """The least encoding of a pGraph over all renamings of reductions of equal size: it depends on no names of theirs.
+    """Return the least encoding of a pGraph over all renamings of reductions of equal size.
 
-    ``ordered`` keeps the order of ``data`` (the input axes of a complete operator), else it is a set. Where there are
-    many renamings, only those are tried that put the reductions in an order that their use gives.
+    The encoding does not depend on the names of reductions. ``ordered`` keeps the order of ``data`` (the input axes of
+    a complete operator), else ``data`` is a set. With many renamings, only those are tried that agree with an order of
+    the reductions by use.
     """
     groups: dict[Size, list[int]] = {}
     for number, reduction in enumerate(state.reductions):
@@ -49,7 +50,7 @@ def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = Fals
     if prod(factorial(len(numbers)) for numbers in ranked) > _MANY_RENAMINGS:
         ranked = _told_apart(state, data, ordered, ranked)
         plain = encode(ranked)
-        # A group whose neighbours may all be swapped without a difference needs one order alone.
+        # One order suffices for a group whose neighbours can all be swapped without a change.
         choices = [
             [tuple(g)] if _all_alike(encode, ranked, i, plain) else permutations(g) for i, g in enumerate(ranked)
         ]
@@ -59,16 +60,16 @@ def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = Fals
 
 
 def _told_apart(state: State, data: tuple[Coordinate, ...], ordered: bool, groups: list[list[int]]) -> list[list[int]]:
-    """``groups`` split by how the pGraph looks when one reduction is marked and the others of its size are not."""
-    found: list[list[int]] = []
+    """Split ``groups`` by how the pGraph looks when one reduction is marked and the others of its size are not."""
+    parts: list[list[int]] = []
     unmarked = {number: 2 * rank for rank, numbers in enumerate(groups) for number in numbers}
     for numbers in groups:
         looks: dict[Key, list[int]] = {}
         for number in numbers:
             names = unmarked | {number: unmarked[number] + 1}
             looks.setdefault(_encode_state(state, data, ordered, names), []).append(number)
-        found += [looks[look] for look in sorted(looks)]
-    return found
+        parts += [looks[look] for look in sorted(looks)]
+    return parts
 
 
 def _all_alike(encode: Callable[..., Key], groups: list[list[int]], which: int, plain: Key) -> bool:
@@ -97,38 +98,38 @@ def _encode_state(state: State, data: tuple[Coordinate, ...], ordered: bool, nam
 
 
 def _encode(coordinate: Coordinate, names: dict[int, int], memo: dict[Coordinate, Key]) -> Key:
-    found = memo.get(coordinate)
-    if found is None:
+    key = memo.get(coordinate)
+    if key is None:
         node = coordinate.node
         tag = names[node.tag] if coordinate.is_reduction else node.tag
         parameter = () if node.parameter is None else node.parameter.exponents
         operands = tuple(_encode(c, names, memo) for c in node.operands)
-        memo[coordinate] = found = (node.primitive, coordinate.index, tag, parameter, operands)
-    return found
+        memo[coordinate] = key = (node.primitive, coordinate.index, tag, parameter, operands)
+    return key
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight tensor, indexed by the coordinates SHAREd with the data and then by those given to it."""
+    """A weight tensor, indexed first by the coordinates SHAREd with the data, then by the coordinates given to it."""
 
     shared: tuple[Coordinate, ...]
     given: tuple[Coordinate, ...] = ()
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """What the dimensions of the weight are indexed by, in the order of the dimensions."""
+        """Return the coordinates that index the weight, in the order of the dimensions."""
         return self.shared + self.given
 
     @property
     def shape(self) -> tuple[Size, ...]:
-        """The sizes of the dimensions."""
+        """Return the sizes of the dimensions."""
         return tuple(c.size for c in self.coordinates)
 
 
 class Step(NamedTuple):
     """One step of a synthesis: a primitive with its bottom coordinates and its parameter.
 
-    For SHARE (a whole CONTRACTION) ``operands`` are the shared and ``given`` the given coordinates.
+    For SHARE (a whole CONTRACTION), ``operands`` are the shared coordinates and ``given`` the given coordinates.
     """
 
     primitive: str
@@ -139,14 +140,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A partial pGraph over ``spec``; :meth:`apply` gives the next one.
+    """A partial pGraph over ``spec``; :meth:`apply` returns the next state.
 
     Attributes:
-        data: the coordinates of the data tensor still on top, to be matched with the input.
+        data: the coordinates on top of the data tensor, which must match the input in the end.
         reductions: the reduction iterators, in order of creation.
         weights: the weights, in order of creation.
         expanded: the coordinates dropped by EXPAND.
-        steps: how this state was reached; it does not take part in equality.
+        steps: the steps to this state; equality ignores them.
     """
 
     spec: Spec
@@ -158,32 +159,32 @@ class State:
 
     @classmethod
     def root(cls, spec: Spec) -> State:
-        """The output coordinates alone: where every synthesis begins."""
+        """Return the state with only output coordinates, where every synthesis begins."""
         return cls(spec, tuple(output_coordinate(axis, size) for axis, size in enumerate(spec.output_shape)))
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     @property
     def output(self) -> tuple[Coordinate, ...]:
-        """The output iterators."""
+        """Return the output iterators."""
         return tuple(output_coordinate(axis, size) for axis, size in enumerate(self.spec.output_shape))
 
     @cached_property
     def fixed(self) -> frozenset[Coordinate]:
-        """The output iterators that take part in nothing."""
+        """Return the output iterators that no step may use."""
         return frozenset(output_coordinate(out, self.spec.output_shape[out]) for out in self.spec.fixed_outputs)
 
     @cached_property
     def sharing(self) -> dict[Coordinate, frozenset[int]]:
-        """The weights, by number, that each coordinate is SHAREd with; coordinates without any are left out."""
-        found: dict[Coordinate, frozenset[int]] = {}
+        """Map each coordinate to the numbers of the weights that it is SHAREd with, if any."""
+        sharing: dict[Coordinate, frozenset[int]] = {}
         for number, weight in enumerate(self.weights):
             for coordinate in weight.shared:
-                found[coordinate] = found.get(coordinate, frozenset()) | {number}
-        return found
+                sharing[coordinate] = sharing.get(coordinate, frozenset()) | {number}
+        return sharing
 
     def results(self, step: Step) -> tuple[Coordinate, ...]:
-        """The coordinates that ``step`` adds: a reduction's iterator or a view's results."""
+        """Return the coordinates that ``step`` adds: a reduction's iterator or a view's results."""
         if step.primitive == "REDUCE":
             assert step.parameter is not None
             return (reduce_coordinate(len(self.reductions), step.parameter),)
@@ -194,7 +195,7 @@ class State:
         return tuple(Coordinate(node, i, size) for i, size in enumerate(sizes))
 
     def apply(self, step: Any) -> State:
-        """The state after one more step (a :class:`Step`, or a candidate of this state).
+        """Return the state after one more step (a :class:`Step`, or a candidate of this state).
 
         Raises PrimitiveError when Table 1 does not allow the step here.
         """
@@ -213,7 +214,7 @@ class State:
         return State(self.spec, data, reductions, weights, expanded, (*self.steps, step))
 
     def check(self, step: Step) -> None:
-        """Refuse a step that Table 1 does not allow here. Raises PrimitiveError, one line, expected and found."""
+        """Refuse a step that Table 1 does not allow here. Raises PrimitiveError with the expected and found value."""
         primitive = PRIMITIVES.get(step.primitive)
         if primitive is None:
             raise PrimitiveError(
@@ -223,8 +224,8 @@ class State:
         if len(self.steps) >= MAX_STEPS:
             primitive.refuse(f"expected at most {MAX_STEPS} steps in one pGraph")
         if (primitive.parameter is None) != (step.parameter is None):
-            found = "none" if step.parameter is None else str(step.parameter)
-            primitive.refuse(f"expected {primitive.parameter or 'no'} parameter, found {found}")
+            shown = "none" if step.parameter is None else str(step.parameter)
+            primitive.refuse(f"expected {primitive.parameter or 'no'} parameter, found {shown}")
         if step.parameter is not None and step.parameter.symbols != self.spec.symbols:
             primitive.refuse(f"parameter {step.parameter} is over other variables than this spec's")
         if step.primitive == "SHARE":
@@ -252,9 +253,9 @@ class State:
     # -- completeness ------------------------------------------------------------------------------------------------
 
     def matches(self) -> Iterator[tuple[Coordinate, ...]]:
-        """The ways to match the data coordinates with the input axes: one coordinate for each axis.
+        """Yield the ways to match the data coordinates with the input axes: one coordinate for each axis.
 
-        More than one exists only where input axes have equal sizes (transposition, section 7.1).
+        There are several ways only if input axes have equal sizes (transposition, section 7.1).
         """
         wanted = self.spec.input_shape
         if len(wanted) != len(self.data) or any(c.node.primitive == "STRIDE" for c in self.data):
@@ -275,7 +276,7 @@ class State:
             yield tuple(match[axis] for axis in range(len(wanted)))
 
     def is_match(self, inputs: tuple[Coordinate, ...]) -> bool:
-        """Whether ``inputs`` is one of :meth:`matches`, of which there may be too many to list."""
+        """Return whether ``inputs`` is one of :meth:`matches`, which may be too many to list."""
         spec = self.spec
         return (
             len(inputs) == len(spec.input_shape) == len(self.data)
@@ -287,11 +288,11 @@ class State:
 
     @cached_property
     def is_complete(self) -> bool:
-        """Whether the data coordinates match the wanted input, so that this is an operator."""
+        """Return whether the data coordinates match the input, so that the state is an operator."""
         return next(self.matches(), None) is not None
 
     def operator(self) -> Operator:
-        """The operator of a complete state; where several matches exist, the first.
+        """Return the operator of a complete state; of several matches the first.
 
         Raises PrimitiveError when the state is not complete.
         """
@@ -303,53 +304,53 @@ class State:
             raise PrimitiveError(f"not an operator yet: the data have shape {have}, the input is {want}")
         return Operator(self, match)
 
-    # -- the next steps, and how far the input is (syno_lab.synthesis) ------------------------------------------------
+    # -- the next steps, and the distance to the input (syno_lab.synthesis) -------------------------------------------
 
     def candidates(
         self, rules: Rules | None = None, *, effort: Effort | None = None, should_stop: Stop | None = None
     ) -> Candidates:
-        """Every legal next step that budgets of steps allow, with its verdict and distance, the nearest first.
+        """Return every legal next step that budgets of steps allow, with its verdict and distance, the nearest first.
 
         Args:
-            rules: what is canonical; None: ``sl.RULES``.
-            effort: what it may take to count them and to put them in order; by default half of the machine's free
+            rules: the rules that define canonical steps; None: ``sl.RULES``.
+            effort: the limits of memory and time to count and sort the steps; default: half of the machine's free
                 memory, and any time.
-            should_stop: asked often; once it says so there is no answer.
+            should_stop: a callback that is called often; True stops the call.
 
         Returns:
             A sequence of :class:`syno_lab.Candidate`.
 
-        Raises EffortError when it was stopped, or would take more than it may.
+        Raises EffortError after a stop, and when a limit of ``effort`` is exceeded.
         """
         return later("candidates", self, rules, effort=effort, should_stop=should_stop)
 
     @property
     def distance(self) -> int | None:
-        """The shape distance: at most the true number of steps to the input; None where it is out of reach."""
-        found: int | None = later("distance", self)
-        return found
+        """Return the shape distance: a lower bound of the steps to the input; None if the input is out of reach."""
+        steps: int | None = later("distance", self)
+        return steps
 
     def explain_distance(self, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
-        """The shape distance with its reshape groups (Syno, section 7.1).
+        """Return the shape distance with its reshape groups (Syno, section 7.1).
 
-        As long as only REDUCEs were taken, further REDUCEs are counted too where they bring the input nearer: they are
-        the only way to a primary variable that the output lacks. Arguments and errors are those of :meth:`candidates`.
+        As long as all steps are REDUCEs, further REDUCEs count too if they bring the input nearer: only REDUCEs can add
+        a primary variable that the output lacks. The arguments and errors are those of :meth:`candidates`.
         """
         return later("explain_distance", self, effort=effort, should_stop=should_stop)
 
     @property
     def property_distance(self) -> int | None:
-        """At least so many steps to an operator that meets the wishes of the spec; None where there is none.
+        """Return a lower bound of the steps to an operator that meets the spec's wishes; None if there is none.
 
-        Without wishes, the shape distance.
+        Without wishes, it is the shape distance.
         """
-        found: int | None = later("property_distance", self)
-        return found
+        steps: int | None = later("property_distance", self)
+        return steps
 
     def explain_property_distance(
         self, *, effort: Effort | None = None, should_stop: Stop | None = None
     ) -> PropertyExplanation:
-        """The property distance, and how each wish is met; arguments and errors are those of :meth:`candidates`."""
+        """Return the property distance, and how each wish is met; arguments and errors as for :meth:`candidates`."""
         return later("explain_property_distance", self, effort=effort, should_stop=should_stop)
 
     # -- pictures (syno_lab.codegen) ---------------------------------------------------------------------------------
@@ -357,20 +358,20 @@ class State:
     def dot(
         self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
     ) -> str:
-        """The pGraph as DOT text, the same text for the same steps; see :meth:`.Operator.dot`."""
+        """Return the pGraph as DOT text; equal steps give equal texts; see :meth:`.Operator.dot`."""
         return later("dot", self, highlight=highlight, title=title, is_steady=is_steady)
 
     def svg(
         self, *, highlight: Iterable[Coordinate | int] = (), title: str | None = None, is_steady: bool = False
     ) -> str:
-        """The pGraph as an SVG element with a text alternative; see :meth:`.Operator.dot`.
+        """Draw the pGraph as an SVG element with a text alternative; see :meth:`.Operator.dot`.
 
         Raises SynoError when the layout program is not installed.
         """
         return later("svg", self, highlight=highlight, title=title, is_steady=is_steady)
 
     def figure(self, *, title: str | None = None, highlight: Iterable[Coordinate | int] = ()) -> Figure:
-        """A picture for a paper: ``state.figure().save("state.pdf")``; see :meth:`.Operator.dot`."""
+        """Make a picture for a paper: ``state.figure().save("state.pdf")``; see :meth:`.Operator.dot`."""
         return later("figure", self, title=title, highlight=highlight)
 
     def _repr_svg_(self) -> str:
@@ -380,7 +381,7 @@ class State:
 
     @cached_property
     def key(self) -> Key:
-        """A value that two states share exactly when they are the same pGraph, up to renaming reductions."""
+        """Return a value that is equal for two states exactly when they are the same pGraph up to reduction names."""
         return canonical_key(self, self.data)
 
     def __eq__(self, other: object) -> bool:
@@ -397,17 +398,17 @@ class State:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What two pGraphs must share to be comparable: variables, shapes and fixed axes."""
+        """Return what comparable pGraphs share: variables, shapes, fixed and unordered axes."""
         spec = self.spec
         return (spec.symbols, spec.input_shape, spec.output_shape, spec.fixed_io_pairs, spec.unordered)
 
 
 def _arrangements(groups: list[tuple[list[int], list[Coordinate]]]) -> Iterator[dict[int, Coordinate]]:
-    """Every way to give the axes of each group its coordinates, made one at a time."""
+    """Yield every way to assign the coordinates of each group to its axes."""
     if not groups:
         yield {}
         return
     (axes, coordinates), *rest = groups
     for order in permutations(coordinates):
-        for others in _arrangements(rest):
-            yield dict(zip(axes, order, strict=True)) | others
+        for further in _arrangements(rest):
+            yield dict(zip(axes, order, strict=True)) | further

@@ -1,4 +1,4 @@
-"""The eight primitives of Table 1, by name, and those of the user's own; a new one is a class in ``table``."""
+"""The eight primitives of Table 1 by name, and the user's own; a new built-in primitive is a class in ``table``."""
 
 from syno_lab.ir.primitives.base import Primitive
 from syno_lab.ir.primitives.own import OwnPrimitive, add_primitive, is_own, own_primitives, remove_primitive

@@ -1,7 +1,7 @@
-"""What every primitive says about itself: its card, its rule of sizes, and its coordinate expression.
+"""The interface of a primitive: its card, its rule of sizes, and its coordinate expression.
 
-A primitive is read bottom to top (Syno, Table 1): it takes the *bottom* coordinates, nearer the output, and gives the
-*top* ones, nearer the input. A new primitive is one subclass and one entry in ``PRIMITIVES``.
+A primitive is read from bottom to top (Syno, Table 1): it takes *bottom* coordinates, nearer to the output, and returns
+*top* coordinates, nearer to the input. A new primitive is one subclass and one entry in ``PRIMITIVES``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syno_lab.ir.spec import Spec
 
 @dataclass(frozen=True)
 class Card:
-    """A primitive on one page; ``picture`` is an operator-less pGraph drawn by the graphviz room."""
+    """A description of a primitive on one page."""
 
     name: str
     signature: str
@@ -40,16 +40,16 @@ class Primitive:
     """One row of Table 1.
 
     Attributes:
-        name: as in the paper, in capitals.
-        operands: what the bottom coordinates are called, in order.
-        parameter: what the size parameter is called, or None.
+        name: the paper's name, in capitals.
+        operands: the names of the bottom coordinates, in order.
+        parameter: the name of the size parameter, or None.
         clips: whether a term is zero where the result is outside its domain ``[0, size)``.
-        is_one_to_one: whether it is a bijection of coordinates (the paper's 1-to-1 views).
-        example: sizes of the operands and the parameter for the card's picture.
-        result_sizes: the domains of the top coordinates, of those of the bottom ones and the parameter.
-        index: the top coordinates' expressions, of the bottom ones, their domains and the parameter, all in one kind of
-            number. It uses only ``+ - * // %``, so that integers, arrays, texts, sympy and TVM expressions all do.
-            REDUCE and SHARE have neither.
+        is_one_to_one: whether the primitive is a bijection of coordinates (the paper's 1-to-1 views).
+        example: the sizes of the operands and of the parameter in the card's picture.
+        result_sizes: the domains of the top coordinates, from the domains of the bottom coordinates and the parameter.
+        index: the expressions of the top coordinates, from the bottom coordinates, their domains and the parameter. It
+            uses only ``+ - * // %``, so that integers, arrays, texts, sympy and TVM expressions work. REDUCE and SHARE
+            have neither ``result_sizes`` nor ``index``.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Primitive:
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
         """Refuse what Table 1 does not allow for operands of these sizes.
 
-        Raises PrimitiveError, one line, expected and found.
+        Raises PrimitiveError with one line: the expected and the found value.
         """
 
     def refuse(self, expected: str) -> NoReturn:
@@ -73,7 +73,7 @@ class Primitive:
         raise PrimitiveError(f"{self.name}: {expected}")
 
     def require_plausible(self, sizes: tuple[Size, ...], spec: Spec) -> None:
-        """Refuse result sizes that are no positive integers, in symbols or under one of the spec's bindings."""
+        """Refuse result sizes that are no positive integers, in symbols or under a binding of the spec."""
         for size in sizes:
             if not size.is_plausible:
                 self.refuse(f"expected sizes that can be positive integers, found {size}")

@@ -1,13 +1,13 @@
 """Primitives of the user's own: a coordinate becomes another of the same size, by a function of ``+ - * // %``.
 
-So much can be added from outside, because nothing else in the engine has to know more: the sizes stay, so the shape
-distance, the budgets and the match with the input hold as they are; the index stays inside its domain, so no bound is
-added; and the reference, PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that
-changes sizes, sums, or drops a coordinate changes the shape distance's proof and the bounds of budgets: it is a class
-in :mod:`syno_lab.ir.primitives.table`, and its cases in the room ``synthesis``.
+The rest of the engine needs no change for such a primitive. The sizes stay the same, so the shape distance, the budgets
+and the match with the input stay valid. The index stays inside its domain, so no bound is added. The reference,
+PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes sizes, sums, or
+drops a coordinate affects the shape distance's proof and the bounds of budgets. It must be a class in
+:mod:`syno_lab.ir.primitives.table`, with its cases in the room ``synthesis``.
 
-A file of an operator has the name of such a primitive and a digest of what its function computes; it has no code. It is
-read where a primitive of that name and digest was added before.
+An operator's file has the primitive's name and a digest of what the function computes, but no code. A process can read
+the file if it has added a primitive with the same name and digest.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from syno_lab.ir.primitives.base import Card, Primitive
 from syno_lab.ir.primitives.table import PRIMITIVES
 from syno_lab.ir.spec import Spec
 
-#: ``index(i, n)``: the element that is read for ``0 <= i < n``, inside ``[0, n)``.
+#: ``index(i, n)``: the index of the element that is read for ``0 <= i < n``, inside ``[0, n)``.
 Index = Callable[[Any, Any], Any]
 
-#: Sizes on which a function is tried when it is added; their values make the digest.
+#: The sizes for which a new function is tried; its values for them make the digest.
 TRIED = range(1, 65)
-#: The largest size of a layer on which it is tried when a step is taken.
+#: The largest size of a layer for which a function is tried when a step is taken.
 MOST_TRIED = 1 << 16
 _LETTERS = range(2, 13)
 _DIGEST = 12
-#: Names that stand for something else in pictures, files and limits.
+#: Names with another meaning in pictures, files and limits.
 _TAKEN = ("INPUT", "OUTPUT", "WEIGHT", "CONTRACTION", "COORDINATE", "PRIMITIVE", "TENSOR", "FLOP", "PARAM")
 
-#: What each name has meant in this process: what is remembered of operators is remembered by the name.
+#: The digest of each name that this process has used, because operators are cached by the name.
 _MEANINGS: dict[str, str] = {}
 
 
 class OwnPrimitive(Primitive):
-    """One primitive of the user's own.
+    """A primitive of the user's own.
 
     Attributes:
-        function: the user's.
-        meaning: a digest of what it computes for the sizes of :data:`TRIED`.
+        function: the user's function.
+        meaning: a digest of what the function computes for the sizes in :data:`TRIED`.
     """
 
     operands = ("main",)
@@ -61,54 +61,54 @@ class OwnPrimitive(Primitive):
         tables = [self._table(n) for n in TRIED]
         self.is_one_to_one = all(len(set(table)) == len(table) for table in tables)
         self.meaning = hashlib.sha256(repr(tables).encode()).hexdigest()[:_DIGEST]
-        said = (function.__doc__ or "").strip().splitlines()
+        lines = (function.__doc__ or "").strip().splitlines()
         kind = "A bijection of the user's own." if self.is_one_to_one else "A view of the user's own."
         self.card = Card(
             name,
             f"view({name!r}, main)",
             "[i]: [N]",
             f"[{function.__name__}(i, N)]: [N]",
-            said[0] if said else "the dimension is read in another order",
+            lines[0] if lines else "the dimension is read in another order",
             kind,
             ("a coordinate that is fixed", "a coordinate that has left the data tensor"),
             f"the user's own function {function.__name__}, {self.meaning}",
         )
 
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
-        """The function stays inside the domain under every binding."""
+        """Check that the function stays inside the domain under every binding."""
         for binding in spec.binding_maps:
             if (number := sizes[0].at(binding)) <= MOST_TRIED and number not in TRIED:
                 self._table(number)
 
     def _table(self, number: int) -> list[int]:
-        """What it reads for every position of a dimension of so many.
+        """Return the index that is read for every position of a dimension with ``number`` elements.
 
-        Raises PrimitiveError where the function fails, reads outside the domain, or computes another thing for arrays.
+        Raises PrimitiveError if the function fails, reads outside the domain, or has another result for arrays.
         """
         try:
-            found = [self.function(_Watched(i), _Watched(number)) for i in range(number)]
+            table = [self.function(_Watched(i), _Watched(number)) for i in range(number)]
             at_once = np.broadcast_to(self.function(np.arange(number), number), (number,)).tolist()
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            said = f"{type(error).__name__}: {error}"
-            self.refuse(f"expected a function of + - * // % alone, found one that fails for a size of {number}: {said}")
-        for position, value in enumerate(found):
+        except Exception as error:  # noqa: BLE001 - the user's function may raise any error
+            why = f"{type(error).__name__}: {error}"
+            self.refuse(f"expected a function of + - * // % alone, found one that fails for a size of {number}: {why}")
+        for position, value in enumerate(table):
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < number:
                 self.refuse(
                     f"expected a position from 0 to {number - 1}, found {quoted(value)} for position {position} of "
                     f"{number}"
                 )
-        if at_once != found:
+        if at_once != table:
             self.refuse(f"expected a function of + - * // % alone, found one that treats arrays otherwise ({number})")
-        return list(map(int, found))
+        return list(map(int, table))
 
 
 def _watched(operation: Callable[[int, int], int]) -> Callable[..., _Watched]:
-    """A method of watched numbers: an operation that gives another one."""
-    return lambda one, other: _Watched(operation(int(one), int(other)))
+    """Return a method of watched numbers: an operation with a watched number as result."""
+    return lambda number, other: _Watched(operation(int(number), int(other)))
 
 
 def _divided(operation: Callable[[int, int], int]) -> Callable[..., _Watched]:
-    """A division that refuses where C, which generated code may be written in, rounds otherwise than Python."""
+    """Return a division that refuses operands for which C, a language of generated code, rounds unlike Python."""
 
     def divide(number: int, by: int) -> int:
         if number < 0 or by <= 0:
@@ -119,43 +119,43 @@ def _divided(operation: Callable[[int, int], int]) -> Callable[..., _Watched]:
 
 
 class _Watched(int):
-    """A number that watches what is done with it."""
+    """An integer that checks the operations on it."""
 
     __add__ = __radd__ = _watched(add)
     __mul__ = __rmul__ = _watched(mul)
-    __sub__, __rsub__ = _watched(sub), _watched(lambda one, other: other - one)
+    __sub__, __rsub__ = _watched(sub), _watched(lambda number, other: other - number)
     __floordiv__, __mod__ = _divided(floordiv), _divided(mod)
 
 
 def add_primitive(name: str, index: Index) -> OwnPrimitive:
     """Add a primitive of your own to this process, as in ``add_primitive("FLIP", lambda i, n: n - 1 - i)``.
 
-    From then on it is one step like the others: in sessions, searches, generated code, pictures and files. Adding the
-    same function again does nothing.
+    The primitive then works as a step in sessions, searches, generated code, pictures and files. Adding the same
+    function again has no effect.
 
     Args:
         name: 2 to 12 capital letters.
-        index: of a coordinate and its size, by ``+ - * // %`` alone: the element of the dimension that is read,
-            ``0 <= index(i, n) < n``. The first line of its docstring says what that does to the tensor.
+        index: a function of a coordinate and its size, with only ``+ - * // %``. It returns the index of the element
+            that is read, ``0 <= index(i, n) < n``. The first line of its docstring describes its effect on the tensor.
 
-    Raises PrimitiveError, one line, where the name is none or taken, or the function is none of this kind.
+    Raises PrimitiveError with one line if the name is invalid or taken, or the function does not fit.
     """
     if not (isinstance(name, str) and name.isascii() and name.isalpha() and name.isupper() and len(name) in _LETTERS):
         raise PrimitiveError(f"expected a name of 2 to 12 capital letters for a primitive, found {quoted(name)}")
     if name in _TAKEN or (name in PRIMITIVES and not is_own(name)):
         raise PrimitiveError(f"expected a name that no primitive has, found {quoted(name)}")
-    made = OwnPrimitive(name, index)
-    if _MEANINGS.setdefault(name, made.meaning) != made.meaning:
+    primitive = OwnPrimitive(name, index)
+    if _MEANINGS.setdefault(name, primitive.meaning) != primitive.meaning:
         raise PrimitiveError(
             f"{name} has meant another function in this process, and operators with it are remembered: take another "
             "name, or restart the kernel"
         )
-    PRIMITIVES[name] = made
-    return made
+    PRIMITIVES[name] = primitive
+    return primitive
 
 
 def remove_primitive(name: str) -> None:
-    """Take a primitive of your own out of this process. Raises PrimitiveError where there is none of this name."""
+    """Remove a primitive of your own from this process. Raises PrimitiveError if no primitive has this name."""
     if not is_own(name):
         known = ", ".join(own.name for own in own_primitives()) or "none"
         raise PrimitiveError(f"expected a primitive of your own, one of {known}, found {quoted(name)}")
@@ -163,10 +163,10 @@ def remove_primitive(name: str) -> None:
 
 
 def own_primitives() -> tuple[OwnPrimitive, ...]:
-    """The primitives of the user's own, in the order in which they were added."""
+    """Return the primitives of the user's own, in the order in which they were added."""
     return tuple([primitive for primitive in PRIMITIVES.values() if isinstance(primitive, OwnPrimitive)])
 
 
 def is_own(name: str) -> bool:
-    """Whether a primitive of this name is the user's own."""
+    """Return whether a primitive of this name is the user's own."""
     return isinstance(PRIMITIVES.get(name), OwnPrimitive)

@@ -62,7 +62,7 @@ class Merge(Primitive):
     )
 
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
-        """B divides N and is neither 1 nor N."""
+        """Check that B divides N and is neither 1 nor N."""
         assert parameter is not None
         if parameter.is_one or parameter == sizes[0]:
             self.refuse(f"expected a block between 1 and {sizes[0]}, found {parameter}, which changes nothing")
@@ -130,8 +130,8 @@ class Expand(Primitive):
 class Unfold(Primitive):
     """``[i, j]: [N, K] <- [i + j - K/2]: [N]``; top-down: extract sliding windows.
 
-    A term of the operator is zero where ``i + j - K//2`` is outside ``[0, N)``, whatever stands above: the padding is
-    ``K//2`` on the left and ``K - 1 - K//2`` on the right.
+    A term of the operator is zero if ``i + j - K//2`` is outside ``[0, N)``, whatever is above: the padding is ``K//2``
+    on the left and ``K - 1 - K//2`` on the right.
 
     args:
         main      the coordinate that the window moves along, of size N
@@ -161,8 +161,8 @@ class Unfold(Primitive):
 class Stride(Primitive):
     """``[i]: [K] <- [S*i]: [S*K]``; top-down: strided access.
 
-    Its result must be consumed by a 1-to-many primitive, UNFOLD or EXPAND, so that no data are discarded for good: as
-    an UNFOLD's window it makes a dilated convolution, as its main coordinate a strided one.
+    A 1-to-many primitive, UNFOLD or EXPAND, must consume its result, so that no data are lost. As an UNFOLD's window
+    the result makes a dilated convolution, as its main coordinate a strided convolution.
 
     args:
         main      the coordinate to stretch, of size K
@@ -191,7 +191,7 @@ class Stride(Primitive):
     )
 
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
-        """S is a size other than 1."""
+        """Check that S is a size other than 1."""
         assert parameter is not None
         if parameter.is_one:
             self.refuse("expected a stride other than 1, which changes nothing")
@@ -226,7 +226,7 @@ class Reduce(Primitive):
     )
 
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
-        """N is a size other than 1."""
+        """Check that N is a size other than 1."""
         assert parameter is not None
         if parameter.is_one:
             self.refuse("expected a size other than 1, which changes nothing")
@@ -236,7 +236,7 @@ class Reduce(Primitive):
 class Share(Primitive):
     """``[i]: [N] <- ([i], [i]): ([N], [N])``; top-down: element-wise product.
 
-    Applied as the paper's CONTRACTION (appendix A): one new weight, a non-empty set of coordinates SHAREd between data
+    The step is the paper's CONTRACTION (appendix A): a new weight, a non-empty set of coordinates SHAREd between data
     and weight, and a possibly empty set *given* to the weight, which leave the data (C_out in a convolution). One
     CONTRACTION is one step. Views on weights are never needed, because weights can be reshaped offline (section 6).
 
