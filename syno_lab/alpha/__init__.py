@@ -49,20 +49,20 @@ if TYPE_CHECKING:
 
 
 def _to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
-    from syno_lab.alpha.module import to_torch  # needs torch
+    from syno_lab.alpha.module import to_torch  # imports torch
 
     return to_torch(graph, traced)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "trace":  # needs torch
+    if name == "trace":  # imports torch
         from syno_lab.alpha.tracing import trace
 
         return trace
     raise AttributeError(f"module 'syno_lab.alpha' has no attribute {name!r}")
 
 
-# Graphs and networks know nothing of pictures, files and properties, so these methods are bound here, as in
+# Graphs and networks do not import pictures, files and properties, so these methods are bound here, as in
 # syno_lab.canvas.
 _METHODS: dict[type, dict[str, Any]] = {
     Graph: {

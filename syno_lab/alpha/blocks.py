@@ -1,11 +1,11 @@
 """Networks as a stem, blocks and a head (αNAS, section 5).
 
-The parts follow one another, and one tensor goes from each to the next. A block is an instance of a type: instances of
-one type have equal nodes, so that one edit suits all of them. Their sizes are relative to what they get
-(:class:`.Rel`), so a type does not say how many channels an instance has: a block of ResNet is of one type for each
-stride and factor of channels. What stands between two blocks is a block without a type, which is never changed.
+The parts follow one another, and one tensor goes from each part to the next. A block is an instance of a type: blocks
+of one type have equal nodes, so one edit fits all of them. Sizes in a block are relative to the block's input
+(:class:`.Rel`), so a type does not fix the number of channels. ResNet has one type for each stride and factor of
+channels. The nodes between two blocks are a block without a type, which no edit changes.
 
-A residual connection around a block is not changed either: :attr:`Block.mutable` has the nodes of the longer branch.
+An edit leaves a residual connection around a block as it is: :attr:`Block.mutable` has the longer branch's nodes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from syno_lab.alpha.operations import OPAQUE, Rel
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
-_LONGEST_KIND = 200  # characters
-#: Classes of PyTorch that only hold others.
+_LONGEST_KIND = 200  # characters.
+#: Classes of PyTorch that only contain other modules.
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 
 
@@ -32,11 +32,11 @@ class Block:
     """An instance of a type of blocks.
 
     Attributes:
-        kind: the name of its type; empty for what is never changed.
-        graph: with one input and one output.
-        mutable: the nodes that an edit may change; none of a block without a type.
+        kind: the name of the block's type; empty for a block that no edit changes.
+        graph: the block's graph, with one input and one output.
+        mutable: the nodes that an edit may change; empty for a block without a type.
 
-    Raises SpecError for another number of inputs or outputs, and for a node that is not there.
+    Raises SpecError where the graph has several inputs or outputs, and for an unknown node in ``mutable``.
     """
 
     kind: str
@@ -45,8 +45,8 @@ class Block:
 
     def __post_init__(self) -> None:
         if len(self.graph.inputs) != 1 or len(self.graph.outputs) != 1:
-            found = f"{len(self.graph.inputs)} and {len(self.graph.outputs)}"
-            raise SpecError(f"expected a block of one input and one output, found {found}")
+            counts = f"{len(self.graph.inputs)} and {len(self.graph.outputs)}"
+            raise SpecError(f"expected a block of one input and one output, found {counts}")
         if not self.kind.isprintable() or len(self.kind) > _LONGEST_KIND:
             expected = f"the name of a type in at most {_LONGEST_KIND} characters"
             raise SpecError(f"expected {expected}, found {quoted(self.kind)}")
@@ -55,7 +55,7 @@ class Block:
             raise SpecError(f"expected {expected}, found {quoted(sorted(self.mutable))}")
 
     def at(self, shape: Shape) -> Block:
-        """The block for an input of another shape. Raises SpecError where it does not apply."""
+        """Return the block for an input of another shape. Raises SpecError where an operation does not apply."""
         return replace(self, graph=self.graph.at(shape))
 
 
@@ -64,11 +64,11 @@ class Network:
     """A stem, blocks and a head.
 
     Attributes:
-        stem: may have several inputs, and no nodes.
-        blocks: in order.
-        head: may have several outputs, and no nodes.
+        stem: a graph that may have several inputs, and no nodes.
+        blocks: the blocks in order.
+        head: a graph that may have several outputs, and no nodes.
 
-    Raises SpecError where a part does not take the one tensor that the part before it gives.
+    Raises SpecError where the input of a part is not the one output of the part before.
     """
 
     stem: Graph
@@ -82,10 +82,10 @@ class Network:
                 expected = f"one input of shape {quoted(before.output_shapes)}"
                 raise SpecError(f"{name}: expected {expected}, found {quoted(after.inputs)}")
 
-    if TYPE_CHECKING:  # bound in syno_lab.alpha: files are above networks
+    if TYPE_CHECKING:  # syno_lab.alpha binds the methods: files import networks
 
         def to_json(self) -> str:
-            """The text of a network file."""
+            """Return the text of a network file."""
 
         @staticmethod
         def from_json(text: str | bytes) -> Network:
@@ -93,59 +93,60 @@ class Network:
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Stem, blocks and head, in order."""
+        """The graphs of stem, blocks and head, in order."""
         return (self.stem, *(block.graph for block in self.blocks), self.head)
 
     @cached_property
     def graph(self) -> Graph:
-        """The whole network."""
-        made, tensors = Nodes(len(self.stem.inputs)), list(range(len(self.stem.inputs)))
+        """The graph of the whole network."""
+        nodes, tensors = Nodes(len(self.stem.inputs)), list(range(len(self.stem.inputs)))
         for part in self.parts:
             for node in part.nodes:
-                tensors.append(made.put(node, tensors))
+                tensors.append(nodes.put(node, tensors))
             tensors = [tensors[tensor] for tensor in part.outputs]
         origin = next((part.origin for part in self.parts if part.origin is not None), None)
-        return Graph(self.stem.inputs, tuple(made), tuple(tensors), origin)
+        return Graph(self.stem.inputs, tuple(nodes), tuple(tensors), origin)
 
     @cached_property
     def key(self) -> str:
-        """:attr:`.Graph.key` of the whole network with sizes in numbers: how blocks write and split it is no matter."""
+        """:attr:`.Graph.key` of the network with all sizes as numbers, independent of the division into blocks."""
         return in_numbers(self.graph).key
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits, equal for equal networks alone: with their types and the numbers of their nodes."""
-        said = [
+        """32 hexadecimal digits that are equal only for networks with equal blocks, types and numbers of nodes."""
+        contents = [
             (part.inputs, [(node.operation.name, node.operation.attributes, node.inputs) for node in part.nodes])
             for part in self.parts
         ]
         outputs = [part.outputs for part in self.parts]
         blocks = [(block.kind, sorted(block.mutable)) for block in self.blocks]
-        return blake2b(repr((said, outputs, blocks)).encode(), digest_size=16).hexdigest()
+        return blake2b(repr((contents, outputs, blocks)).encode(), digest_size=16).hexdigest()
 
     @property
     def kinds(self) -> dict[str, tuple[int, ...]]:
-        """The types, each with the numbers of its instances."""
+        """The types of blocks, each with the numbers of its instances."""
         kinds = [block.kind for block in self.blocks]
         every = dict.fromkeys(filter(None, kinds))
-        return {each: tuple([number for number, kind in enumerate(kinds) if kind == each]) for each in every}
+        return {name: tuple([number for number, kind in enumerate(kinds) if kind == name]) for name in every}
 
     def with_blocks(self, blocks: Iterable[Block]) -> Network:
-        """The network with other blocks; each, and the head, for the shape that the part before it gives.
+        """Return the network with other blocks; blocks and head are fitted to the output shape of the part before.
 
-        Raises SpecError where one of these does not apply.
+        Raises SpecError where a block or the head does not apply to that shape.
         """
-        shape, found = self.stem.output_shapes[0], []
+        shape, fitted = self.stem.output_shapes[0], []
         for block in blocks:
-            found.append(block.at(shape))
-            shape = found[-1].graph.output_shapes[0]
-        return Network(self.stem, tuple(found), self.head.at(shape))
+            fitted.append(block.at(shape))
+            shape = fitted[-1].graph.output_shapes[0]
+        return Network(self.stem, tuple(fitted), self.head.at(shape))
 
     def edited(self, numbers: Collection[int], nodes: Collection[int], graph: Graph) -> Network:
-        """The network with ``graph`` in the place of the same region of some blocks of one type.
+        """Return the network with ``graph`` in place of the same region of some blocks of one type.
 
-        Blocks that are changed are of a new type, unless all of their type are. New nodes may be changed again.
-        Raises SpecError for blocks of several types, a region that is not mutable, and where a part does not apply.
+        The edited blocks get a new type, unless they are all blocks of their type. Later edits may change the new
+        nodes. Raises SpecError for blocks of several types, a region that is not mutable, and a part that does not
+        apply.
         """
         if not numbers or not all(isinstance(n, int) and 0 <= n < len(self.blocks) for n in numbers):
             raise SpecError(f"expected blocks from 0 to {len(self.blocks) - 1}, found {quoted(sorted(numbers))}")
@@ -159,10 +160,10 @@ class Network:
         for number in numbers:
             old = blocks[number]
             region = old.graph.region(nodes)
-            if kept := region.nodes - old.mutable:
-                raise SpecError(f"expected nodes that may be changed, found {quoted(sorted(kept))}")
+            if fixed := region.nodes - old.mutable:
+                raise SpecError(f"expected nodes that may be changed, found {quoted(sorted(fixed))}")
             new, origins = old.graph.replaced(region, graph)
-            mutable = {place for place, origin in enumerate(origins) if origin is None or origin in old.mutable}
+            mutable = {index for index, origin in enumerate(origins) if origin is None or origin in old.mutable}
             blocks[number] = Block(name, new, frozenset(mutable))
         return self.with_blocks(blocks)
 
@@ -172,24 +173,25 @@ def find_blocks(
 ) -> Network:
     """Split a traced network into stem, blocks and head.
 
-    A block is a module, as far out as possible, that gets one tensor and gives one, with no way around it, and whose
-    class occurs at least twice. It is split after each residual connection but the last, as attention and MLP of a
-    transformer. Parts with equal nodes are of one type, named by the class, with a number where there are several.
+    A block is the outermost module with one input tensor, one output tensor and no other connection around it, whose
+    class occurs at least twice. A block is split after each residual connection but the last, as attention and MLP of a
+    transformer are. Parts with equal nodes have one type. The type has the name of the class, with a number where a
+    class has several types.
 
     Args:
-        graph: whose nodes say by :attr:`.Node.source` from which module they come.
-        classes: the name of the class of each module, by its path; None: those of the network that it was traced from.
-        names: the classes of blocks; None: those that occur at least twice and are no containers.
+        graph: the traced graph; :attr:`.Node.source` names the module that a node comes from.
+        classes: the name of each module's class by the module's path; None: those of the traced network.
+        names: the classes of blocks; None: all classes that occur at least twice and are no containers.
 
-    Raises SpecError for a graph that was traced from no network, where no classes are given.
+    Raises SpecError for a graph without a traced network where ``classes`` is None.
     """
     if classes is None:
         if graph.origin is None:
             wanted = "a graph of sl.alpha.trace, or the classes of modules"
-            raise SpecError(f"expected {wanted}, found a graph of no network")
+            raise SpecError(f"expected {wanted}, found a graph without a network")
         classes = graph.origin.classes
     counts = Counter(classes.values())
-    found: list[tuple[str, frozenset[int]]] = []
+    stages: list[tuple[str, frozenset[int]]] = []
 
     def visit(path: str) -> None:
         name = classes.get(path, "")
@@ -197,15 +199,15 @@ def find_blocks(
         if path and is_wanted:
             nodes = _of_module(graph, path)
             if len(nodes) > 1 and _is_stage(graph, nodes):
-                found.append((name, nodes))
+                stages.append((name, nodes))
                 return
         start = f"{path}." if path else ""
-        inner = [each for each in classes if each.startswith(start) and each != path]
-        for child in dict.fromkeys(start + each[len(start) :].partition(".")[0] for each in inner):
+        inner = [other for other in classes if other.startswith(start) and other != path]
+        for child in dict.fromkeys(start + other[len(start) :].partition(".")[0] for other in inner):
             visit(child)
 
     visit("")
-    return _split(graph, sorted(found, key=lambda block: min(block[1])))
+    return _split(graph, sorted(stages, key=lambda block: min(block[1])))
 
 
 def _of_module(graph: Graph, path: str) -> frozenset[int]:
@@ -213,7 +215,7 @@ def _of_module(graph: Graph, path: str) -> frozenset[int]:
 
 
 def why_none(graph: Graph) -> str:
-    """Why a traced network has no blocks that an edit may change: what speaks against the first that could be one."""
+    """Return why a traced network has no mutable blocks: what prevents the first suitable module from being a block."""
     classes = graph.origin.classes if graph.origin is not None else {}
     counts = Counter(classes.values())
     for path, name in classes.items():
@@ -232,20 +234,20 @@ def why_none(graph: Graph) -> str:
 
 
 def in_numbers(graph: Graph) -> Graph:
-    """The graph with all sizes in numbers, where :func:`relative` has them relative to an axis."""
+    """Return the graph with each size that is relative to an axis, as :func:`relative` writes it, as a number."""
     nodes = enumerate(graph.nodes)
-    made = [replace(node, operation=node.operation.at(*graph.input_shapes(number))) for number, node in nodes]
-    return replace(graph, nodes=tuple(made))
+    sized = [replace(node, operation=node.operation.at(*graph.input_shapes(number))) for number, node in nodes]
+    return replace(graph, nodes=tuple(sized))
 
 
 def relative(graph: Graph) -> Graph:
-    """The graph with the features and groups of its operations relative to their inputs' channels."""
+    """Return the graph with features and groups of its operations relative to the channels of their inputs."""
     nodes = []
     for number, node in enumerate(graph.nodes):
         (shape, *_) = graph.input_shapes(number) or ((),)
         channels, sizes = shape[-1] if shape else 1, {}
         for name, value in node.operation.attributes:
-            # One group is one group whatever the channels are, and all of them are all.
+            # A single group is independent of the channels; groups of one channel each are relative to the channels.
             if isinstance(value, int) and (name == "features" or (name == "groups" and value == channels)):
                 sizes[name] = Rel(value, channels)
         nodes.append(replace(node, operation=node.operation.replace(**sizes)))
@@ -258,29 +260,29 @@ def _fresh(kind: str, kinds: Collection[str]) -> str:
 
 
 def _is_stage(graph: Graph, nodes: frozenset[int]) -> bool:
-    """Whether one tensor goes in, one comes out, and nothing goes around."""
+    """Return whether nodes have one input tensor, one output tensor and no connection around them."""
     region = graph.region(nodes)
     if region.nodes != nodes or len(region.inputs) != 1 or len(region.outputs) != 1:
         return False
     after = _after(graph, nodes)
-    made = {graph.tensor(number) for number in after | nodes}
-    taken = {tensor for number in after for tensor in graph.nodes[number].inputs} | set(graph.outputs)
-    return all(tensor in made and (graph.maker(tensor) in after or tensor in region.outputs) for tensor in taken)
+    results = {graph.tensor(number) for number in after | nodes}
+    needed = {tensor for number in after for tensor in graph.nodes[number].inputs} | set(graph.outputs)
+    return all(tensor in results and (graph.maker(tensor) in after or tensor in region.outputs) for tensor in needed)
 
 
 def _after(graph: Graph, nodes: frozenset[int]) -> frozenset[int]:
-    """The nodes that others lead to, with what they alone use."""
-    found = graph.after(nodes) - nodes
+    """Return the nodes that depend on these nodes, with the weights that no other nodes use."""
+    after = graph.after(nodes) - nodes
     for number in range(len(graph.nodes) - 1, -1, -1):
         users = graph.users[graph.tensor(number)]
-        # A weight that only later nodes use belongs to them.
-        if not graph.nodes[number].inputs and users and found.issuperset(users):
-            found.add(number)
-    return frozenset(found)
+        # A weight belongs to the later nodes if only they use it.
+        if not graph.nodes[number].inputs and users and after.issuperset(users):
+            after.add(number)
+    return frozenset(after)
 
 
 def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
-    """The parts of a graph: what is before, between and after stages, and the stages."""
+    """Split a graph into the stages and the parts before, between and after them."""
     parts: list[tuple[str, frozenset[int]]] = []
     rest = frozenset(range(len(graph.nodes)))
     for name, nodes in stages:
@@ -303,11 +305,11 @@ def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
         return Network(stem, (), Graph(stem.output_shapes, (), (0,)))
     blocks: list[Block] = []
     known: dict[tuple[str, tuple[Node, ...], tuple[int, ...]], str] = {}
-    for name, each in graphs[1:-1]:
+    for name, part in graphs[1:-1]:
         if not name:
-            blocks += [Block("", each)] if each.nodes else []
+            blocks += [Block("", part)] if part.nodes else []
             continue
-        for piece in _pieces(relative(each)):
+        for piece in _pieces(relative(part)):
             structure = (name, piece.nodes, piece.outputs)
             if structure not in known:
                 known[structure] = name if name not in known.values() else _fresh(name, known.values())
@@ -316,42 +318,42 @@ def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
 
 
 def _ancestors(graph: Graph, tensor: int) -> set[int]:
-    """The nodes that a tensor is made by."""
+    """Return the nodes that a tensor depends on."""
     maker = graph.maker(tensor)
     return set() if maker is None else graph.before([maker])
 
 
 def _residuals(graph: Graph) -> list[int]:
-    """The nodes that add two branches of a block, both from its input, with no way around them, in order."""
+    """Return the nodes that add two branches from a block's input, with no connection around them, in order."""
 
     def reaches_input(tensor: int) -> bool:
         return tensor == 0 or any(0 in graph.nodes[node].inputs for node in _ancestors(graph, tensor))
 
     every = set(range(len(graph.nodes)))
-    found = []
+    residuals = []
     for number, node in enumerate(graph.nodes):
         if node.operation.name == "add" and all(map(reaches_input, node.inputs)):
             before = _ancestors(graph, graph.tensor(number))
             region = graph.region(before)
-            taken = {tensor for other in every - before for tensor in graph.nodes[other].inputs}
-            if region.nodes == before and region.outputs == (graph.tensor(number),) and not taken & {0}:
-                found.append(number)
-    return found
+            used = {tensor for other in every - before for tensor in graph.nodes[other].inputs}
+            if region.nodes == before and region.outputs == (graph.tensor(number),) and not used & {0}:
+                residuals.append(number)
+    return residuals
 
 
 def _pieces(graph: Graph) -> list[Graph]:
-    """A block, split after each residual connection that another one comes after."""
+    """Split a block after each residual connection but the last."""
     cuts = _residuals(graph)[:-1]
-    found, tensor, done = [], 0, set[int]()
+    pieces, tensor, done = [], 0, set[int]()
     for cut in cuts:
         nodes = _ancestors(graph, graph.tensor(cut)) - done
-        found.append(graph.part(nodes, (tensor,), (graph.tensor(cut),)))
+        pieces.append(graph.part(nodes, (tensor,), (graph.tensor(cut),)))
         tensor, done = graph.tensor(cut), done | nodes
-    return [*found, graph.part(set(range(len(graph.nodes))) - done, (tensor,), graph.outputs)]
+    return [*pieces, graph.part(set(range(len(graph.nodes))) - done, (tensor,), graph.outputs)]
 
 
 def _mutable(graph: Graph) -> frozenset[int]:
-    """All nodes without a residual connection; with one those that the longer of its branches alone has."""
+    """Return all nodes that are not opaque; of a block with a residual connection only those of the longer branch."""
     nodes = {number for number, node in enumerate(graph.nodes) if node.operation.name != OPAQUE}
     residuals = _residuals(graph)
     if residuals:

@@ -1,4 +1,4 @@
-"""What is wanted of a chain, changed by hand: one entry at a time, with what each choice would do to a draft."""
+"""Changes of the wanted properties of a chain by hand: one entry at a time, with the effect of each on a draft."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Kind = Literal["weaker", "stricter", "other"]
 
 @dataclass(frozen=True)
 class Change:
-    """One entry of what is wanted gets another value.
+    """A new value for one entry of the wanted properties.
 
     Attributes:
-        name: of the property.
-        value: a shape or None (no longer asked for), a depth, or a letter.
-        entry: of mixing the output axis and the input axis.
+        name: the name of the property.
+        value: a shape or None (no wish), a depth, or a letter.
+        entry: the output axis and the input axis of an entry of mixing; None for other properties.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Change:
 
     @property
     def key(self) -> str:
-        """As one word by which a page names it: ``mixing-1-2-m``, ``depth-3``, ``shape-8x16x16x32``."""
+        """The word by which a page names the change: ``mixing-1-2-m``, ``depth-3``, ``shape-8x16x16x32``."""
         value = "x".join(map(str, self.value)) if isinstance(self.value, tuple) else self.value
         return "-".join(map(str, (self.name, *(self.entry or ()), value)))
 
     def words(self, draft: Draft) -> str:
-        """What is wanted then, in a few words; ``draft`` is one that wants it."""
+        """Describe in a few words what a draft wants after the change; ``draft`` has the change already."""
         if self.entry is None:
             return f"{self.name} {said(self.value)} is wanted"
         matrix = wanted_mixing(draft)
@@ -48,9 +48,9 @@ class Change:
         return f"mixing {matrix.columns[axis]}->{matrix.rows[out]} {self.value} is wanted"
 
     def apply(self, draft: Draft) -> Draft:
-        """The draft with the same chain for what is wanted then.
+        """Return the draft with the same chain and the changed wish.
 
-        Raises SpecError for an entry or a value that is none.
+        Raises SpecError for an unknown property, entry or value.
         """
         value: Any = self.value
         if self.name == MIXING.name:
@@ -59,7 +59,7 @@ class Change:
             raise SpecError(f"expected a change of a shape, a depth or an entry of mixing, found {quoted(self.key)}")
         changed: dict[str, Any] = {self.name: None if value is None else ((value,),)}
         properties = replace(draft.properties, **changed)
-        # The values of a chain do not depend on what is wanted, and so are kept.
+        # The values of a chain do not depend on the wanted properties, so the draft keeps them.
         return replace(draft, properties=properties)
 
     def _marks(self, matrix: Pairing) -> Pairing:
@@ -75,13 +75,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Possible:
-    """A change that may be chosen.
+    """A change that a user may choose.
 
     Attributes:
-        change: which.
-        kind: whether less or more is wanted then; ``other`` of shapes, of which none is more than another.
-        effect: on the draft, in a line: its distance before and after, or that nothing leads to what is wanted.
-        is_feasible: whether something leads there.
+        change: the change.
+        kind: whether the change makes the wish weaker or stricter; ``other`` for shapes, which have no order.
+        effect: one line on the draft's distance before and after, or that no step leads to the wanted value.
+        is_feasible: whether steps may lead to the wanted value.
     """
 
     change: Change
@@ -91,17 +91,17 @@ class Possible:
 
 
 def possible(draft: Draft, name: str, entry: tuple[int, int] | None = None) -> list[Possible]:
-    """The changes of a property, or of an entry of mixing, as a user may choose them."""
+    """List the changes of a property, or of an entry of mixing, that a user may choose."""
     return [_judged(draft, Change(name, value, entry), kind) for value, kind in _values(draft, name, entry)]
 
 
 def change_of(draft: Draft, key: str) -> Change:
-    """The change that is called so. Raises SpecError where there is none."""
+    """Return the change with this key. Raises SpecError where no change has the key."""
     name, *where = key.split("-")
-    entry = (int(where[0]), int(where[1])) if len(where) == 3 and all(one.isdecimal() for one in where[:2]) else None
+    entry = (int(where[0]), int(where[1])) if len(where) == 3 and all(part.isdecimal() for part in where[:2]) else None
     if name in ("shape", "depth", "mixing") and (entry is None) == (name != "mixing"):
-        found = (Change(name, value, entry) for value, _ in _values(draft, name, entry))
-        if change := next((one for one in found if one.key == key), None):
+        changes = (Change(name, value, entry) for value, _ in _values(draft, name, entry))
+        if change := next((option for option in changes if option.key == key), None):
             return change
     raise SpecError(f"expected a change of what is wanted, found {quoted(key)}")
 
@@ -121,7 +121,7 @@ def _values(draft: Draft, name: str, entry: tuple[int, int] | None) -> Iterator[
 
 
 def _shapes(draft: Draft) -> Iterator[tuple[Shape | None, Kind]]:
-    """No shape; that of the chain as it is; the wanted one with half or twice as many of one axis."""
+    """Yield no shape, the chain's present shape, and the wanted shape with one axis halved or doubled."""
     now = wanted(draft, "shape")
     found: dict[Shape, None] = {} if now == draft.shape else {draft.shape: None}
     if now is not None:
@@ -148,13 +148,13 @@ def _judged(draft: Draft, change: Change, kind: Kind) -> Possible:
 
 
 def wanted(draft: Draft, name: str) -> Any:
-    """What is wanted of the property of this name; None for nothing."""
+    """Return the wanted value of a property; None where the draft wants none."""
     table = draft.properties.table(name)
     return table[0][0] if table else None
 
 
 def wanted_mixing(draft: Draft) -> Pairing:
-    """The wanted matrix; where none is asked for, one of x, for the shapes that are wanted or there."""
+    """Return the wanted matrix; where none is wanted, a matrix of x for the wanted or present shapes."""
     found: Pairing | None = wanted(draft, MIXING.name)
     if found is None:
         return nothing(wanted(draft, SHAPE.name) or draft.shape, draft.input_shape)
@@ -162,7 +162,7 @@ def wanted_mixing(draft: Draft) -> Pairing:
 
 
 def said(value: Shape | int | str | None) -> str:
-    """A value of a property in a few words."""
+    """Return a value of a property in a few words."""
     if value is None:
         return "any"
     if isinstance(value, str):
@@ -171,7 +171,7 @@ def said(value: Shape | int | str | None) -> str:
 
 
 def plain(distance: float) -> Any:
-    """A distance as it is shown: a whole number without a point, infinity in words."""
+    """Return a distance as a page shows it: a whole number without a point, infinity in words."""
     if isinf(distance):
         return "out of reach"
     return int(distance) if distance == int(distance) else round(distance, 3)

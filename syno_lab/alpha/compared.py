@@ -1,8 +1,8 @@
-"""A traced network is held against the network: values and gradients on one random batch, in both modes.
+"""The comparison of a traced graph with its network: values and gradients on one random batch, in both modes.
 
-Both run on copies, so that running statistics, generators and gradients stay as they are. Weights that are equal
-everywhere, as those of new normalisations and of heads that begin with zeros, are drawn in the copy: they would hide
-what stands before or behind them.
+Graph and network run as copies, so running statistics, random generators and gradients stay as they are. In the copies,
+weights with equal values only, as in new normalisations, become random. Otherwise they would hide differences in the
+layers before or behind.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from syno_lab.blame import said_by
 from syno_lab.errors import SpecError
 
 _BATCH = 2
-#: FLOPs of one example up to which both modes are compared with gradients, training with and evaluation without them,
-#: and evaluation alone without; and the bytes of weights. What has more is not compared.
+#: Limits of the comparison in FLOPs of one example: both modes with gradients, training with and evaluation without
+#: gradients, evaluation alone. A larger network is not compared, nor is one with more bytes of weights.
 EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**29
-#: The same of weights without values, on the meta device, which are drawn to compare.
+#: The bound for weights without values, on the meta device, which get random values for the comparison.
 _DRAWN_BYTES = 2**26
-#: Shares of a tensor's spread up to which two are equal, by type, and of the spread of all gradients.
+#: Largest difference of two equal tensors as a share of a tensor's spread, by type, and of the spread of all gradients.
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 _TOLERANCE, _LEAST = 1e-4, 1e-6
-#: What is further off is no matter of rounding.
+#: A larger difference is not caused by rounding.
 _ROUNDED = 0.05
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """Outputs, and gradients of inputs and weights by their names; or what was raised, in one line."""
+    """Outputs, and gradients of inputs and weights by name; or the message of an exception, in one line."""
 
     outputs: list[Tensor]
     gradients: dict[str, Tensor | None]
@@ -48,11 +48,11 @@ class _Pass:
 
 
 def check_same(graph: Graph, seen: Record, example: Example) -> None:
-    """Hold the module of a traced graph against the network.
+    """Compare the module of a traced graph with its network.
 
-    How much is compared follows from the network's cost, see :data:`EVERYTHING`. A network that draws at random in
-    another way than its graph is not compared in that mode. Raises SpecError in one line, what differs, in which mode
-    and where.
+    The network's cost decides how much is compared, see :data:`EVERYTHING`. A mode is not compared where the network
+    draws random numbers in another way than its graph. Raises SpecError with one line that names the difference, the
+    mode and the module.
     """
     assert graph.origin is not None
     net, flops = graph.origin.net, graph.flops()
@@ -62,7 +62,7 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
     if flops > VALUES or size > (_DRAWN_BYTES if is_meta else BYTES):
         return
     modes = [(False, True), (True, True)] if flops <= EVERYTHING else [(True, True), (False, False)]
-    device = next((each.device for each in weights if not each.is_meta), torch.device("cpu"))
+    device = next((weight.device for weight in weights if not weight.is_meta), torch.device("cpu"))
     refused = ""
     with eager():
         for inputs in _inputs(net, seen, example, device):
@@ -70,29 +70,29 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
             if not why:
                 return
             refused = refused or why
-    if not is_meta:  # weights that are drawn are not those that it will have
+    if not is_meta:  # the network will have other weights than these random values
         raise SpecError(f"{type(net).__name__}: expected a network that takes a random batch, found {refused}")
 
 
 def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tuple[bool, bool]]) -> str:
-    """Why a network does not take inputs; empty where it was compared in some modes: training, gradients."""
-    one, module = twin(net), _module(graph, net)
+    """Return why a network refuses inputs; empty after a comparison in some modes, each (training, gradients)."""
+    network, module = twin(net), _module(graph, net)
     for training, with_gradients in modes:
         gradients = with_gradients
-        wanted = _passed(one, inputs, training, gradients)
-        if wanted.error and gradients:  # a network that only answers
+        wanted = _passed(network, inputs, training, gradients)
+        if wanted.error and gradients:  # a network without gradients
             gradients = False
-            wanted = _passed(one, inputs, training, gradients)
-        if wanted.error and training:  # such as a batch that is too small for its statistics
+            wanted = _passed(network, inputs, training, gradients)
+        if wanted.error and training:  # such as a batch too small for batch statistics
             continue
-        if wanted.error or not all(bool(each.isfinite().any()) for each in wanted.outputs if each.numel()):
+        if wanted.error or not all(bool(tensor.isfinite().any()) for tensor in wanted.outputs if tensor.numel()):
             return wanted.error or "outputs that are no numbers"
-        found = _passed(module, inputs, training, gradients)
-        said = _difference(wanted, found)[0] and _reason(graph, net, inputs, wanted, found, (training, gradients))
-        if said:
+        actual = _passed(module, inputs, training, gradients)
+        text = _difference(wanted, actual)[0] and _reason(graph, net, inputs, wanted, actual, (training, gradients))
+        if text:
             mode = "training" if training else "evaluation"
             raise SpecError(
-                f"{type(net).__name__}: expected a graph that does in {mode} what the network does, found {said}: αNAS "
+                f"{type(net).__name__}: expected a graph that does in {mode} what the network does, found {text}: αNAS "
                 "cannot follow the network there"
             )
     return ""
@@ -101,11 +101,11 @@ def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tup
 def _reason(
     graph: Graph, net: nn.Module, inputs: list[Tensor], wanted: _Pass, found: _Pass, mode: tuple[bool, bool]
 ) -> str:
-    """What differs in two passes; empty where only chance or rounding does."""
-    again, other = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
+    """Return the difference of two passes; empty where its only causes are random numbers or rounding."""
+    again, reseeded = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
     if _difference(wanted, again)[0] and not _difference(again, found)[0]:
         return "that its outputs depend on earlier calls"
-    is_random = bool(not (found.error or other.error) and _difference(wanted, other)[0])
+    is_random = bool(not (found.error or reseeded.error) and _difference(wanted, reseeded)[0])
     are_random = is_random and bool(_difference(found, _passed(_module(graph, net), inputs, *mode, 1))[0])
     if is_random and not are_random:
         if not mode[0]:
@@ -118,18 +118,18 @@ def _reason(
         return ""
     with _NoDropout() if are_random else nullcontext():
         if are_random:
-            wanted, other = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
-            if _difference(wanted, other)[0]:  # both draw in other ways too
+            wanted, reseeded = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
+            if _difference(wanted, reseeded)[0]:  # other random numbers than dropout differ
                 return ""
             found = _passed(_module(graph, net), inputs, *mode)
-        said, share = _difference(wanted, found)
-        if said and share < _ROUNDED:  # in float64 rounding is no reason to differ
+        message, share = _difference(wanted, found)
+        if message and share < _ROUNDED:  # float64 shows whether the difference is rounding
             double = twin(net).double()
-            wide = [each.double() if each.is_floating_point() else each for each in inputs]
+            wide = [x.double() if x.is_floating_point() else x for x in inputs]
             exact = _passed(double, wide, *mode)
             if not exact.error and not _difference(exact, _passed(_module(graph, double), wide, *mode))[0]:
                 return ""
-        return said and said + _where((twin(net), _module(graph, net)), inputs, mode[0])
+        return message and message + _where((twin(net), _module(graph, net)), inputs, mode[0])
 
 
 def _module(graph: Graph, net: nn.Module) -> nn.Module:
@@ -138,7 +138,7 @@ def _module(graph: Graph, net: nn.Module) -> nn.Module:
 
 
 class _NoDropout(TorchFunctionMode):
-    """Dropout gives what it gets, so that what is drawn in another order can be compared."""
+    """Replace dropout by the identity, so that random draws in another order do not hide a difference."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
@@ -148,16 +148,16 @@ class _NoDropout(TorchFunctionMode):
 
 
 def _where(nets: tuple[nn.Module, nn.Module], inputs: list[Tensor], training: bool) -> str:
-    """The first module of both networks whose output differs."""
-    given: list[dict[str, Tensor]] = [{}, {}]
-    for net, outputs in zip(nets, given, strict=True):
+    """Return the first module whose output differs between two networks."""
+    recorded: list[dict[str, Tensor]] = [{}, {}]
+    for net, outputs in zip(nets, recorded, strict=True):
         for path, part in net.named_modules():
             if path and not isinstance(part, torch.jit.ScriptModule):
                 part.register_forward_hook(partial(_keep, outputs, path))
-        _passed(net, inputs, training, False)  # as far as it goes
-    one, two = given
-    both = (path for path in one if path in two and one[path].shape == two[path].shape)
-    first = next((path for path in both if _apart(one[path], two[path]) > _TOLERANCE), None)
+        _passed(net, inputs, training, False)  # hooks record outputs up to an exception
+    ours, theirs = recorded
+    common = (path for path in ours if path in theirs and ours[path].shape == theirs[path].shape)
+    first = next((path for path in common if _apart(ours[path], theirs[path]) > _TOLERANCE), None)
     return f", first in {first}" if first else ""
 
 
@@ -169,60 +169,60 @@ def _keep(
 
 
 def _passed(net: nn.Module, inputs: list[Tensor], training: bool, gradients: bool, seed: int = 0) -> _Pass:
-    """Run a network, with chance as it is after a seed."""
-    starts = [each.clone().requires_grad_(gradients and each.is_floating_point()) for each in inputs]
+    """Run a network with random generators seeded by ``seed``."""
+    starts = [x.clone().requires_grad_(gradients and x.is_floating_point()) for x in inputs]
     try:
-        net.train().train(training)  # what a network keeps for evaluations, it makes anew after a training
+        net.train().train(training)  # clears values that a network caches for evaluation
         net.zero_grad(set_to_none=True)
         with torch.set_grad_enabled(gradients), kept_chance(seed):
-            # A network may change what it gets in place, which no leaf allows.
-            outputs = [leaf for leaf in leaves(net(*(each.clone() for each in starts))) if isinstance(leaf, Tensor)]
-            if gradients and (of := [each for each in outputs if each.requires_grad]):
+            # A network may change its inputs in place, which PyTorch forbids for leaf tensors.
+            outputs = [leaf for leaf in leaves(net(*(x.clone() for x in starts))) if isinstance(leaf, Tensor)]
+            if gradients and (roots := [y for y in outputs if y.requires_grad]):
                 generator = torch.Generator().manual_seed(1)
-                torch.autograd.backward(of, [torch.randn(each.shape, generator=generator).to(each) for each in of])
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - of the user's own code
+                torch.autograd.backward(roots, [torch.randn(y.shape, generator=generator).to(y) for y in roots])
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
         return _Pass([], {}, said_by(error))
-    named = {f"input {number}": each for number, each in enumerate(starts)}
+    named = {f"input {number}": x for number, x in enumerate(starts)}
     named |= dict(net.named_parameters(remove_duplicate=False))
-    grads = {name: each.grad for name, each in named.items() if each.requires_grad} if gradients else {}
-    return _Pass([each.detach() for each in outputs], grads)
+    grads = {name: tensor.grad for name, tensor in named.items() if tensor.requires_grad} if gradients else {}
+    return _Pass([y.detach() for y in outputs], grads)
 
 
 def _difference(wanted: _Pass, found: _Pass) -> tuple[str, float]:
-    """What of a pass is not that of another, and by which share of its spread; empty for nothing."""
+    """Return the first difference of two passes and its share of the spread; an empty text for equal passes."""
     if wanted.error or found.error:
         return found.error or wanted.error, inf
-    outputs, gradients, others, other_gradients = wanted.outputs, wanted.gradients, found.outputs, found.gradients
-    shapes = [[list(each.shape) for each in some] for some in (outputs, others)]
+    outputs, gradients, ys, grads = wanted.outputs, wanted.gradients, found.outputs, found.gradients
+    shapes = [[list(tensor.shape) for tensor in tensors] for tensors in (outputs, ys)]
     if shapes[0] != shapes[1]:
         return f"outputs of {shapes[1]} for {shapes[0]}", inf
-    for one, two in zip(outputs, others, strict=True):
+    for one, two in zip(outputs, ys, strict=True):
         if (share := _apart(one, two)) > _TOLERANCES.get(one.dtype, _TOLERANCE):
             return f"outputs that are {share:.1e} of their spread apart", share
-    given = [each for each in gradients.values() if each is not None]
-    least = _LEAST / _TOLERANCE * max(map(_spread, given), default=0.0)
-    tied = {id(gradients[name]) for name in other_gradients if name in gradients}
+    gradients_present = [y for y in gradients.values() if y is not None]
+    least = _LEAST / _TOLERANCE * max(map(_spread, gradients_present), default=0.0)
+    tied = {id(gradients[name]) for name in grads if name in gradients}
     for name, gradient in gradients.items():
-        other = other_gradients.get(name)
-        if name not in other_gradients and id(gradient) in tied:  # under another name
+        actual = grads.get(name)
+        if name not in grads and id(gradient) in tied:  # a tied weight, listed under another name
             continue
-        if gradient is None or other is None:
-            if gradient is not other:
+        if gradient is None or actual is None:
+            if gradient is not actual:
                 is_new = f"a gradient of {name} where the network has none"
                 return is_new if gradient is None else f"no gradient of {name}", inf
-        elif (share := _apart(gradient, other, least)) > _TOLERANCES.get(gradient.dtype, _TOLERANCE):
+        elif (share := _apart(gradient, actual, least)) > _TOLERANCES.get(gradient.dtype, _TOLERANCE):
             return f"a gradient of {name} that is {share:.1e} of its spread off", share
     return "", 0.0
 
 
 def _spread(tensor: Tensor) -> float:
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    real = real[real.isfinite()]  # an infinite gradient says nothing of what is small beside it
+    real = real[real.isfinite()]  # an infinite gradient would hide small differences
     return (float(real.max() - real.min()) or float(real.abs().max()) * _LEAST) if real.numel() else 0.0
 
 
 def _apart(one: Tensor, two: Tensor, least: float = 0.0) -> float:
-    """How far two tensors are apart, as a share of the spread of the first; infinite where only one has numbers."""
+    """Return the difference of two tensors as a share of the first's spread; infinite where only one is finite."""
     if one.dtype != two.dtype or not (one.is_floating_point() or one.is_complex()):
         return 0.0 if one.dtype == two.dtype and torch.equal(one, two) else inf
     difference = float((one - two).abs().max()) if one.numel() else 0.0
@@ -233,7 +233,7 @@ def _apart(one: Tensor, two: Tensor, least: float = 0.0) -> float:
 
 
 def _drawn(weight: Tensor) -> Tensor:
-    """A copy of a weight that has values, and not all the same."""
+    """Return a copy of a weight; weights without values, or with equal values alone, get random values."""
     value = weight.detach().clone()
     if weight.is_meta:  # weights of layers are around 0, scales and variances around 1
         value = torch.full(weight.shape, float(weight.is_floating_point()), dtype=weight.dtype)
@@ -245,8 +245,8 @@ def _drawn(weight: Tensor) -> Tensor:
 
 
 def _inputs(net: nn.Module, seen: Record, example: Example, device: torch.device) -> Iterator[list[Tensor]]:
-    """Batches to try, in order: drawn, integers as all embeddings take them; without negative numbers; the example."""
-    bound = min((each.num_embeddings for each in net.modules() if isinstance(each, nn.Embedding)), default=2)
+    """Yield batches to try: random values or integers for embeddings, then non-negative values, then the example."""
+    bound = min((part.num_embeddings for part in net.modules() if isinstance(part, nn.Embedding)), default=2)
     for is_plain in (False, True):
         batch = []
         for number in seen.inputs:
@@ -257,6 +257,6 @@ def _inputs(net: nn.Module, seen: Record, example: Example, device: torch.device
                 x = torch.full(shape, dtype == torch.bool) if is_plain else torch.randint(bound, shape)
             batch.append(x.to(device, dtype))
         yield batch
-    given = [example] if isinstance(example, Tensor) else [each for each in example if isinstance(each, Tensor)]
-    if given and not any(each.is_meta for each in given):
-        yield [each[:1].expand(_BATCH, *each.shape[1:]).to(device) for each in given]
+    tensors = [example] if isinstance(example, Tensor) else [tensor for tensor in example if isinstance(tensor, Tensor)]
+    if tensors and not any(tensor.is_meta for tensor in tensors):
+        yield [tensor[:1].expand(_BATCH, *tensor.shape[1:]).to(device) for tensor in tensors]

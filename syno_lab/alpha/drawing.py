@@ -1,12 +1,13 @@
 """Graphs of αNAS as pictures: inputs on top, outputs at the bottom, operations as boxes, tensors as arrows.
 
-An arrow says the shape of its tensor, (batch, spatial axes…, channels). In the SVG each part is a group with an ``id``:
+The label of an arrow is its tensor's shape, (batch, spatial axes…, channels). In the SVG each part is a group with an
+``id``:
 
 ===============  =============================================================
 ``t0``           input 0
 ``n3``           node 3
 ``out0``         output 0
-``n3-in1``       the arrow into node 3 that brings its second tensor
+``n3-in1``       the arrow of the second input tensor of node 3
 ``out0-in0``     the arrow into an output
 ===============  =============================================================
 """
@@ -21,7 +22,7 @@ from syno_lab.drawing.render import accessible_svg
 from syno_lab.drawing.style import FONT, HIGHLIGHT, INK, INPUT, LINE, OUTPUT, WEIGHT, dot_text, plate
 from syno_lab.inputs import count_of, plural
 
-#: Sign, fill and border of operations by what they are; those with weights have the colours of weights.
+#: Sign, fill and border of operations by their kind; operations with weights have the colours of weights.
 LOOKS = {
     "non-linear": ("~", "#ffe0bd", "#a85a00"),
     "normalisation": ("N", "#e6dcff", "#6b3fc2"),
@@ -42,13 +43,13 @@ def dot(
     highlight: Collection[int] = (),
     notes: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
-    """A graph as DOT text, the same text for equal graphs.
+    """Return a graph as DOT text; equal graphs have equal text.
 
     Args:
-        graph: what is drawn.
-        title: a line above the drawing; any text, it is escaped.
-        highlight: numbers of nodes to be drawn with a thick border, those of a region for one.
-        notes: by the number of a tensor, lines to stand below its shape: its properties.
+        graph: the graph to draw.
+        title: a line above the drawing; the function escapes any text.
+        highlight: numbers of nodes to draw with a thick border, such as the nodes of a region.
+        notes: lines below the shape of a tensor, by the tensor's number: its properties.
     """
     return _drawn(graph, title, highlight, notes or {})[0]
 
@@ -60,13 +61,13 @@ def svg(
     highlight: Collection[int] = (),
     notes: Mapping[int, Sequence[str]] | None = None,
 ) -> str:
-    """:func:`dot` as SVG with a text alternative. Raises SynoError where the layout program is missing or too slow."""
+    """Return :func:`dot` as SVG with a text alternative. Raises SynoError where Graphviz is missing or too slow."""
     source, titles = _drawn(graph, title, highlight, notes or {})
     return accessible_svg(source, ". ".join([*([title] if title else []), describe(graph)]), titles)
 
 
 def describe(graph: Graph) -> str:
-    """The text alternative of a graph's picture."""
+    """Return the text alternative of a graph's picture."""
     lines = [f"t{number} = input of shape {_shape(graph, number)}" for number in range(len(graph.inputs))]
     for number, node in enumerate(graph.nodes):
         lines.append(f"t{graph.tensor(number)} = {node}, of shape {_shape(graph, graph.tensor(number))}")
@@ -76,20 +77,20 @@ def describe(graph: Graph) -> str:
 
 
 def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dict[str, tuple[str, list[str]]]:
-    """What is said of each part of a picture, by its id, and the ids of what is lit with it, itself among them.
+    """Return, by the id of each part of a picture, its description and the ids to highlight with it.
 
-    Lit are with an operation and an output the arrows into it and what they come from, with an arrow its two ends.
+    An operation or output highlights the arrows into it and their sources; an arrow highlights its two ends.
     """
     names = [f"t{number}" for number in range(len(graph.inputs))] + [f"n{number}" for number in range(len(graph.nodes))]
-    found: dict[str, tuple[str, list[str]]] = {}
+    parts_by_id: dict[str, tuple[str, list[str]]] = {}
 
     def add(name: str, words: str, tensors: Sequence[int]) -> None:
         arrows = [f"{name}-in{side}" for side in range(len(tensors))]
         makers = [names[tensor] for tensor in tensors]
-        found[name] = (words, [*dict.fromkeys((*makers, *arrows, name))])
+        parts_by_id[name] = (words, [*dict.fromkeys((*makers, *arrows, name))])
         for arrow, maker, tensor in zip(arrows, makers, tensors, strict=True):
-            said = ", ".join([f"t{tensor} of {_shape(graph, tensor)}", *(notes or {}).get(tensor, ())])
-            found[arrow] = (said, [maker, arrow, name])
+            about = ", ".join([f"t{tensor} of {_shape(graph, tensor)}", *(notes or {}).get(tensor, ())])
+            parts_by_id[arrow] = (about, [maker, arrow, name])
 
     for number in range(len(graph.inputs)):
         add(f"t{number}", f"input {number} of {_shape(graph, number)}", ())
@@ -97,7 +98,7 @@ def parts(graph: Graph, notes: Mapping[int, Sequence[str]] | None = None) -> dic
         add(f"n{number}", f"operation {number}: {node}, gives {_shape(graph, graph.tensor(number))}", node.inputs)
     for number, tensor in enumerate(graph.outputs):
         add(f"out{number}", f"output {number} of {_shape(graph, tensor)}", (tensor,))
-    return found
+    return parts_by_id
 
 
 def _shape(graph: Graph, tensor: int) -> str:
@@ -105,7 +106,7 @@ def _shape(graph: Graph, tensor: int) -> str:
 
 
 def kind_of(operation: Operation, *shapes: Shape) -> str:
-    """What an operation on inputs of these shapes is drawn as: a key of :data:`LOOKS`."""
+    """Return the kind by which a drawing shows an operation on inputs of these shapes: a key of :data:`LOOKS`."""
     name = operation.name
     if name == "opaque":
         return "opaque"
@@ -121,7 +122,7 @@ def kind_of(operation: Operation, *shapes: Shape) -> str:
 
 
 def _lines(operation: Operation) -> list[str]:
-    """The name, then the attributes that are not the default ones, as many in a line as fit."""
+    """Return the name, then the attributes without a default value, as many in a line as fit."""
     name, _, rest = str(operation).partition("(")
     lines = [name]
     for word in rest.removesuffix(")").split(", ") if rest else ():
@@ -135,7 +136,7 @@ def _lines(operation: Operation) -> list[str]:
 def _drawn(
     graph: Graph, title: str | None, highlight: Collection[int], notes: Mapping[int, Sequence[str]]
 ) -> tuple[str, dict[str, str]]:
-    """The text of DOT, and what is said of nodes and edges, by the names that Graphviz gives them."""
+    """Return the DOT text, and the titles of nodes and edges by their names in Graphviz."""
     titles: dict[str, str] = {}
     lines: list[str] = []
 
@@ -151,7 +152,7 @@ def _drawn(
         above = f"t{tensor}" if maker is None else f"n{maker}"
         label = plate([shape, *notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
         lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
-        # Graphviz names edges by their ends, so two of the same ends have one name.
+        # Graphviz names edges by their ends, so two edges with equal ends share a title.
         before, said = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
         titles[f"{above}->{below}"] = f"{before}; {said}" if before else said
 

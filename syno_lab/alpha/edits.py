@@ -1,8 +1,8 @@
-"""Edits of networks as values: what a mutation of a network is, and a lineage of them that can be replayed on its seed.
+"""Edits of networks as values: an edit is one mutation of a network, and a lineage of edits can be replayed.
 
-An edit names blocks and nodes by their numbers, so it means something for one network alone. A :class:`Variant` is a
-seed network with edits one after the other; its file holds the edits and :attr:`.Network.digest` of the seed, so that
-edits of another seed are refused in one line.
+An edit names blocks and nodes by number, so it is valid for one network only. A :class:`Variant` is a seed network with
+edits applied in order. Its file contains the edits and :attr:`.Network.digest` of the seed, so that reading refuses
+edits of another seed in one line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from syno_lab.versioned import read_versioned
 
 FORMAT = "syno-lab-network-edits"
 VERSION = 1
-#: Edits of one variant; a search of 800 individuals makes far fewer one after the other.
+#: The most edits of one variant; a search of 800 individuals applies far fewer in a row.
 MOST_EDITS = 1000
 _WHAT = "file of edits"
 
@@ -34,13 +34,13 @@ _WHAT = "file of edits"
 
 @dataclass(frozen=True)
 class Replacement:
-    """Another graph in the place of the same region of some blocks of one type.
+    """A replacement of one region by another graph in some blocks of one type.
 
     Attributes:
-        blocks: their numbers, in order.
-        nodes: of the region, in order.
-        old: the region, as it is in the first of the blocks.
-        new: what comes in its place.
+        blocks: the numbers of the blocks, in order.
+        nodes: the numbers of the region's nodes, in order.
+        old: the region as a graph, in the first of the blocks.
+        new: the graph that replaces the region.
     """
 
     blocks: tuple[int, ...]
@@ -49,13 +49,13 @@ class Replacement:
     new: Graph
 
     def apply(self, network: Network) -> Network:
-        """The edited network. Raises SpecError where other operations stand there, or the rest does not fit."""
+        """Return the edited network. Raises SpecError where the region is not ``old``, or a part does not apply."""
         for number in self.blocks:
             graph = _block(network, number).graph
-            found = graph.subgraph(self.nodes)
-            if (found.nodes, found.outputs) != (self.old.nodes, self.old.outputs):
+            current = graph.subgraph(self.nodes)
+            if (current.nodes, current.outputs) != (self.old.nodes, self.old.outputs):
                 expected = f"{words(self.old)} as nodes {_numbers(self.nodes)}"
-                raise SpecError(f"block {number}: expected {expected}, found {words(found)}")
+                raise SpecError(f"block {number}: expected {expected}, found {words(current)}")
         return network.edited(self.blocks, self.nodes, self.new)
 
     def __str__(self) -> str:
@@ -65,13 +65,13 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Duplication:
-    """A copy of the block of this number ``before`` another one; the number of all blocks is the end."""
+    """A copy of the block of this number ``before`` another block; the number of blocks means the end."""
 
     block: int
     before: int
 
     def apply(self, network: Network) -> Network:
-        """The edited network. Raises SpecError where block or place is missing or is kept, or the rest does not fit."""
+        """Return the edited network. Raises SpecError for an unknown or fixed block, or a part that does not apply."""
         copy, blocks = _changeable(network, self.block), list(network.blocks)
         if not 0 <= self.before <= len(blocks):
             raise SpecError(f"expected a place from 0 to {len(blocks)}, found {quoted(self.before)}")
@@ -88,7 +88,7 @@ class Deletion:
     block: int
 
     def apply(self, network: Network) -> Network:
-        """The edited network. Raises SpecError where the block is not there or is kept, or the rest does not fit."""
+        """Return the edited network. Raises SpecError for an unknown or fixed block, or a part that does not apply."""
         _changeable(network, self.block)
         return network.with_blocks([*network.blocks[: self.block], *network.blocks[self.block + 1 :]])
 
@@ -108,7 +108,7 @@ def _block(network: Network, number: int) -> Block:
 def _changeable(network: Network, number: int) -> Block:
     block = _block(network, number)
     if not block.kind:
-        raise SpecError(f"block {number}: expected one with a type, found one that is never changed")
+        raise SpecError(f"block {number}: expected a block with a type, found a block without")
     return block
 
 
@@ -120,39 +120,39 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def words(graph: Graph) -> str:
-    """The operations of a graph in a line, in numbers: ``conv 3x3 32, relu``; where it is no chain with tensors."""
-    said = [_said(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
+    """List a graph's operations in a line, sizes as numbers: ``conv 3x3 32, relu``; with tensors if it is no chain."""
+    names = [_described(node.operation, *graph.input_shapes(number)) for number, node in enumerate(graph.nodes)]
     if graph.is_chain:
-        return ", ".join(said) or "nothing"
-    taken = [" and ".join(f"t{tensor}" for tensor in node.inputs) or "nothing" for node in graph.nodes]
-    lines = [f"t{graph.tensor(number)} = {does} of {taken[number]}" for number, does in enumerate(said)]
+        return ", ".join(names) or "nothing"
+    inputs = [" and ".join(f"t{tensor}" for tensor in node.inputs) or "nothing" for node in graph.nodes]
+    lines = [f"t{graph.tensor(number)} = {name} of {inputs[number]}" for number, name in enumerate(names)]
     return "; ".join([*lines, f"outputs {', '.join(f't{tensor}' for tensor in graph.outputs)}"])
 
 
-def _said(operation: Operation, *shapes: Shape) -> str:
-    """An operation with all that is not default: ``depthwise 3x3 stride 2``."""
+def _described(operation: Operation, *shapes: Shape) -> str:
+    """Return an operation with its attributes without default values: ``depthwise 3x3 stride 2``."""
     at = operation.at(*shapes)
     name, values = at.name, dict(at.attributes)
     defaults = {key: row.default for key, row in at.row.attributes.items()}
-    said = []
+    parts = []
     if name == "conv":
         channels = shapes[0][-1]
         if values["groups"] == values["features"] == channels > 1:
             name, values["groups"], values["features"] = "depthwise", 1, None
-        said.append("x".join([str(values.pop("kernel"))] * (len(shapes[0]) - 2)))
+        parts.append("x".join([str(values.pop("kernel"))] * (len(shapes[0]) - 2)))
     elif name.endswith("_pool"):
         window = values.pop("window")
-        said.append("x".join([str(window)] * (len(shapes[0]) - 2)) if window else "whole")
+        parts.append("x".join([str(window)] * (len(shapes[0]) - 2)) if window else "whole")
     elif name == operator_node.NAME:
         name = operator_node.said(values["file"])
     features = values.pop("features", None)
     if features is not None:
-        said.append(str(features))
+        parts.append(str(features))
     for key, value in values.items():
         if value != defaults[key] and at.row.attributes[key].is_shown:
             text = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            said.append(f"no {key}" if value is False else key if value is True else f"{key} {text}")
-    return " ".join([name, *said])
+            parts.append(f"no {key}" if value is False else key if value is True else f"{key} {text}")
+    return " ".join([name, *parts])
 
 
 # -- variants --------------------------------------------------------------------------------------------------------
@@ -160,13 +160,13 @@ def _said(operation: Operation, *shapes: Shape) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A seed network with edits, each of what the one before gave. Two are equal where :attr:`key` is.
+    """A seed network with edits that are applied in order. Two variants are equal where their :attr:`key` is equal.
 
     Attributes:
-        seed: the network that is edited.
-        edits: in order, at most 1,000.
+        seed: the network before all edits.
+        edits: at most 1,000 edits, in order.
 
-    Raises SpecError where an edit does not fit: which, and why.
+    Raises SpecError with the number of an edit that does not fit, and the reason.
     """
 
     seed: Network
@@ -187,20 +187,20 @@ class Variant:
         object.__setattr__(self, "_network", network)
 
     def edited(self, edit: Edit) -> Variant:
-        """The variant with one more edit. Raises SpecError where it does not fit."""
+        """Return the variant with one more edit. Raises SpecError where the edit does not fit."""
         if len(self.edits) >= MOST_EDITS:
             raise SpecError(f"expected at most {MOST_EDITS} edits, found one more")
         return Variant(self.seed, (*self.edits, edit), edit.apply(self.network))
 
     @property
     def network(self) -> Network:
-        """The network with all edits."""
+        """The network after all edits."""
         assert self._network is not None
         return self._network
 
     @cached_property
     def key(self) -> str:
-        """:attr:`.Network.key`: equal for variants of one structure, whatever edits led there."""
+        """:attr:`.Network.key`: equal for variants of equal structure, whatever their edits."""
         return self.network.key
 
     def __eq__(self, other: object) -> bool:
@@ -218,24 +218,24 @@ class Variant:
         return self.network.graph.params()
 
     def __str__(self) -> str:
-        """A line for each edit."""
+        """Return a line for each edit."""
         return "\n".join(map(str, self.edits)) or "the seed"
 
     def to_json(self) -> str:
-        """The text of a file of edits, which :meth:`from_json` reads; each edit has a line for people."""
+        """Return the text of a file of edits, which :meth:`from_json` reads; it describes each edit in words too."""
         record = _File(FORMAT, VERSION, self.seed.digest, [record_of_edit(edit) for edit in self.edits])
         return msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
 
     @staticmethod
     def from_json(text: str | bytes, seed: Network) -> Variant:
-        """Read a file of edits and replay them.
+        """Read a file of edits and replay the edits.
 
-        Raises FormatError for a file that is none, edits of another seed, and one that does not fit: one line.
+        Raises FormatError in one line for a damaged file, edits of another seed, and an edit that does not fit.
         """
         read = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
         if read.seed != seed.digest:
-            sides = f"expected edits of the network {seed.digest}, found those of {quoted(read.seed)}"
-            raise FormatError(f"{_WHAT}: {sides}; give the seed that it was made from")
+            sides = f"expected edits of the network {seed.digest}, found edits of {quoted(read.seed)}"
+            raise FormatError(f"{_WHAT}: {sides}; pass the network that was edited")
         return variant_of(seed, read.edits, _WHAT)
 
 
@@ -243,7 +243,7 @@ class Variant:
 
 
 class _Replace(msgspec.Struct, forbid_unknown_fields=True, tag="replace", tag_field="edit"):
-    """`text` is for people and is not read."""
+    """An edit of a file; readers ignore `text`, which describes the edit in words."""
 
     blocks: tuple[int, ...]
     nodes: tuple[int, ...]
@@ -274,7 +274,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def record_of_edit(edit: Edit) -> EditRecord:
-    """An edit as it stands in a file."""
+    """Return the record of an edit in a file."""
     if isinstance(edit, Replacement):
         graphs = (record_of(edit.old), record_of(edit.new))
         return _Replace(edit.blocks, edit.nodes, *graphs, str(edit))
@@ -284,11 +284,11 @@ def record_of_edit(edit: Edit) -> EditRecord:
 
 
 def variant_of(seed: Network, records: Sequence[EditRecord], what: str) -> Variant:
-    """A seed with the edits that stand in a file.
+    """Return the variant of a seed and the edits of a file.
 
-    Raises FormatError, one line that begins with ``what``, also where an edit does not fit.
+    Raises FormatError in one line that begins with ``what``, also where an edit does not fit.
     """
-    edits = tuple([_edit_of(one, f"{what}: edit {number}") for number, one in enumerate(records)])
+    edits = tuple([_edit_of(record, f"{what}: edit {number}") for number, record in enumerate(records)])
     try:
         return Variant(seed, edits)
     except SpecError as error:

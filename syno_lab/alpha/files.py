@@ -1,8 +1,8 @@
-"""Graphs and networks of αNAS as JSON, read through the same checks as those made by hand.
+"""Graphs and networks of αNAS as JSON; reading applies the checks of the constructors.
 
-Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file holds data alone, and of all shapes those of the inputs,
-from which the others follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``; attributes with their
-default values are left out.
+Tensors are numbered as in :mod:`syno_lab.alpha.graph`. A file contains data only; of the shapes it has those of the
+inputs, from which the others follow. A :class:`.Rel` is an object with ``mul``, ``div`` and ``axis``. Attributes with
+their default values are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_SOURCE = 400  # characters
 
 
 class NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An operation on tensors, by their numbers."""
+    """An operation with the numbers of its input tensors."""
 
     operation: str
     attributes: dict[str, Value] = {}
@@ -33,7 +33,7 @@ class NodeRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class GraphRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A graph without a header, as it stands in files of others too."""
+    """A graph without a header, which files of networks and of edits contain too."""
 
     inputs: tuple[Shape, ...]
     nodes: list[NodeRecord]
@@ -47,7 +47,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class _BlockRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An instance of a type of blocks, and the numbers of the nodes that may be changed."""
+    """An instance of a type of blocks, and the numbers of its mutable nodes."""
 
     graph: GraphRecord
     kind: str = ""
@@ -55,7 +55,7 @@ class _BlockRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class NetworkRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A network without a header, as it stands in files of others too."""
+    """A network without a header, which other files contain too."""
 
     stem: GraphRecord
     blocks: list[_BlockRecord]
@@ -68,13 +68,13 @@ class _NetworkFile(NetworkRecord, omit_defaults=True, kw_only=True):
 
 
 def record_of(graph: Graph) -> GraphRecord:
-    """A graph as it stands in a file."""
+    """Return the record of a graph in a file."""
     nodes = [record_of_operation(node.operation, node.inputs, node.source) for node in graph.nodes]
     return GraphRecord(graph.inputs, nodes, graph.outputs)
 
 
 def graph_of(record: GraphRecord, what: str) -> Graph:
-    """The graph that stands in a file. Raises FormatError, one line that begins with ``what``."""
+    """Return the graph of a record. Raises FormatError in one line that begins with ``what``."""
     nodes, where = [], what
     try:
         for number, node in enumerate(record.nodes):
@@ -89,56 +89,56 @@ def graph_of(record: GraphRecord, what: str) -> Graph:
 
 
 def record_of_operation(operation: Operation, inputs: tuple[int, ...] = (), source: str = "") -> NodeRecord:
-    """An operation as it stands in a file."""
+    """Return the record of an operation in a file."""
     rows = operation.row.attributes
-    given = {name: value for name, value in operation.attributes if value != rows[name].default}
-    return NodeRecord(operation.name, given, inputs, source)
+    changed = {name: value for name, value in operation.attributes if value != rows[name].default}
+    return NodeRecord(operation.name, changed, inputs, source)
 
 
 def operation_of(record: NodeRecord) -> Operation:
-    """The operation that stands in a file. Raises SpecError for one that is none."""
+    """Return the operation of a record. Raises SpecError for a record that describes no operation."""
     return Operation(record.operation, tuple(record.attributes.items()))
 
 
 def to_json(graph: Graph) -> str:
-    """The text of a graph file."""
+    """Return the text of a graph file."""
     return msgspec.json.format(msgspec.json.encode(_File(FORMAT, VERSION, record_of(graph))), indent=1).decode()
 
 
 def from_json(text: str | bytes) -> Graph:
-    """Read a graph file. Raises FormatError, one line: what was expected, what was found and where."""
+    """Read a graph file. Raises FormatError with one line: expected value, found value and place in the file."""
     record = read_versioned(text, _File, what="graph file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     return graph_of(record.graph, "graph file")
 
 
 def record_of_network(network: Network) -> NetworkRecord:
-    """A network as it stands in a file."""
-    blocks = [_BlockRecord(record_of(each.graph), each.kind, sorted(each.mutable)) for each in network.blocks]
+    """Return the record of a network in a file."""
+    blocks = [_BlockRecord(record_of(block.graph), block.kind, sorted(block.mutable)) for block in network.blocks]
     return NetworkRecord(record_of(network.stem), blocks, record_of(network.head))
 
 
 def network_of(record: NetworkRecord, what: str) -> Network:
-    """The network that stands in a file. Raises FormatError, one line that begins with ``what``."""
-    stem, head = (graph_of(each, f"{what}: {name}") for each, name in ((record.stem, "stem"), (record.head, "head")))
+    """Return the network of a record. Raises FormatError in one line that begins with ``what``."""
+    stem, head = (graph_of(part, f"{what}: {name}") for part, name in ((record.stem, "stem"), (record.head, "head")))
     try:
         blocks = []
-        for number, each in enumerate(record.blocks):
-            graph = graph_of(each.graph, f"{what}: block {number}")
-            blocks.append(Block(each.kind, graph, frozenset(each.mutable)))
+        for number, block in enumerate(record.blocks):
+            graph = graph_of(block.graph, f"{what}: block {number}")
+            blocks.append(Block(block.kind, graph, frozenset(block.mutable)))
         return Network(stem, tuple(blocks), head)
     except SpecError as error:
         raise FormatError(f"{what}: {error}") from None
 
 
 def network_to_json(network: Network) -> str:
-    """The text of a network file."""
-    found = record_of_network(network)
-    file = _NetworkFile(found.stem, found.blocks, found.head, format=NETWORK_FORMAT, version=VERSION)
+    """Return the text of a network file."""
+    contents = record_of_network(network)
+    file = _NetworkFile(contents.stem, contents.blocks, contents.head, format=NETWORK_FORMAT, version=VERSION)
     return msgspec.json.format(msgspec.json.encode(file), indent=1).decode()
 
 
 def network_from_json(text: str | bytes) -> Network:
-    """Read a network file. Raises FormatError, one line: what was expected, what was found and where."""
+    """Read a network file. Raises FormatError with one line: expected value, found value and place in the file."""
     what = "network file"
     record = read_versioned(text, _NetworkFile, what=what, name=NETWORK_FORMAT, version=VERSION, most=MAX_BYTES)
     return network_of(record, what)

@@ -1,9 +1,9 @@
 """Programs of αNAS: typed graphs of operations, as values (sections 3.2 and 4.6).
 
-Tensors are numbered: 0 to i - 1 are the i inputs, i + n is the result of node n. A node names tensors that come before
-it, so the order of nodes is a topological one and no cycle can be written. A graph has any number of inputs and of
-outputs; every node serves an output. A :class:`Region` is a closed part of a graph, and :meth:`Graph.replace` puts
-another graph in its place.
+With i inputs, tensors 0 to i - 1 are the inputs, and tensor i + n is the result of node n. A node takes only tensors
+with smaller numbers than its result, so the nodes are in topological order and a cycle cannot exist. A graph has any
+number of inputs and at least one output, and every node serves an output. A :class:`Region` is a closed part of a
+graph; :meth:`Graph.replace` replaces it by another graph.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from syno_lab.alpha.tracing import Origin
     from syno_lab.common.pairing import Pairing
 
-#: Nodes of one graph: networks with some hundred layers have fewer.
+#: The most nodes of one graph; networks with some hundred layers have fewer.
 MOST_NODES = 1 << 13
 _DIGEST_BYTES = 16
-#: Draws of a random region before a graph counts as having none of the kind wanted.
+#: Draws of a random region before the search for a suitable region gives up.
 _DRAWS = 64
 
 
@@ -39,10 +39,10 @@ class Node:
     """An operation on tensors.
 
     Attributes:
-        operation: with its attributes.
-        inputs: the numbers of its tensors.
-        source: where it comes from: the path of a module in a traced network, or nothing. It says nothing about what
-            the node computes, and equality ignores it.
+        operation: the operation with its attributes.
+        inputs: the numbers of the node's input tensors.
+        source: the path of the module from which a trace made the node, or an empty text. The source does not change
+            the node's result, and equality ignores it.
     """
 
     operation: Operation
@@ -54,32 +54,32 @@ class Node:
 
 
 class Nodes(list[Node]):
-    """The nodes of a graph in the making, with so many inputs, put one after another from other graphs."""
+    """The nodes of a graph under construction, with a fixed number of inputs; the nodes may come from other graphs."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self._inputs = inputs
 
     def put(self, node: Node, tensors: Mapping[int, int] | Sequence[int]) -> int:
-        """Add a node that takes ``tensors[t]`` in the place of each t; the number of its result."""
+        """Add a node with input ``tensors[t]`` for each input t of ``node``; return the number of its result."""
         self.append(replace(node, inputs=tuple([tensors[tensor] for tensor in node.inputs])))
         return self._inputs + len(self) - 1
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A program: each change gives a new one. Two are equal where nodes and numbers are; see :attr:`key`.
+    """An immutable program: changes return a new graph. Graphs with equal nodes in order are equal; see :attr:`key`.
 
     Attributes:
         inputs: the shapes of the inputs, (batch, spatial axes…, channels).
-        nodes: in topological order.
-        outputs: the numbers of the tensors that it gives, at least one.
-        shapes: of all tensors.
-        origin: the network that it was traced from, or that its first nodes were; None: no network. It says nothing
-            about what the graph computes, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
+        nodes: the nodes in topological order.
+        outputs: the numbers of the output tensors, at least one.
+        shapes: the shapes of all tensors.
+        origin: the network from which a trace made the graph or its first nodes; None: no network. The origin does not
+            change the graph's results, and equality ignores it; see :mod:`syno_lab.alpha.tracing`.
 
-    Raises SpecError for a shape that is none, a node that names a later tensor or that does not apply to its inputs,
-    and one that serves no output: which and why, in one line.
+    Raises SpecError for a wrong shape, a node that takes a later tensor, does not apply to its inputs, or serves no
+    output. The message names the node and the reason in one line.
     """
 
     inputs: tuple[Shape, ...]
@@ -89,9 +89,9 @@ class Graph:
     shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for what, many in (("inputs", self.inputs), ("nodes", self.nodes), ("outputs", self.outputs)):
-            if len(many) > MOST_NODES:
-                raise SpecError(f"expected at most {MOST_NODES} {what}, found {len(many)}")
+        for part, values in (("inputs", self.inputs), ("nodes", self.nodes), ("outputs", self.outputs)):
+            if len(values) > MOST_NODES:
+                raise SpecError(f"expected at most {MOST_NODES} {part}, found {len(values)}")
         shapes: list[Shape] = []
         for number, shape in enumerate(self.inputs):
             if not isinstance(shape, tuple) or len(shape) > MOST_AXES or any(positive(n) is None for n in shape):
@@ -112,82 +112,82 @@ class Graph:
         for tensor in self.outputs:
             _check_tensor(tensor, len(shapes), "outputs")
         object.__setattr__(self, "shapes", tuple(shapes))
-        given = set(self.outputs)
+        outputs = set(self.outputs)
         for number, tensor in enumerate(range(len(self.inputs), len(shapes))):
-            if not self.users[tensor] and tensor not in given:
+            if not self.users[tensor] and tensor not in outputs:
                 name = self.nodes[number].operation.name
-                raise SpecError(f"node {number} ({name}): expected one that serves an output")
+                raise SpecError(f"node {number} ({name}): expected a node that serves an output")
 
     @classmethod
     def live(
         cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None = None
     ) -> Graph:
-        """The graph without the nodes that serve no output; all inputs stay. Raises SpecError as the class."""
+        """Return the graph without nodes that serve no output; all inputs stay. Raises SpecError as the class does."""
         return cls._live(inputs, nodes, outputs, origin)[0]
 
     @classmethod
     def _live(
         cls, inputs: Sequence[Shape], nodes: Sequence[Node], outputs: Sequence[int], origin: Origin | None
     ) -> tuple[Graph, list[int]]:
-        """:meth:`live`, and the former numbers of the nodes that stay."""
+        """Return the graph of :meth:`live`, and the former numbers of its nodes."""
         first, wanted = len(inputs), set(outputs)
         for number in range(len(nodes) - 1, -1, -1):
             if first + number in wanted:
                 wanted.update(nodes[number].inputs)
-        kept = [number for number in range(len(nodes)) if first + number in wanted]
-        new = {first + number: first + place for place, number in enumerate(kept)}
+        live_nodes = [number for number in range(len(nodes)) if first + number in wanted]
+        new = {first + number: first + position for position, number in enumerate(live_nodes)}
 
         def renumbered(tensors: Sequence[int]) -> tuple[int, ...]:
-            # A tensor that does not exist keeps its number, which is too large, for the check of the class.
+            # An unknown tensor keeps its number, which is too large, so that the constructor rejects it.
             return tuple([new.get(tensor, tensor) for tensor in tensors])
 
-        live = tuple([replace(nodes[number], inputs=renumbered(nodes[number].inputs)) for number in kept])
-        return cls(tuple(inputs), live, renumbered(outputs), origin), kept
+        live = tuple([replace(nodes[number], inputs=renumbered(nodes[number].inputs)) for number in live_nodes])
+        return cls(tuple(inputs), live, renumbered(outputs), origin), live_nodes
 
     @classmethod
     def chain(cls, shape: Shape, operations: Iterable[Operation]) -> Graph:
-        """One operation after the other, from one input to one output; none of them: the identity."""
+        """Return a graph that applies operations one after the other to one input; the identity for no operations."""
         nodes = tuple([Node(operation, (number,)) for number, operation in enumerate(operations)])
         return cls((shape,), nodes, (len(nodes),))
 
     @property
     def is_chain(self) -> bool:
-        """Whether it is one operation after the other, as :meth:`chain` makes it."""
+        """Whether the graph is a chain of operations, as :meth:`chain` makes it."""
         follows = all(node.inputs == (number,) for number, node in enumerate(self.nodes))
         return len(self.inputs) == 1 and follows and self.outputs == (len(self.nodes),)
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def tensor(self, node: int) -> int:
-        """The number of a node's result."""
+        """Return the number of a node's result."""
         return len(self.inputs) + node
 
     def maker(self, tensor: int) -> int | None:
-        """The node whose result a tensor is; None for an input."""
+        """Return the node that computes a tensor; None for an input."""
         return tensor - len(self.inputs) if tensor >= len(self.inputs) else None
 
     @cached_property
     def users(self) -> tuple[tuple[int, ...], ...]:
-        """For each tensor the nodes that take it, in order, each once."""
-        found: list[dict[int, None]] = [{} for _ in range(len(self.inputs) + len(self.nodes))]
+        """For each tensor the nodes that take it, in order and without repeats."""
+        users: list[dict[int, None]] = [{} for _ in range(len(self.inputs) + len(self.nodes))]
         for number, node in enumerate(self.nodes):
             for tensor in node.inputs:
-                found[tensor][number] = None
-        return tuple(map(tuple, found))
+                users[tensor][number] = None
+        return tuple(map(tuple, users))
 
     @cached_property
     def done(self) -> tuple[tuple[int, ...], ...]:
-        """For each node the tensors that it takes and that no later node and no output needs, in order."""
+        """For each node its input tensors that no later node and no output needs, in order."""
         last = {tensor: number for number, node in enumerate(self.nodes) for tensor in node.inputs}
-        taken = [sorted(set(node.inputs) - set(self.outputs)) for node in self.nodes]
-        return tuple([tuple([t for t in some if last[t] == number]) for number, some in enumerate(taken)])
+        inner_inputs = [sorted(set(node.inputs) - set(self.outputs)) for node in self.nodes]
+        return tuple([tuple([t for t in tensors if last[t] == number]) for number, tensors in enumerate(inner_inputs)])
 
     def input_shapes(self, node: int) -> tuple[Shape, ...]:
-        """The shapes of the tensors that a node takes."""
+        """Return the shapes of a node's input tensors."""
         return tuple([self.shapes[tensor] for tensor in self.nodes[node].inputs])
 
     def neighbours(self, node: int) -> frozenset[int]:
-        """The nodes that make what it takes, and those that take what it makes."""
+        """Return the nodes that compute a node's inputs, and the nodes that take its result."""
         makers = [self.maker(tensor) for tensor in self.nodes[node].inputs]
         return frozenset([maker for maker in makers if maker is not None] + list(self.users[self.tensor(node)]))
 
@@ -199,24 +199,24 @@ class Graph:
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def params(self) -> int:
-        """The number of weights."""
+        """Return the number of weights."""
         return sum(node.operation.params(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
 
     def flops(self) -> int:
-        """FLOPs for the inputs as they are, the whole batch; 2 for each multiply-add."""
+        """Return the FLOPs for the whole batch of inputs; 2 for each multiply-add."""
         return sum(node.operation.flops(*self.input_shapes(number)) for number, node in enumerate(self.nodes))
 
     def costs(self, node: int) -> tuple[int, int]:
-        """FLOPs and the number of weights of a node."""
-        made, shapes = self.nodes[node].operation, self.input_shapes(node)
-        return made.flops(*shapes), made.params(*shapes)
+        """Return the FLOPs and the number of weights of a node."""
+        operation, shapes = self.nodes[node].operation, self.input_shapes(node)
+        return operation.flops(*shapes), operation.params(*shapes)
 
     @cached_property
     def key(self) -> str:
-        """32 hexadecimal digits, equal for graphs alone that differ in nothing but the numbers of their nodes.
+        """32 hexadecimal digits that are equal only for graphs that differ at most in the numbers of their nodes.
 
-        What is compared: inputs with their shapes and outputs, both in order, operations with all attributes, and who
-        takes what, in order but for `add` and `mul`.
+        The key depends on the inputs with their shapes, the outputs, the operations with all attributes, and the inputs
+        of each node in order. The order of inputs of `add` and `mul` is ignored.
         """
         vertices = [Vertex((0, f"input {number} {shape}"), ()) for number, shape in enumerate(self.inputs)]
         for node in self.nodes:
@@ -230,15 +230,15 @@ class Graph:
     # -- changes -----------------------------------------------------------------------------------------------------
 
     def at(self, *inputs: Shape) -> Graph:
-        """The graph for inputs of other shapes, which each `Rel` follows. Raises SpecError where it does not apply."""
+        """Return the graph for other input shapes; each `Rel` follows. Raises SpecError if a node does not apply."""
         if len(inputs) != len(self.inputs):
             raise SpecError(f"expected {len(self.inputs)} shapes of inputs, found {len(inputs)}")
         return Graph(inputs, self.nodes, self.outputs, self.origin)
 
     def region(self, nodes: Iterable[int]) -> Region:
-        """The smallest region with these nodes and all on the ways between them.
+        """Return the smallest region with these nodes: it adds all nodes on paths between them.
 
-        Raises SpecError for none and unknown ones.
+        Raises SpecError for an empty set of nodes and for an unknown node.
         """
         chosen = set(nodes)
         if not chosen or not all(isinstance(n, int) and 0 <= n < len(self.nodes) for n in chosen):
@@ -247,34 +247,34 @@ class Graph:
         return Region(self, frozenset(self.after(chosen) & self.before(chosen)))
 
     def after(self, nodes: Collection[int]) -> set[int]:
-        """These nodes, at least one, and all that they lead to."""
-        found = set(nodes)
+        """Return these nodes, at least one, and all nodes that depend on them."""
+        nodes_after = set(nodes)
         for number in range(min(nodes), len(self.nodes)):
-            if any(self.maker(tensor) in found for tensor in self.nodes[number].inputs):
-                found.add(number)
-        return found
+            if any(self.maker(tensor) in nodes_after for tensor in self.nodes[number].inputs):
+                nodes_after.add(number)
+        return nodes_after
 
     def before(self, nodes: Collection[int]) -> set[int]:
-        """These nodes, at least one, and all that lead to them."""
-        found = set(nodes)
+        """Return these nodes, at least one, and all nodes that they depend on."""
+        nodes_before = set(nodes)
         for number in range(max(nodes), -1, -1):
-            if any(user in found for user in self.users[self.tensor(number)]):
-                found.add(number)
-        return found
+            if any(user in nodes_before for user in self.users[self.tensor(number)]):
+                nodes_before.add(number)
+        return nodes_before
 
     def choose_region(
         self, rng: Random, *, among: Iterable[int] | None = None, going_on: float = 0.75, most: float = 0.8
     ) -> Region | None:
-        """A random region, connected (section 5; the specification, 2.3); None where 64 draws found none.
+        """Choose a random connected region (section 5; the specification, 2.3); None after 64 draws without success.
 
-        It grows from a random node by random neighbours, and is closed at the end; one that is too large by then is
-        drawn again. Opaque nodes are never in it.
+        The region grows from a random node by random neighbours; then all nodes on paths between them are added. If the
+        region is too large then, a new one is drawn. A region has no opaque nodes.
 
         Args:
-            rng: chance.
-            among: the nodes it may have; None: all of the graph.
+            rng: the random generator.
+            among: the nodes that the region may have; None: all nodes of the graph.
             going_on: the probability of each further neighbour: 0.75 for CIFAR-10, 0.9 for ImageNet.
-            most: the largest share of ``among`` that it has, but at least one node: 0.8 or 0.5.
+            most: the largest share of ``among`` in the region, 0.8 or 0.5; the region has at least one node.
         """
         allowed = set(range(len(self.nodes)) if among is None else among)
         limit = max(1, int(most * len(allowed)))
@@ -283,7 +283,7 @@ class Graph:
         for _ in range(_DRAWS if starts else 0):
             chosen = {rng.choice(starts)}
             while len(chosen) < limit and rng.random() < going_on:
-                around = sorted({other for node in chosen for other in self.neighbours(node)} & allowed - chosen)
+                around = sorted({near for node in chosen for near in self.neighbours(node)} & allowed - chosen)
                 if not around:
                     break
                 chosen.add(rng.choice(around))
@@ -293,53 +293,53 @@ class Graph:
         return None
 
     def subgraph(self, nodes: Region | Iterable[int]) -> Graph:
-        """A region, or the smallest one with these nodes, as a graph of its own; its nodes keep their order."""
+        """Return a region, or the smallest region with these nodes, as a graph; the nodes keep their order."""
         region = nodes if isinstance(nodes, Region) else self.region(nodes)
         return self.part(region.nodes, region.inputs, region.outputs)
 
     def part(self, nodes: Iterable[int], inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
-        """Some nodes as a graph of its own, in their order, with these tensors as inputs and outputs."""
-        made, new = Nodes(len(inputs)), {tensor: place for place, tensor in enumerate(inputs)}
+        """Return some nodes, in their order, as a graph with these tensors as inputs and outputs."""
+        part, new = Nodes(len(inputs)), {tensor: position for position, tensor in enumerate(inputs)}
         for node in sorted(nodes):
-            new[self.tensor(node)] = made.put(self.nodes[node], new)
+            new[self.tensor(node)] = part.put(self.nodes[node], new)
         shapes = tuple([self.shapes[tensor] for tensor in inputs])
-        return Graph(shapes, tuple(made), tuple([new[tensor] for tensor in outputs]), self.origin)
+        return Graph(shapes, tuple(part), tuple([new[tensor] for tensor in outputs]), self.origin)
 
     def replace(self, region: Region, graph: Graph) -> Graph:
-        """The graph with another in the place of a region; nodes that serve no output any more go too.
+        """Return the graph with another graph in place of a region; nodes that no longer serve an output are removed.
 
-        The new graph's inputs become the tensors :attr:`Region.inputs` and its outputs those of :attr:`Region.outputs`.
-        Their shapes are those found there, whatever shapes it was made for. Raises SpecError where the numbers of
-        inputs or outputs differ, or an operation does not apply.
+        The new graph's inputs become the tensors :attr:`Region.inputs` and its outputs become :attr:`Region.outputs`.
+        The new graph is fitted to the shapes of the region's inputs. Raises SpecError where the number of inputs or
+        outputs differs, or an operation does not apply.
         """
         return self.replaced(region, graph)[0]
 
     def replaced(self, region: Region, graph: Graph) -> tuple[Graph, tuple[int | None, ...]]:
-        """As :meth:`replace`, with the number that each node had before; None for those of ``graph``."""
+        """Return the result of :meth:`replace` and each node's former number; None for nodes of ``graph``."""
         if region.graph is not self and region.graph != self:
-            raise SpecError("expected a region of this graph, found one of another")
+            raise SpecError("expected a region of this graph, found a region of another graph")
         sides = ("inputs", region.inputs, graph.inputs), ("outputs", region.outputs, graph.outputs)
-        for what, wanted, found in sides:
-            if len(wanted) != len(found):
-                raise SpecError(f"expected a graph with {len(wanted)} {what} for the region, found {len(found)}")
-        after = self.after(region.nodes)  # a region is closed, so none of that is its input
-        made, new = Nodes(len(self.inputs)), {tensor: tensor for tensor in range(len(self.inputs))}
+        for side, wanted, actual in sides:
+            if len(wanted) != len(actual):
+                raise SpecError(f"expected a graph with {len(wanted)} {side} for the region, found {len(actual)}")
+        after = self.after(region.nodes)  # a region is closed, so its inputs do not depend on it
+        all_nodes, new = Nodes(len(self.inputs)), {tensor: tensor for tensor in range(len(self.inputs))}
         before = [number for number in range(len(self.nodes)) if number not in after]
         for number in before:
-            new[self.tensor(number)] = made.put(self.nodes[number], new)
+            new[self.tensor(number)] = all_nodes.put(self.nodes[number], new)
         inner = [new[tensor] for tensor in region.inputs]
         for node in graph.nodes:
-            inner.append(made.put(node, inner))
+            inner.append(all_nodes.put(node, inner))
         new |= {old: inner[tensor] for old, tensor in zip(region.outputs, graph.outputs, strict=True)}
         behind = sorted(after - region.nodes)
         for number in behind:
-            new[self.tensor(number)] = made.put(self.nodes[number], new)
+            new[self.tensor(number)] = all_nodes.put(self.nodes[number], new)
         ends = [new[tensor] for tensor in self.outputs]
-        changed, kept = Graph._live(self.inputs, made, ends, self.origin or graph.origin)
+        changed, live = Graph._live(self.inputs, all_nodes, ends, self.origin or graph.origin)
         origins = [*before, *([None] * len(graph.nodes)), *behind]
-        return changed, tuple([origins[number] for number in kept])
+        return changed, tuple([origins[number] for number in live])
 
-    if TYPE_CHECKING:  # bound in syno_lab.alpha: pictures, files and modules are above graphs
+    if TYPE_CHECKING:  # syno_lab.alpha binds the methods: pictures, files and modules import graphs
 
         def dot(self, **options: Any) -> str:
             """See :func:`syno_lab.alpha.drawing.dot`."""
@@ -348,7 +348,7 @@ class Graph:
             """See :func:`syno_lab.alpha.drawing.svg`."""
 
         def to_json(self) -> str:
-            """The text of a graph file."""
+            """Return the text of a graph file."""
 
         @staticmethod
         def from_json(text: str | bytes) -> Graph:
@@ -379,23 +379,23 @@ class Graph:
 
 @dataclass(frozen=True)
 class Region:
-    """Nodes of a graph with all nodes on the ways between them, so that no way leaves it and comes back."""
+    """Nodes of a graph with all nodes on paths between them, so that no path leaves the region and comes back."""
 
     graph: Graph = field(repr=False)
     nodes: frozenset[int]
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        """The tensors from outside that its nodes take, in the order of their numbers."""
-        made = {self.graph.tensor(node) for node in self.nodes}
-        return tuple(sorted({tensor for node in self.nodes for tensor in self.graph.nodes[node].inputs} - made))
+        """The tensors from outside that the region's nodes take, in the order of their numbers."""
+        results = {self.graph.tensor(node) for node in self.nodes}
+        return tuple(sorted({tensor for node in self.nodes for tensor in self.graph.nodes[node].inputs} - results))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """Its nodes' results that are used outside or are outputs of the graph, in the order of their numbers."""
+        """The results of the region's nodes that are used outside or are the graph's outputs, in order of number."""
         graph = self.graph
-        made = sorted([graph.tensor(node) for node in self.nodes])
-        return tuple([t for t in made if t in graph.outputs or any(user not in self.nodes for user in graph.users[t])])
+        own = sorted([graph.tensor(node) for node in self.nodes])
+        return tuple([t for t in own if t in graph.outputs or any(user not in self.nodes for user in graph.users[t])])
 
 
 def _check_tensor(tensor: int, known: int, where: str) -> None:

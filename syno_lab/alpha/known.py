@@ -1,4 +1,4 @@
-"""Networks that people know, as operators: blocks by themselves on an image of 16 channels."""
+"""Known operators of αNAS: blocks of well-known networks, on an image of 16 channels or on tokens."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ _TOKENS: Shape = (1, 16, 32)
 
 
 def conv_block() -> NetworkOperator:
-    """A convolution with twice the channels, ReLU and a pooling: a block of the seed network CNN (appendix B.1)."""
-    made = [operation("conv", features=Rel(2)), operation("relu"), operation("average_pool", window=2, stride=2)]
-    return NetworkOperator.of_graph(Graph.chain(_IMAGE, made))
+    """Return a convolution with twice the channels, ReLU and a pool: a block of the seed CNN (appendix B.1)."""
+    operations = [operation("conv", features=Rel(2)), operation("relu"), operation("average_pool", window=2, stride=2)]
+    return NetworkOperator.of_graph(Graph.chain(_IMAGE, operations))
 
 
 def residual_block() -> NetworkOperator:
-    """Two convolutions with norms beside a shortcut (He et al., 2016)."""
+    """Return two convolutions with norms beside a shortcut (He et al., 2016)."""
     conv, norm, relu = operation("conv", features=Rel(), bias=False), operation("batch_norm"), operation("relu")
     return _beside(_IMAGE, [conv, norm, relu, conv, norm], relu)
 
 
 def separable_block() -> NetworkOperator:
-    """A depthwise convolution, then one of 1x1, each with a norm and ReLU (Howard et al., 2017)."""
-    made = [
+    """Return a depthwise convolution, then a convolution of 1x1, each with norm and ReLU (Howard et al., 2017)."""
+    operations = [
         *(operation("conv", features=Rel(), groups=Rel(), bias=False), operation("batch_norm"), operation("relu")),
         *(operation("conv", features=Rel(), kernel=1, bias=False), operation("batch_norm"), operation("relu")),
     ]
-    return NetworkOperator.of_graph(Graph.chain(_IMAGE, made))
+    return NetworkOperator.of_graph(Graph.chain(_IMAGE, operations))
 
 
 def mlp_block() -> NetworkOperator:
-    """The half of a transformer's block that has two dense layers, beside a shortcut (Vaswani et al., 2017)."""
+    """Return the half of a transformer block with two dense layers, beside a shortcut (Vaswani et al., 2017)."""
     wider, back = operation("dense", features=Rel(4)), operation("dense", features=Rel(1, 4))
     return _beside(_TOKENS, [operation("layer_norm"), wider, operation("gelu"), back])
 
 
 def attention_block() -> NetworkOperator:
-    """The other half: self-attention beside a shortcut."""
+    """Return the attention half of a transformer block: self-attention beside a shortcut."""
     return _beside(_TOKENS, [operation("layer_norm"), operation("self_attention", heads=4)])
 
 
 def _beside(shape: Shape, inner: list[Operation], *after: Operation) -> NetworkOperator:
-    """A chain beside a shortcut, both added up, and what comes after."""
+    """Return a chain beside a shortcut, the sum of both results, and operations after the sum."""
     chain = [*inner, operation("add"), *after]
-    nodes = [Node(each, (number, 0) if each.name == "add" else (number,)) for number, each in enumerate(chain)]
+    nodes = [Node(op, (number, 0) if op.name == "add" else (number,)) for number, op in enumerate(chain)]
     return NetworkOperator.of_graph(Graph((shape,), tuple(nodes), (len(nodes),)))
 
 

@@ -1,7 +1,7 @@
 """Operations as modules of PyTorch with freshly drawn weights.
 
-A module takes tensors with channels last; those of :data:`SECOND` take them with the channels in the second place, as
-PyTorch's own do.
+The tensors of a module have the channels last; only for operations of :data:`SECOND` the channels are in the second
+place, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syno_lab.errors import SpecError
 from syno_lab.models.efficientnet import StochasticDepth
 from syno_lab.models.gpt import Attention
 
-#: Their modules have the channels in the second place.
+#: Operations whose modules have the channels in the second place.
 SECOND = frozenset({"conv", "batch_norm", "group_norm", "max_pool", "average_pool", operator_node.NAME})
 _CONVS = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}
 _NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -33,9 +33,9 @@ _POOLS: dict[int, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
 
 
 def _padded(x: Tensor, at: Applied, value: float = 0.0) -> Tensor:
-    """[B, C, spatial axes…] with more positions, as the operation says."""
-    found = pads(at, x.shape[2:])
-    return functional.pad(x, found, value=value) if any(found) else x
+    """Pad a tensor of shape [B, C, spatial axes…] by the operation's attributes."""
+    widths = pads(at, x.shape[2:])
+    return functional.pad(x, widths, value=value) if any(widths) else x
 
 
 class Conv(nn.Module):
@@ -48,19 +48,19 @@ class Conv(nn.Module):
         self.inner = _CONVS[len(at.shape)](at.channels, at["features"], at["kernel"], at["stride"], **options)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, …] to [B, features, …]."""
+        """Map [B, C, …] to [B, features, …]."""
         return self.inner(_padded(x, self.at))
 
 
 class Pool(nn.Module):
-    """The largest or the mean of each window; what is padded does not count."""
+    """The largest value or the mean of each window; padding does not count."""
 
     def __init__(self, at: Applied, is_max: bool) -> None:
         super().__init__()
         self.at, self.is_max = at, is_max
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, …] to [B, C, …]."""
+        """Map [B, C, …] to [B, C, …]."""
         size = (self.at["window"], self.at["stride"])
         if size[0] == 0:
             spatial = tuple(range(2, x.ndim))
@@ -69,19 +69,19 @@ class Pool(nn.Module):
         padded = _padded(x, self.at, float("-inf") if self.is_max else 0.0)
         if self.is_max:
             return largest(padded, *size)
-        found = mean(padded, *size)
-        return found if padded is x else found / mean(_padded(torch.ones_like(x[:1, :1]), self.at), *size)
+        means = mean(padded, *size)
+        return means if padded is x else means / mean(_padded(torch.ones_like(x[:1, :1]), self.at), *size)
 
 
 class GroupNorm(nn.GroupNorm):
-    """PyTorch's own, for a single value in a group too."""
+    """PyTorch's GroupNorm that also accepts a group of a single value."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, C, …] to the same."""
+        """Map [B, C, …] to a tensor of the same shape."""
         return torch.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-#: Operations without weights, of their attributes and their inputs.
+#: Operations without weights as functions of their attributes and inputs.
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "add": lambda values, x, y: x + y,
     "mul": lambda values, x, y: x * y,
@@ -111,20 +111,20 @@ class Function(nn.Module):
         self.values = dict(made.attributes)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Channels last."""
+        """Apply the operation to tensors with the channels last."""
         if self.operation.name == "reshape":
             return inputs[0].reshape(self.operation.on(tuple(inputs[0].shape))["shape"])
         return _FUNCTIONS[self.operation.name](self.values, *inputs)
 
     def extra_repr(self) -> str:
-        """The operation."""
+        """Return the operation as text."""
         return str(self.operation)
 
 
 def module(made: Operation, *shapes: Shape) -> nn.Module:
-    """A module of an operation for inputs of these shapes; weights are drawn from torch's global generator.
+    """Return a module of an operation for inputs of these shapes; torch's global generator draws the weights.
 
-    Raises SpecError for what no module can be made of: `parameter`, and what is opaque.
+    Raises SpecError for an operation that has no module: `parameter`, and an opaque operation.
     """
     at = made.on(*shapes)
     channels, rank = (at.channels, len(at.shape)) if shapes and shapes[0] else (0, 0)
@@ -162,7 +162,7 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
 
 
 def parameter(made: Operation) -> nn.Parameter:
-    """The weight of a `parameter`, drawn as those of a layer with as many inputs as its last axis is long."""
+    """Return the weight of a `parameter`, with random values as for a layer with the last axis as its inputs."""
     shape = made.on()["shape"]
     bound = shape[-1] ** -0.5 if prod(shape) else 0.0
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))

@@ -1,4 +1,4 @@
-"""The lineage of a network as plain data for people: each edit from the seed on, with pictures before and after."""
+"""The lineage of a network as plain data: each edit from the seed on, with pictures before and after the edit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from syno_lab.alpha import drawing
 from syno_lab.alpha.blocks import Block, Network
 from syno_lab.alpha.edits import Deletion, Duplication, Edit, Replacement, Variant, words
 
-#: The last edits have pictures; those of all edits of a long lineage would make a page slow.
+#: Only the last edits have pictures; pictures of all edits of a long lineage would make a page slow.
 PICTURED = 8
 
 
@@ -21,7 +21,7 @@ class Shown(TypedDict):
 
 
 class Generation(TypedDict):
-    """A network of a lineage, the edit that made it in words, and pictures of the first block that it is about."""
+    """A network of a lineage, the edit before it in words, and pictures of the first block that the edit changes."""
 
     number: int
     words: str
@@ -32,16 +32,16 @@ class Generation(TypedDict):
 
 
 def lineage(variant: Variant) -> list[Generation]:
-    """The networks of a lineage, the seed first."""
+    """Return the networks of a lineage, the seed first."""
     before, rows = variant.seed, list[Generation]()
     for number, edit in enumerate((None, *variant.edits)):
         network = before if edit is None else edit.apply(before)
         is_pictured = edit is not None and number > len(variant.edits) - PICTURED
         shown = pictures(before, edit, network) if edit is not None and is_pictured else []
-        said, blocks, graph = str(edit or "the seed"), len(network.blocks), network.graph
+        title, blocks, graph = str(edit or "the seed"), len(network.blocks), network.graph
         rows.append(
             Generation(
-                number=number, words=said, blocks=blocks, flops=graph.flops(), params=graph.params(), pictures=shown
+                number=number, words=title, blocks=blocks, flops=graph.flops(), params=graph.params(), pictures=shown
             )
         )
         before = network
@@ -49,14 +49,14 @@ def lineage(variant: Variant) -> list[Generation]:
 
 
 def pictures(before: Network, edit: Edit, after: Network) -> list[Shown]:
-    """The block that an edit changes, before and after it; of a copy the copy, of a deleted block that block."""
+    """Return pictures of the block that an edit changes; for a copy or a deletion only one picture."""
     match edit:
         case Replacement():
             number = edit.blocks[0]
             old, new = before.blocks[number], after.blocks[number]
             region = old.graph.region(edit.nodes)
             _, origins = old.graph.replaced(region, edit.new)
-            changed = [place for place, origin in enumerate(origins) if origin is None]
+            changed = [index for index, origin in enumerate(origins) if origin is None]
             return [
                 _picture(f"Block {number} before", old, sorted(region.nodes)),
                 _picture(f"Block {number} after", new, changed),
@@ -75,7 +75,7 @@ def _picture(title: str, block: Block, changed: list[int]) -> Shown:
 
 
 def block_rows(network: Network) -> list[list[str | int]]:
-    """The stem, each block and the head: name, type, what it does, FLOPs and parameters."""
+    """Return a row for the stem, each block and the head: name, type, operations, FLOPs and parameters."""
     parts = [("stem", "", network.stem)]
     parts += [(f"block {number}", block.kind, block.graph) for number, block in enumerate(network.blocks)]
     parts += [("head", "", network.head)]

@@ -1,4 +1,4 @@
-"""A session of αNAS as the stepper shows it: what is listed, compared and said, as plain data."""
+"""A session of αNAS as plain data for the stepper: lists, comparisons and texts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import count_of
 from syno_lab.sessions.shown import Choice, Explanation, Group, Item, Now, Used, Wanted, Why
 
-#: Candidates of one operation that are shown, taken ones and those left out each.
+#: The most candidates that are shown of one operation, and the most left-out candidates.
 SHOWN = 40
 NAMES = tuple(row.name for row in PROPERTIES)
-#: Why a candidate is left out: the name of the reason, and the section of the paper.
+#: For each verdict of a candidate that is left out: the name of the reason, and the section of the paper.
 LEFT_OUT = {"represented": ("representative", "4.5"), "infeasible": ("feasibility", "4.4.4"), "refused": ("", "")}
 
 
 def status(state: Draft) -> str:
-    """How far a draft is, in one or two sentences."""
+    """Describe the distances of a draft, or the costs of a complete draft, in one or two sentences."""
     count = count_of(len(state.chain), "operation")
     if not state.is_complete:
         far = ", ".join(f"{name} {plain(distance)}" for name, distance in state.distances.items())
@@ -37,7 +37,7 @@ def status(state: Draft) -> str:
 
 
 def strip(state: Draft) -> list[Used]:
-    """The distance of each property and their sum, as a share of that of the chain without operations."""
+    """Return the distance of each property and their sum, as shares of the distances before the first operation."""
     start = Draft(state.properties, state.input_shape, others=state.others)
     rows = [(name, state.distances[name], start.distances[name]) for name in NAMES]
     return [_strip(*row) for row in (*rows, ("sum", state.distance, start.distance))]
@@ -51,7 +51,7 @@ def _strip(name: str, distance: float, start: float) -> Used:
 
 
 def explain(state: Draft, should_stop: Stop | None = None) -> Explanation:
-    """What is missing, in sentences, and what is wanted beside what is there."""
+    """Return the missing properties in sentences, and tables of wanted and present values."""
     words = [
         f"{name}: {_missing(state, name)}: distance {plain(distance)}."
         for name, distance in state.distances.items()
@@ -65,7 +65,7 @@ def explain(state: Draft, should_stop: Stop | None = None) -> Explanation:
 
 
 def explain_distance(state: Draft) -> str:
-    """What is missing, a line for each property; and, if nothing leads to what is wanted, which part of it."""
+    """List the missing properties, a line for each, and then the properties that no step can reach."""
     words = list(explain(state).words)
     if isinf(state.distance):
         words.append(f"From here {hopeless_words(state)}.")
@@ -83,7 +83,7 @@ def _missing(state: Draft, name: str) -> str:
 
 
 def _lacks(state: Draft) -> list[list[int]]:
-    """The entries of the wanted matrix that are more than those of the draft; all where the axes differ."""
+    """Return the entries of the wanted matrix that are above the draft's; all entries where the axes differ."""
     if wanted(state, "mixing") is None:
         return []
     aim, now = wanted_mixing(state).marks, state.values["mixing"].marks
@@ -97,7 +97,7 @@ def _lacks(state: Draft) -> list[list[int]]:
 
 
 def _values(state: Draft) -> Wanted:
-    """The shapes and the depths, as two tables of one column."""
+    """Return shape and depth as two tables of one column."""
     names = [name for name in NAMES if name != "mixing"]
     return Wanted(
         "Wanted shape and depth",
@@ -131,36 +131,36 @@ def _matrices(state: Draft) -> Wanted:
 def _choices(state: Draft, name: str, entry: tuple[int, int] | None = None) -> list[Choice]:
     return [
         Choice(
-            one.change.key,
-            said(one.change.value),
-            f"{'another' if one.kind == 'other' else one.kind}, {one.effect}",
-            one.is_feasible,
+            option.change.key,
+            said(option.change.value),
+            f"{'another' if option.kind == 'other' else option.kind}, {option.effect}",
+            option.is_feasible,
         )
-        for one in possible(state, name, entry)
+        for option in possible(state, name, entry)
     ]
 
 
 def menu(state: Draft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
-    """The candidates by operation, the nearest first; an item's ``index`` is its place among those ``found``.
+    """Group the candidates by operation, the nearest first; an item's ``index`` is its position in ``found``.
 
-    The notes of an item are its verdict, and by how much it changes each distance.
+    The notes of an item are its verdict and its change of each distance.
 
     Args:
-        state: where they may be taken.
-        found: all of them.
-        chosen: the id of a part of the picture: only what goes on from it is listed, which is all or nothing.
-        whole: operations of which all are listed; of others :data:`SHOWN`.
+        state: the draft whose candidates are listed.
+        found: all candidates.
+        chosen: the id of a part of the picture; the list is empty unless steps continue from this part.
+        whole: operations of which all candidates are listed; of other operations at most :data:`SHOWN`.
     """
     if chosen and chosen not in ends(state):
         return []
-    mine: dict[str, list[int]] = {}
-    for index, one in enumerate(found):
-        mine.setdefault(one.operation.name, []).append(index)
-    return [_group(state, found, name, indices, name in whole) for name, indices in mine.items()]
+    by_name: dict[str, list[int]] = {}
+    for index, candidate in enumerate(found):
+        by_name.setdefault(candidate.operation.name, []).append(index)
+    return [_group(state, found, name, indices, name in whole) for name, indices in by_name.items()]
 
 
 def ends(state: Draft) -> tuple[str, ...]:
-    """The ids of the parts of the picture that a step goes on from."""
+    """Return the ids of the parts of the picture from which a step continues."""
     last = len(state.chain) - 1
     return ("out0", f"n{last}" if state.chain else "t0")
 
@@ -202,7 +202,7 @@ def _item(state: Draft, index: int, one: Candidate) -> Item:
 
 
 def _change(state: Draft, one: Candidate, name: str) -> str:
-    """By how much a candidate changes a distance: ``Δ shape -1``."""
+    """Return a candidate's change of a distance: ``Δ shape -1``."""
     before, after = state.distances[name], one.distances[name]
     if isinf(before) or isinf(after):
         return f"{name} {plain(after)}"
@@ -210,7 +210,7 @@ def _change(state: Draft, one: Candidate, name: str) -> str:
 
 
 def why(state: Draft, candidate: Candidate) -> Why:
-    """Why a candidate is left out, without formulas. Raises SynoError for one that is not."""
+    """Return the reason for leaving a candidate out, without formulas. Raises SynoError for an offered candidate."""
     if candidate.verdict not in LEFT_OUT:
         raise SynoError("expected an operation that is left out; this one may be taken")
     rule, section = LEFT_OUT[candidate.verdict]

@@ -1,7 +1,7 @@
-"""Graphs as modules of PyTorch: those of traced networks with their weights, new nodes with weights of their own.
+"""Graphs as modules of PyTorch: nodes of a traced network keep its weights, new nodes get new weights.
 
-The module of a traced graph takes and gives tensors as the network does, and its parts have the network's paths, so
-that their state dicts agree. A graph of no network takes and gives tensors with channels last.
+The module of a traced graph has the network's inputs and outputs, and its parts have the network's paths, so the state
+dicts agree. A graph without a network has inputs and outputs with channels last.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from syno_lab.models.slot import Place
 
 @dataclass(frozen=True)
 class _Part:
-    """A node that is a module or a weight of this name in the owner; ``operation`` is the name of its operation."""
+    """A node that is a module or a weight of this name in its owner, and the name of its operation."""
 
     name: str
     operation: str
@@ -48,19 +48,19 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An opaque node: a call of the network, made again; constants are buffers of the owner."""
+    """An opaque node, which repeats a call of the network; constants are buffers of the owner."""
 
     what: Opaque
-    target: str  # the path of the module, where it is one
+    target: str  # the path of a called module, or empty
 
     def run(self, owner: GraphModule, inputs: Sequence[Tensor], batch: int, device: torch.device) -> Tensor:
-        call, taken = self.what.call, self.what.taken
-        tensors = inputs[len(inputs) - len(taken) :]
+        call, originals = self.what.call, self.what.taken
+        tensors = inputs[len(inputs) - len(originals) :]
 
         def given(leaf: Any) -> Any:
             match leaf:
                 case Value():
-                    return _as_in_network(tensors[leaf.number], taken[leaf.number])
+                    return _as_in_network(tensors[leaf.number], originals[leaf.number])
                 case Weight():
                     return owner.tensor(leaf.name)
                 case Times():
@@ -73,10 +73,10 @@ class _Replay:
         if call.in_place:  # other nodes may use the input
             args = (args[0].clone(), *args[1:])
         target = owner.get_submodule(self.target) if isinstance(call.target, str) else call.target
-        found = within(call.region, target, args, kwargs)
+        result = within(call.region, target, args, kwargs)
         if call.in_place:
-            found = args[0]
-        return [leaf for leaf in leaves(found) if isinstance(leaf, Tensor)][self.what.number].permute(self.what.axes)
+            result = args[0]
+        return [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)][self.what.number].permute(self.what.axes)
 
     def __deepcopy__(self, memo: object) -> _Replay:
         return self
@@ -84,7 +84,7 @@ class _Replay:
 
 @dataclass(frozen=True)
 class _Step:
-    """A node: what is run, the tensors that it takes, and those that no later node needs."""
+    """A node: the part to run, its input tensors, and the inputs that no later node needs."""
 
     what: _Part | _Replay
     inputs: tuple[int, ...]
@@ -92,9 +92,9 @@ class _Step:
 
 
 class GraphModule(nn.Module):
-    """A graph in PyTorch; made by :func:`to_torch`.
+    """A graph in PyTorch; :func:`to_torch` makes it.
 
-    It takes the graph's inputs and gives its output, or a tuple of its outputs.
+    Its inputs are the graph's inputs; the result is the graph's output, or a tuple of several outputs.
     """
 
     def __init__(self, inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]], single: bool) -> None:
@@ -115,24 +115,24 @@ class GraphModule(nn.Module):
             for number in step.done:
                 tensors[number] = None
         ends = zip(self._given, self._outputs, strict=True)
-        given = [_as_in_network(tensors[number], axes) for number, axes in ends]
-        return given[0] if self._is_single else tuple(given)
+        results = [_as_in_network(tensors[number], axes) for number, axes in ends]
+        return results[0] if self._is_single else tuple(results)
 
     def train(self, mode: bool = True) -> GraphModule:
-        """As :meth:`torch.nn.Module.train`, but for modules that the network itself keeps in evaluation."""
+        """Set the mode as :meth:`torch.nn.Module.train`, but for modules that the network keeps in evaluation."""
         super().train(mode and "" not in self._asleep)
         for path, part in self.named_modules():
             part.training &= path not in self._asleep
         return self
 
     def tensor(self, name: str) -> Tensor:
-        """A parameter or buffer by its name."""
+        """Return a parameter or buffer by its name."""
         path, _, own = name.rpartition(".")
-        found: Tensor = getattr(self.get_submodule(path), own)
-        return found
+        value: Tensor = getattr(self.get_submodule(path), own)
+        return value
 
     def put(self, name: str, what: nn.Module | Tensor) -> str:
-        """A module, parameter or buffer below this name, with what leads to it; returns the name."""
+        """Register a module, parameter or buffer under a name, with the modules on its path; return the name."""
         owner: nn.Module = self
         *path, own = name.split(".")
         for step in path:
@@ -149,25 +149,24 @@ class GraphModule(nn.Module):
 
 
 def _as_in_network(tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """A tensor of the graph with its axes in the network's order."""
+    """Return a tensor of the graph with its axes in the network's order."""
     return tensor.permute([axes.index(axis) for axis in range(len(axes))])
 
 
 def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
-    """The graph as a module.
+    """Return the graph as a module.
 
-    A node of the traced network, told by :attr:`.Node.source`, is a copy of what stands there, with its weights, if the
-    operation and the channels are what they were. A second node of the same source, as in a block that stands twice,
-    is a copy of its own. All other nodes get weights that are drawn from torch's global generator, of the type and on
-    the device of the network's.
+    A node with a :attr:`.Node.source` becomes a copy of the network's part with its weights, if the operation and the
+    channels are unchanged. A second node with the same source, as in a repeated block, gets a second copy. All other
+    nodes get random weights from torch's global generator, with dtype and device of the network's weights.
 
     Args:
-        graph: any.
-        traced: of :func:`.trace`, where weights and opaque nodes come from; None: what ``graph`` was traced from or
-            made from. Without either all weights are drawn.
+        graph: any graph.
+        traced: a graph of :func:`.trace` that provides weights and opaque nodes; None: the traced graph from which
+            ``graph`` comes. Without a traced graph all weights are random.
 
-    Raises SpecError for an opaque node that the traced network does not have, or that gets another shape; and for an
-    operation that no module can be made of.
+    Raises SpecError for an opaque node that the traced network lacks or whose input shapes differ, and for an operation
+    without a module.
     """
     origin = graph.origin if traced is None else traced.origin
     if traced is not None and origin is None:
@@ -176,7 +175,7 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
 
 
 class _Builder:
-    """A module in the making."""
+    """The construction of a module from a graph."""
 
     def __init__(self, graph: Graph, origin: Origin | None) -> None:
         self.graph, self.origin = graph, origin
@@ -186,36 +185,36 @@ class _Builder:
         if origin is not None:
             of_inputs, of_outputs, single = list(origin.inputs), list(origin.outputs), origin.single
             sides = ("inputs", graph.inputs, of_inputs), ("outputs", graph.output_shapes, of_outputs)
-            for what, shapes, axes in sides:
+            for name, shapes, axes in sides:
                 if list(map(len, shapes)) != list(map(len, axes)):
-                    expected = " and ".join(f"{len(each)} axes" for each in axes)
-                    raise SpecError(f"expected {what} of {expected} as the traced network has, found {list(shapes)}")
+                    expected = " and ".join(f"{len(order)} axes" for order in axes)
+                    raise SpecError(f"expected {name} of {expected} as the traced network has, found {list(shapes)}")
         self.module = GraphModule(of_inputs, of_outputs, single)
         self.uses = Counter[str]()
         self.memos: dict[int, dict[int, Any]] = {}
         self.known: set[str] = set()
         nodes = enumerate(graph.nodes)
-        steps = [_Step(self._what(place, node), node.inputs, graph.done[place]) for place, node in nodes]
+        steps = [_Step(self._what(number, node), node.inputs, graph.done[number]) for number, node in nodes]
         self.module._steps, self.module._given = tuple(steps), graph.outputs
         if origin is not None:
-            if any(type(each).train is not nn.Module.train for each in origin.net.modules()):
+            if any(type(part).train is not nn.Module.train for part in origin.net.modules()):
                 modules = twin(origin.net).train().named_modules()
-                self.module._asleep = tuple([path for path, each in modules if not each.training])
+                self.module._asleep = tuple([path for path, part in modules if not part.training])
             self.module.train(origin.net.training)
 
     def _what(self, number: int, node: Node) -> _Part | _Replay:
         shapes = self.graph.input_shapes(number)
-        made = self.origin.made.get(node.source) if self.origin is not None and node.source else None
-        if made is not None and _is_same(node, shapes, made):
+        original = self.origin.made.get(node.source) if self.origin is not None and node.source else None
+        if original is not None and _is_same(node, shapes, original):
             self.uses[node.source] += 1
-            return self._again(node, made, self.uses[node.source])
+            return self._again(node, original, self.uses[node.source])
         if node.operation.name == OPAQUE:
             where = f"node {number} ({node.operation['what']}{f' of {node.source}' if node.source else ''})"
-            if self.origin is None or made is None:
-                raise SpecError(f"{where}: expected a node of the traced network; give it: graph.to_torch(traced)")
-            expected = ", ".join(str(list(shape)) for shape in made.shapes)
-            found = ", ".join(str(list(shape)) for shape in shapes)
-            raise SpecError(f"{where}: expected inputs of {expected}, as the network has there, found {found}")
+            if self.origin is None or original is None:
+                raise SpecError(f"{where}: expected a node of the traced network; pass it: graph.to_torch(traced)")
+            expected = ", ".join(str(list(shape)) for shape in original.shapes)
+            actual = ", ".join(str(list(shape)) for shape in shapes)
+            raise SpecError(f"{where}: expected inputs of {expected}, as the network has there, found {actual}")
         name = f"node{number}_{node.operation.name}"
         while name in self.module._modules or (self.origin is not None and name in self.origin.net._modules):
             name += "_"
@@ -231,7 +230,7 @@ class _Builder:
         return _Part(self.module.put(name, part), node.operation.name)
 
     def _again(self, node: Node, made: Made, use: int) -> _Part | _Replay:
-        """What stands in the network, copied."""
+        """Return a copy of the network's part for a node."""
         if isinstance(made.what, str):
             return _Part(self._copied(made.what, use), node.operation.name)
         call = made.what.call
@@ -250,7 +249,7 @@ class _Builder:
         return _Replay(replace(made.what, call=replace(call, arguments=map_aggregate(call.arguments, named))), target)
 
     def _copied(self, name: str, use: int) -> str:
-        """A copy of a module or tensor of the network, made once for each use of its node; its name."""
+        """Copy a module or tensor of the network, once for each use of its node; return the copy's name."""
         assert self.origin is not None
         prefix = "" if use == 1 else f"copy{use}."
         if prefix + name in self.known:
@@ -259,22 +258,22 @@ class _Builder:
         path, _, own = name.rpartition(".")
         modules = dict(self.origin.net.named_modules(remove_duplicate=False))
         if name in modules:
-            found: Any = modules[name]
+            value: Any = modules[name]
         else:
             owner = modules[path]
             if path and is_whole(owner):
-                self._copied(path, use)  # a weight of a module that is called: it comes with it
+                self._copied(path, use)  # the copy of a called module contains its weights
                 return prefix + name
-            found = getattr(owner, own)
+            value = getattr(owner, own)
         self.known.add(prefix + name)
-        self.module.put(prefix + name, deep_copied(found, memo))
-        if isinstance(found, Tensor) and own in modules[path]._non_persistent_buffers_set:
+        self.module.put(prefix + name, deep_copied(value, memo))
+        if isinstance(value, Tensor) and own in modules[path]._non_persistent_buffers_set:
             self.module.get_submodule((prefix + path).strip("."))._non_persistent_buffers_set.add(own)
         return prefix + name
 
 
 def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:
-    """Whether the node is what it was in the network, for inputs with as many channels."""
+    """Return whether a node is unchanged since the trace and its inputs have as many channels."""
     if node.operation.name != made.operation.name or len(shapes) != len(made.shapes):
         return False
     if node.operation.name == OPAQUE:
@@ -289,58 +288,58 @@ def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:
 
 @dataclass(frozen=True)
 class Edited:
-    """A variant in the place of the network that its seed was traced from (:class:`syno_lab.protocol.Placement`)."""
+    """A variant in place of the network that its seed was traced from (:class:`syno_lab.protocol.Placement`)."""
 
     variant: Variant
 
     @property
     def places(self) -> list[Place]:
-        """The nodes of both networks with weights or FLOPs: those that stay, those that go, new ones.
+        """The nodes of the network before or after the edits with weights or FLOPs: unchanged, removed and new nodes.
 
-        What goes has no cost any more, so that all costs together are those of the edited network.
+        A removed node costs nothing, so that the sum of all costs is the cost of the edited network.
         """
         before, after = self.variant.seed.graph, self.variant.network.graph
         stays: dict[tuple[str, str], int] = {}
         for number, node in enumerate(after.nodes):
             if node.source:
                 stays.setdefault((node.source, node.operation.name), number)
-        found: list[Place] = []
+        nodes: list[Place] = []
         done: set[int] = set()
         for number, node in enumerate(before.nodes):
             flops, params = before.costs(number)
             if not flops and not params:
                 continue
-            other = stays.get((node.source, node.operation.name))
-            if other is not None and after.costs(other) == (flops, params):
-                done.add(other)
-                found.append(Place(node.source, None, "the edits leave it as it is", flops, params))
+            index = stays.get((node.source, node.operation.name))
+            if index is not None and after.costs(index) == (flops, params):
+                done.add(index)
+                nodes.append(Place(node.source, None, "the edits leave it as it is", flops, params))
             else:
-                found.append(Place(node.source, {}, None, 0, 0))
+                nodes.append(Place(node.source, {}, None, 0, 0))
         for number, node in enumerate(after.nodes):
             flops, params = after.costs(number)
             if number not in done and (flops or params):
-                found.append(Place(f"node {number} ({node.operation})", {}, None, flops, params))
-        return found
+                nodes.append(Place(f"node {number} ({node.operation})", {}, None, flops, params))
+        return nodes
 
     def apply(self, net: nn.Module) -> nn.Module:
-        """The edited network as a module: nodes that stay have the weights of ``net``, new ones are drawn.
+        """Return the edited network as a module: unchanged nodes have the weights of ``net``, new nodes random weights.
 
-        Raises SpecError where ``net`` is another network than the seed's.
+        Raises SpecError where ``net`` is not the network of the seed.
         """
         (shape, *_) = self.variant.seed.stem.inputs
         traced, _ = uncompared(net, example_of(shape))
-        found = find_blocks(traced)
-        if found.digest != self.variant.seed.digest:
+        current = find_blocks(traced)
+        if current.digest != self.variant.seed.digest:
             expected = f"the network that the edits were made for ({self.variant.seed.digest})"
-            other = f"another {type(net).__name__} ({found.digest})"
-            raise SpecError(f"expected {expected}, found {other}: of another size, or changed since")
+            current_name = f"another {type(net).__name__} ({current.digest})"
+            raise SpecError(f"expected {expected}, found {current_name}: of another size, or changed since")
         return self.variant.network.graph.to_torch(traced)
 
 
 def example_of(shape: Shape) -> tuple[int, ...] | Tensor:
-    """What a network is traced with whose graph has an input of this shape: an image [C, H, W], or tokens [1, T].
+    """Return an example for tracing a network with an input of this shape: an image [C, H, W], or tokens [1, T].
 
-    Raises SpecError for an input that is neither.
+    Raises SpecError for another shape.
     """
     if len(shape) == 4:
         return (shape[3], shape[1], shape[2])

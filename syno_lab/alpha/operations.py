@@ -1,16 +1,16 @@
 """The operations of αNAS, one row each in :data:`OPERATIONS` (section 3.2, Table 3).
 
-A tensor is (batch, spatial axes…, channels): channels last, any number of spatial axes. An :class:`Operation` is the
-name of a row with attributes, an immutable value: ``operation("conv", features=Rel(2), kernel=3)``. An attribute that
-is a size may be a :class:`Rel`, so that one operation suits inputs of several shapes. All else follows from the shapes
-of the inputs: :meth:`Operation.shape`, :meth:`Operation.pairings`, :meth:`Operation.params`, :meth:`Operation.flops`.
-Each raises SpecError where the operation does not apply to these shapes.
+A tensor is (batch, spatial axes…, channels): channels last, any number of spatial axes. An :class:`Operation` is an
+immutable value: the name of a row with attributes, such as ``operation("conv", features=Rel(2), kernel=3)``. A size may
+be a :class:`Rel`, so that one operation applies to inputs of several shapes. The rest follows from the input shapes:
+:meth:`Operation.shape`, :meth:`Operation.pairings`, :meth:`Operation.params`, :meth:`Operation.flops`. Each of these
+methods raises SpecError where the operation does not apply to the shapes.
 
-Every operation has one result. Windows (of convolutions and pools) are square. With ``padding="same"`` a result has
-⌈n / stride⌉ positions along an axis of n, and what the windows reach beyond the tensor is shared by both ends, the odd
-one at the far end; a number pads both ends with so many. Normalisations and dropout are meant as in inference, with
-scale and offset. Costs count 2 FLOPs for each multiply-add of dense layers, convolutions, products of tensors and
-attention, and none for the rest, as :func:`syno_lab.models.layers.survey` does.
+Every operation has one result. Windows (of convolutions and pools) are square. With ``padding="same"`` a result has ⌈n
+/ stride⌉ positions along an axis of n. Each end gets half of the padding, and the far end gets an odd position. A
+number as padding is the padding at each end. Normalisations and dropout compute as in inference, with scale and offset.
+Costs count 2 FLOPs for each multiply-add of dense layers, convolutions, products of tensors and attention. Other
+operations count none, as in :func:`syno_lab.models.layers.survey`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from syno_lab.inputs import LARGEST_SIZE, quoted
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation with its attributes; those not given have their defaults.
+    """An operation with its attributes; missing attributes get their defaults.
 
     Attributes:
-        name: of a row of :data:`OPERATIONS`.
+        name: the name of a row of :data:`OPERATIONS`.
         attributes: names and values, in the order of the row.
 
     Raises SpecError for an operation or attribute that does not exist, and a value that the row does not allow.
@@ -51,12 +51,12 @@ class Operation:
         row = OPERATIONS.get(self.name) if isinstance(self.name, str) else None
         if row is None:
             raise SpecError(f"expected an operation ({', '.join(OPERATIONS)}), found {quoted(self.name)}")
-        given = dict(self.attributes)
-        for name in given:
+        values_given = dict(self.attributes)
+        for name in values_given:
             if name not in row.attributes:
                 expected = ", ".join(row.attributes) or "none"
                 raise SpecError(f"{self.name}: expected attributes among these: {expected}; found {quoted(name)}")
-        values = {name: given.get(name, attribute.default) for name, attribute in row.attributes.items()}
+        values = {name: values_given.get(name, attribute.default) for name, attribute in row.attributes.items()}
         for name, attribute in row.attributes.items():
             if not attribute.check(values[name]):
                 raise SpecError(f"{self.name}: {name}: expected {attribute.expected}, found {quoted(values[name])}")
@@ -67,7 +67,7 @@ class Operation:
         return self._hash  # type: ignore[attr-defined]
 
     def __getitem__(self, name: str) -> Any:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         return dict(self.attributes)[name]
 
     @property
@@ -77,11 +77,11 @@ class Operation:
 
     @property
     def linear(self) -> bool | None:
-        """As depth counts it; None for what does not count."""
+        """Whether depth counts the operation as linear; None where depth does not count the operation."""
         return operator_node.is_linear(self["file"]) if self.name == operator_node.NAME else self.row.linear
 
     def on(self, *shapes: Shape) -> Applied:
-        """The operation on tensors of these shapes, which need not suit it, with all :class:`Rel` as numbers."""
+        """Return the operation on tensors of these shapes, unchecked, with each :class:`Rel` as a number."""
 
         def plain(value: Value) -> Value:
             if isinstance(value, tuple):
@@ -95,63 +95,63 @@ class Operation:
         return Applied({name: plain(value) for name, value in self.attributes}, shapes)
 
     def at(self, *shapes: Shape) -> Operation:
-        """The operation with all :class:`Rel` replaced by their sizes for inputs of these shapes."""
+        """Return the operation with each :class:`Rel` as a number, for inputs of these shapes."""
         return Operation(self.name, tuple(self.on(*shapes).values.items()))
 
     def replace(self, **attributes: Value) -> Operation:
-        """The operation with other values of some attributes."""
+        """Return the operation with other values of some attributes."""
         return Operation(self.name, tuple((dict(self.attributes) | attributes).items()))
 
     def shape(self, *shapes: Shape) -> Shape:
-        """The shape of the result for inputs of these shapes.
+        """Return the shape of the result for inputs of these shapes.
 
-        Raises SpecError where the operation does not apply to them; so do the other methods that take shapes.
+        Raises SpecError where the operation does not apply; the other methods with shapes do the same.
         """
-        found = _shape(self, shapes)
-        if isinstance(found, str):
-            raise SpecError(found)
-        return found
+        result = _shape(self, shapes)
+        if isinstance(result, str):
+            raise SpecError(result)
+        return result
 
     def pairings(self, *shapes: Shape) -> tuple[Pairing, ...]:
-        """For each input, which axes of the result (rows) are paired with its axes (columns) (section 3.1).
+        """Return for each input the pairing of the result's axes (rows) with the input's axes (columns) (section 3.1).
 
-        They are the exact ones (Definitions 3.4 and 3.5), with generic weights.
+        The pairings are exact (Definitions 3.4 and 3.5), for generic weights.
         """
         self.shape(*shapes)
         return _pairings(self, shapes)
 
     def params(self, *shapes: Shape) -> int:
-        """The number of weights."""
+        """Return the number of weights."""
         self.shape(*shapes)
         at = self.on(*shapes)
         return sum(map(prod, self.row.weights(at))) if self.row.params is None else self.row.params(at)
 
     def weights(self, *shapes: Shape) -> tuple[Shape, ...]:
-        """The shapes of the weights, see :mod:`syno_lab.alpha.reference`; SpecError for an opaque one that has some."""
+        """Return the shapes of the weights (:mod:`.reference`). Raises SpecError for an opaque node with weights."""
         return self.row.weights(self.on(*shapes))
 
     def flops(self, *shapes: Shape) -> int:
-        """FLOPs for inputs of these shapes, the whole batch; 2 for each multiply-add."""
+        """Return the FLOPs for inputs of these shapes, the whole batch; 2 for each multiply-add."""
         self.shape(*shapes)
         return self.row.flops(self.on(*shapes))
 
     def __str__(self) -> str:
-        said = []
+        args = []
         for name, value in self.attributes:
             if self.row.attributes[name].is_shown and value != self.row.attributes[name].default:
-                said.append(f"{name}=[{', '.join(map(str, value))}]" if isinstance(value, tuple) else f"{name}={value}")
+                args.append(f"{name}=[{', '.join(map(str, value))}]" if isinstance(value, tuple) else f"{name}={value}")
         if self.name == operator_node.NAME:
-            said.insert(0, operator_node.said(self["file"]))
-        return f"{self.name}({', '.join(said)})" if said else self.name
+            args.insert(0, operator_node.said(self["file"]))
+        return f"{self.name}({', '.join(args)})" if args else self.name
 
 
 def operation(name: str, **attributes: Value) -> Operation:
-    """``Operation`` with the attributes by keyword: ``operation("conv", features=64, kernel=3)``."""
+    """Make an ``Operation`` from keyword attributes: ``operation("conv", features=64, kernel=3)``."""
     return Operation(name, tuple(attributes.items()))
 
 
 def choices() -> tuple[Operation, ...]:
-    """All operations that synthesis may take when no value comes from the network: 1,402 (section 4.5)."""
+    """Return all operations that synthesis may choose without sizes of the network: 1,402 (section 4.5)."""
     return tuple(
         [
             Operation(row.name, tuple(zip(row.choices, values, strict=True)))
@@ -164,16 +164,16 @@ def choices() -> tuple[Operation, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def _shape(operation: Operation, shapes: tuple[Shape, ...]) -> Shape | str:
-    """The shape of the result, or why there is none: an exception would not be kept."""
+    """Return the shape of the result, or the reason for an error: the cache would not store an exception."""
     if operation.row.inputs is not None and len(shapes) != operation.row.inputs:
         return f"{operation}: expected {operation.row.inputs} inputs, found {len(shapes)}"
     try:
-        found = operation.row.shape(operation.on(*shapes))
+        result = operation.row.shape(operation.on(*shapes))
     except SpecError as error:
         return f"{operation} of {', '.join(map(str, map(list, shapes)))}: {error}"
-    if len(found) > MOST_AXES or prod(found) > LARGEST_SIZE:
+    if len(result) > MOST_AXES or prod(result) > LARGEST_SIZE:
         return f"{operation}: expected a result of at most {MOST_AXES} axes and {LARGEST_SIZE} elements"
-    return found
+    return result
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,8 +1,7 @@
 """A network with its edits as an operator of the lab (:class:`syno_lab.protocol.Operator`).
 
-It is not put into the slots of a network: it *is* the network, so its placement gives the edited one. By itself it is a
-function of one tensor, (N, spatial axes…, channels) with the channels last, and its weights are those of all its nodes
-(:mod:`.reference`).
+Its placement returns the edited network instead of filling slots of a network. The operator itself is a function of a
+tensor (N, spatial axes…, channels). Its weights are the weights of all nodes (:mod:`.reference`).
 """
 
 from __future__ import annotations
@@ -44,26 +43,26 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class NetworkOperator:
-    """A seed network with edits, of one input and one output. Raises SpecError for another number of these."""
+    """A seed network with edits, with one input and one output. Raises SpecError for several inputs or outputs."""
 
     variant: Variant
 
     def __post_init__(self) -> None:
         graph = self.graph
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-            found = f"{len(graph.inputs)} and {len(graph.outputs)}"
-            raise SpecError(f"expected a network of one input and one output, found {found}")
+            counts = f"{len(graph.inputs)} and {len(graph.outputs)}"
+            raise SpecError(f"expected a network of one input and one output, found {counts}")
 
     @classmethod
     def of_graph(cls, graph: Graph) -> NetworkOperator:
-        """A graph by itself: a network of one block, all of whose nodes may be changed. Raises as the class."""
+        """Return a graph as a network of one block with all nodes mutable. Raises SpecError as the class."""
         block = Block("block", graph, frozenset(range(len(graph.nodes))))
         before, after = (Graph((shape,), (), (0,)) for shape in (graph.inputs[0], graph.output_shapes[0]))
         return cls(Variant(Network(before, (block,), after)))
 
     @property
     def graph(self) -> Graph:
-        """The whole network, for a batch of one."""
+        """The graph of the whole network, for a batch of one."""
         return self.variant.network.graph
 
     @property
@@ -73,30 +72,30 @@ class NetworkOperator:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """N, the batch; all other sizes are the network's own."""
+        """N, the batch size; the network fixes all other sizes."""
         return ("N",)
 
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
-        """N, by default that of the network's input. Raises SpecError for an N that is no whole number from 1 up."""
+        """Return N, by default of the network's input. Raises SpecError for an N that is no whole number from 1 up."""
         batch = (binding or {}).get("N", self.graph.inputs[0][0])
         if positive(batch) is None:
             raise SpecError(f"αNAS: expected a whole number from 1 up for N, found {quoted(batch)}")
         return {"N": batch}
 
     def at(self, binding: Binding | None = None, /) -> Graph:
-        """The network for a batch of N. Raises SpecError where an operation fixes the batch."""
+        """Return the graph for a batch of N. Raises SpecError where an operation fixes the batch size."""
         return _at(self.graph, self.complete_binding(binding)["N"])
 
     def input_sizes(self, binding: Binding | None = None, /) -> Shape:
-        """(N, spatial axes…, channels)."""
+        """Return the input's shape, (N, spatial axes…, channels)."""
         return self.at(binding).inputs[0]
 
     def output_sizes(self, binding: Binding | None = None, /) -> Shape:
-        """The shape of the result."""
+        """Return the shape of the result."""
         return self.at(binding).output_shapes[0]
 
     def weight_sizes(self, binding: Binding | None = None, /) -> tuple[Shape, ...]:
-        """The shapes of all weights (:func:`.reference.weight_order`). Raises SpecError for an opaque node."""
+        """Return the shapes of all weights (:func:`.reference.weight_order`). Raises SpecError for an opaque node."""
         from syno_lab.alpha.reference import weight_order
 
         graph = self.at(binding)
@@ -104,27 +103,27 @@ class NetworkOperator:
         return tuple([shape for operation, shapes in order for shape in operation.weights(*shapes)])
 
     def flops(self, binding: Binding | None = None, /) -> int:
-        """Of the whole batch, 2 for each multiply-add."""
+        """Return the FLOPs of the whole batch, 2 for each multiply-add."""
         return self.at(binding).flops()
 
     def params(self, binding: Binding | None = None, /) -> int:
-        """The number of weights."""
+        """Return the number of weights."""
         return self.at(binding).params()
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Bytes in float32: the weights and the tensors that are kept at a time."""
+        """Return the bytes in float32 of the weights and the tensors in memory at the same time."""
         from syno_lab.alpha.reference import live_elements
 
         graph = self.at(binding)
         return FLOAT32_BYTES * (graph.params() + live_elements(graph))
 
     def traffic(self, binding: Binding | None = None, /) -> int:
-        """Elements of all tensors that are made."""
+        """Return the number of elements of all nodes' results."""
         graph = self.at(binding)
         return sum(prod(graph.shapes[graph.tensor(number)]) for number in range(len(graph.nodes)))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """Equal for networks of one structure at one batch, however their blocks are written."""
+        """Return a hash that is equal for networks of one structure and batch size, whatever their blocks."""
         return in_numbers(self.at(binding)).key
 
     def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
@@ -134,14 +133,14 @@ class NetworkOperator:
         from syno_lab.alpha.reference import run
 
         wanted = [self.input_sizes(binding), *self.weight_sizes(binding)]
-        given = [np.asarray(one) for one in (x, *weights)]
-        if [one.shape for one in given] != wanted:
-            expected, found = ([list(shape) for shape in shapes] for shapes in (wanted, [one.shape for one in given]))
+        arrays = [np.asarray(array) for array in (x, *weights)]
+        if [array.shape for array in arrays] != wanted:
+            expected, found = ([list(shape) for shape in shapes] for shapes in (wanted, [a.shape for a in arrays]))
             raise SpecError(f"αNAS: expected tensors of {quoted(expected)}, found {quoted(found)}")
-        return run(self.at(binding), given[:1], given[1:])[0]
+        return run(self.at(binding), arrays[:1], arrays[1:])[0]
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
-        """A module with freshly drawn weights, as its source; for any batch unless an operation fixes it."""
+        """Return a module with new random weights, as its source; for any batch size unless an operation fixes it."""
         from syno_lab.alpha.torch_source import module_of
 
         return module_of(self, self.complete_binding(binding))
@@ -153,7 +152,7 @@ class NetworkOperator:
         return to_torch_source(self.at(binding))
 
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> NoReturn:
-        """There is no single function of a network. Raises SpecError: networks are compiled as a whole."""
+        """Raise SpecError: a network has no single TVM function, because it is compiled as a whole."""
         sides = "expected an operator of layers for one TVM function, found a whole network of αNAS"
         raise SpecError(f"{sides}; compile it by `syno-lab network`")
 
@@ -166,15 +165,15 @@ class NetworkOperator:
         return self.graph.svg(**options)
 
     def to_json(self) -> str:
-        """The text of an operator file, which :func:`from_json` reads."""
+        """Return the text of an operator file, which :func:`from_json` reads."""
         edits = [record_of_edit(edit) for edit in self.variant.edits]
         return msgspec.json.encode(_File(FORMAT, VERSION, record_of_network(self.variant.seed), edits)).decode()
 
     def __str__(self) -> str:
-        """The edits, or the operations of a seed, in a line."""
+        """Return the edits, or the operations of a seed without edits, in a line."""
         edits = "; ".join(map(str, self.variant.edits))
-        said = edits or ", ".join(node.operation.name for node in self.graph.nodes) or "identity"
-        return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+        text = edits or ", ".join(node.operation.name for node in self.graph.nodes) or "identity"
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 @lru_cache(maxsize=256)
@@ -184,9 +183,9 @@ def _at(graph: Graph, batch: int) -> Graph:
 
 
 def from_json(text: str | bytes) -> NetworkOperator:
-    """Read an operator file, and replay its edits.
+    """Read an operator file and replay its edits.
 
-    Raises FormatError, one line: what was expected, what was found and where.
+    Raises FormatError with one line: the expected value, the found value and the place in the file.
     """
     record = read_versioned(text, _File, what=_WHAT, name=FORMAT, version=VERSION, most=MAX_BYTES)
     seed = network_of(record.seed, f"{_WHAT}: seed")

@@ -1,8 +1,9 @@
-"""Operators of other systems as operations of a network: the row ``operator`` (our own; αNAS has none).
+"""Operators of other systems as operations of a network: the row ``operator`` of the lab's own (αNAS has none).
 
-αNAS decides what stands where, and a pGraph or a kernel of Canvas does it. The operation holds the operator's file, so
-a network with it is one file too. A tensor is (batch, rows, columns, channels), as everywhere in αNAS; the operator
-itself has the channels in the second place. What it pairs is the matrix of its own system.
+αNAS decides where an operation is; a pGraph or a kernel of Canvas computes it. The operation contains the operator's
+file, so a network with it is still one file. A tensor is (batch, rows, columns, channels), as everywhere in αNAS; the
+operator itself has the channels in the second place. The operation's pairing is the mixing matrix from the operator's
+system.
 """
 
 from __future__ import annotations
@@ -22,51 +23,51 @@ if TYPE_CHECKING:
 
 NAME = "operator"
 MOST_BYTES = 1 << 18
-_LAST = (0, 2, 3, 1)  # the operator's axes in the order of a tensor's
+_LAST = (0, 2, 3, 1)  # the operator's axes in the order of αNAS's axes
 
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Operator:
-    """The operator of a file. Raises FormatError, one line, also for a whole network, which is no operation."""
+    """Read the operator of a file. Raises FormatError in one line, also for a whole network, which is no operation."""
     from syno_lab.systems import read_operator
 
-    found = read_operator(text)
-    if isinstance(system(found), OfNetworks):
+    operator = read_operator(text)
+    if isinstance(system(operator), OfNetworks):
         raise FormatError("operator: expected an operator for layers, found a whole network")
-    return found
+    return operator
 
 
 def operation_of(operator: Operator) -> Operation:
-    """An operator as an operation, which keeps the channels. Raises SpecError for one of networks, and a long file."""
+    """Make an operation of an operator. Raises SpecError for an operator of whole networks, and for a long file."""
     from syno_lab.alpha.operations import operation
 
     return operation(NAME, file=operator.to_json())
 
 
 def system(operator: Operator) -> System:
-    """The system of an operator."""
+    """Return the system of an operator."""
     from syno_lab.systems import system_of
 
     return system_of(operator)
 
 
 def is_linear(text: str) -> bool:
-    """Whether an operator is linear. One that is not counts as one non-linear run, which it has at least."""
+    """Return whether an operator is linear. A non-linear operator counts as one non-linear run, a lower bound."""
     operator = read(text)
-    its = system(operator)
-    return not isinstance(its, Mixing) or its.is_linear(operator)
+    its_system = system(operator)
+    return not isinstance(its_system, Mixing) or its_system.is_linear(operator)
 
 
 @lru_cache(maxsize=256)
 def said(text: str) -> str:
-    """A few words about an operator: its system, and its name if it is known there."""
+    """Describe an operator in a few words: its system, and its name if the system knows it."""
     operator = read(text)
-    its = system(operator)
-    return f"{its.title} {its.recognise(operator) or its.summary(text)}"
+    its_system = system(operator)
+    return f"{its_system.title} {its_system.recognise(operator) or its_system.summary(text)}"
 
 
 def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
-    """The operator of an operation, and its sizes for the tensor. Raises SpecError where it does not fit."""
+    """Return an operation's operator and its sizes for the tensor. Raises SpecError where the operator does not fit."""
     from syno_lab.systems import binding_for
 
     if len(at.shape) != 4:
@@ -81,18 +82,18 @@ def placed(at: Applied) -> tuple[Operator, dict[str, int]]:
 
 def _shape(at: Applied) -> Shape:
     operator, bound = placed(at)
-    found = operator.output_sizes(bound)
-    return tuple([found[axis] for axis in _LAST])
+    sizes = operator.output_sizes(bound)
+    return tuple([sizes[axis] for axis in _LAST])
 
 
 def _pairing(at: Applied, number: int) -> Pairing:
     operator, bound = placed(at)
-    its = system(operator)
-    if not isinstance(its, Mixing):
-        raise SpecError(f"mixing: expected a system that can tell it of its operators, found {its.title}")
-    found = its.mixing(operator, bound)
-    marks = tuple(tuple(found.marks[row][column] for column in _LAST) for row in _LAST)
-    rows, columns = (tuple(axes[axis] for axis in _LAST) for axes in (found.rows, found.columns))
+    its_system = system(operator)
+    if not isinstance(its_system, Mixing):
+        raise SpecError(f"mixing: expected a system that computes it for its operators, found {its_system.title}")
+    mixing = its_system.mixing(operator, bound)
+    marks = tuple(tuple(mixing.marks[row][column] for column in _LAST) for row in _LAST)
+    rows, columns = (tuple(axes[axis] for axis in _LAST) for axes in (mixing.rows, mixing.columns))
     return Pairing(rows, columns, marks)
 
 
@@ -122,29 +123,29 @@ def _is_file(value: Value) -> bool:
 
 
 def row(features: Rel) -> Row:
-    """The row of the table; ``features`` is the number of channels unless given."""
+    """Return the row of the table; ``features`` is the default number of channels."""
     file = Attribute("the text of an operator file for layers", _is_file, is_shown=False)
     attributes = {"file": file, "features": size(features)}
-    # Whether it is linear the operator itself says: Operation.linear.
+    # Operation.linear gets the linearity from the operator itself.
     return Row(NAME, _shape, _pairing, attributes, _weights, _flops, linear=None, role="kept", params=_params)
 
 
 def suiting(operators: Sequence[Operation], like: Operation, *shapes: Shape) -> list[Operation]:
-    """Those that do as ``like`` does to tensors of all these shapes, by their shapes and pairings, with its features.
+    """Return the operators with the shapes, pairings and features of ``like`` on tensors of all these shapes.
 
-    ``shapes`` are those of one tensor in several instances of a block.
+    ``shapes`` are the shapes of one tensor in several instances of a block.
     """
     features = dict(like.attributes).get("features")
-    found = []
-    for each in operators:
-        one = each if features is None else each.replace(features=features)
+    matches = []
+    for operator in operators:
+        candidate = operator if features is None else operator.replace(features=features)
         try:
-            fits = one.linear is like.linear and all(
-                one.shape(shape) == like.shape(shape) and one.pairings(shape) == like.pairings(shape)
+            fits = candidate.linear is like.linear and all(
+                candidate.shape(shape) == like.shape(shape) and candidate.pairings(shape) == like.pairings(shape)
                 for shape in shapes
             )
         except SpecError:
             continue
         if fits:
-            found.append(one)
-    return found
+            matches.append(candidate)
+    return matches

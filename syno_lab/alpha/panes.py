@@ -17,7 +17,7 @@ from syno_lab.protocol import Pane
 
 
 def cost_pane(asked: Asked[Any]) -> Costs:
-    """The cost of the network and of each node with weights or FLOPs."""
+    """Return the cost of the network and of each node with weights or FLOPs."""
     operator: NetworkOperator = asked.operator
     bound = asked.bound()
     graph, total = operator.at(bound), max(1, operator.flops(bound))
@@ -25,13 +25,13 @@ def cost_pane(asked: Asked[Any]) -> Costs:
     for number in range(len(graph.nodes)):
         flops, params = graph.costs(number)
         if flops or params:
-            does, out = words(graph.subgraph([number])), graph.shapes[graph.tensor(number)]
-            rows.append(CostRow.of(number, does, str(list(out)), flops, total, params, prod(out), ids=[f"n{number}"]))
+            text, out = words(graph.subgraph([number])), graph.shapes[graph.tensor(number)]
+            rows.append(CostRow.of(number, text, str(list(out)), flops, total, params, prod(out), ids=[f"n{number}"]))
     return costs(asked, rows)
 
 
 class Lineage(TypedDict):
-    """How a network came about, and a table of its blocks."""
+    """The edits that led to a network, and a table of its blocks."""
 
     steps: list[Generation]
     title: str
@@ -41,7 +41,7 @@ class Lineage(TypedDict):
 
 
 def lineage_pane(asked: Asked[Any]) -> Lineage:
-    """How the network came about, edit by edit, and its blocks."""
+    """Return the edits that led to the network, and its blocks."""
     variant = asked.operator.variant
     return {
         "steps": lineage(variant),

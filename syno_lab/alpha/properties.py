@@ -1,11 +1,11 @@
 """Properties of subgraphs: shape, depth and mixing, as values with an order and a distance (αNAS, sections 3 and 4).
 
-A property is interpreted abstractly: its value after an operation follows from the value before it, and is a lower
-bound of what the subgraph really does (Definition 2.6). A subgraph with several inputs and outputs has a value for each
-pair of them. A *table* has a row for each input and a column for each output; None in it is a value that nobody asks
-for. A shape is the same from wherever one looks, so its table has one row.
+Properties are interpreted abstractly: the value after an operation follows from the value before, and is a lower bound
+of the true value (Definition 2.6). A subgraph has a value for each pair of an input and an output. A *table* has a row
+for each input and a column for each output; None is a value that is not wanted. The shape of an output does not depend
+on the input, so its table has one row.
 
-Shapes are those of tensors, (batch, spatial…, channels): channels last.
+Shapes of tensors are (batch, spatial…, channels): channels last.
 """
 
 from __future__ import annotations
@@ -30,40 +30,39 @@ from syno_lab.inputs import positive, quoted
 State = TypeVar("State")
 Value = TypeVar("Value")
 Table = tuple[tuple[Value | None, ...], ...]
-#: What stands before a subgraph, where depth is counted as the authors' published code does.
+#: The kind of operation before a subgraph, for the depth as the authors' published code counts it.
 Producer = Literal["linear", "nonlinear"]
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------
 
-# All wanted properties but the depth only become weaker (section 5), so the subgraph that they were inferred from still
-# satisfies them, and there is always an answer. The paper and its published code differ; both are presets.
+# A mutation only weakens wanted properties, but for the depth (section 5). So the original subgraph still satisfies
+# them and an answer always exists. The paper and its published code differ; each is a preset.
 
 
 def check_shares(rules: object, *names: str) -> None:
     """Raise SpecError where one of these attributes is no number from 0 to 1."""
     for name in names:
-        found = vars(rules)[name]
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1:
-            what = type(rules).__name__
-            raise SpecError(f"{what}: {name}: expected a probability from 0 to 1, found {quoted(found)}")
+        value = vars(rules)[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            owner = type(rules).__name__
+            raise SpecError(f"{owner}: {name}: expected a probability from 0 to 1, found {quoted(value)}")
 
 
 @dataclass(frozen=True)
 class Relax:
-    """How likely each property is mutated.
+    """The probabilities with which properties are mutated.
 
     Attributes:
-        shape: the probability that the shape of an output is no longer asked for.
-        mixing: the probability that a pairing is no longer asked for; each entry of a matrix draws alone, or with
-            ``whole`` each matrix.
-        depth: the probability that a depth changes, upwards as often as downwards; it never falls below 0.
+        shape: the probability that the shape of an output is no longer wanted.
+        mixing: the probability that a pairing is no longer wanted: of each entry, or with ``whole`` of each matrix.
+        depth: the probability that a depth changes, with equal chances up and down; the depth never falls below 0.
         most: the largest change of a depth.
         whole: whether a matrix loses all its pairings or none.
-        geometric: a depth changes by one more with the probability ``depth`` each time, up to ``most``; otherwise by
-            1 to ``most``, each as likely.
+        geometric: whether a depth changes in steps of 1, each with probability ``depth``, up to ``most``; otherwise all
+            changes from 1 to ``most`` are equally likely.
 
-    Raises SpecError for a probability outside 0 to 1, and a change that is no integer of 1 or more.
+    Raises SpecError for a probability outside 0 to 1, and for a change that is no integer of 1 or more.
     """
 
     shape: float = 0.5
@@ -79,7 +78,7 @@ class Relax:
             raise SpecError(f"Relax: most: expected an integer of 1 or more, found {quoted(self.most)}")
 
     def change_of_depth(self, rng: random.Random) -> int:
-        """By how much one depth changes."""
+        """Draw the change of one depth."""
         if self.geometric:
             steps = 0
             while steps < self.most and rng.random() < self.depth:
@@ -89,33 +88,33 @@ class Relax:
         return steps if rng.random() < 0.5 else -steps
 
 
-#: The presets: section 5 of the paper, and what the published code does in the published runs.
+#: The presets: section 5 of the paper, and the published code as its published runs use it.
 RELAXATIONS = {"paper": Relax(), "code": Relax(shape=0.0, whole=True, geometric=True)}
 
 
 def relax_of(rules: Relax | str) -> Relax:
-    """The rules, or the preset of this name, which is one of :data:`RELAXATIONS`."""
+    """Return the rules, or the preset of this name in :data:`RELAXATIONS`."""
     return RELAXATIONS[rules] if isinstance(rules, str) else rules
 
 
 @dataclass(frozen=True)
 class Property(Generic[State, Value]):
-    """One property: how its value comes about, how values are compared, and how a wanted one is relaxed.
+    """One property: how its values are computed, compared and, if wanted, relaxed.
 
-    A *state* is what must be known of the operations so far in order to go on; the value is read from it.
+    A *state* contains what the next state depends on; the value is computed from the state.
 
     Attributes:
-        name: of the property.
-        start: the state of the identity of a tensor of a shape.
-        after: the state after an operation, from the state of one of its inputs, the operation, the shapes of all its
-            inputs, and the number of that one.
-        join: the state of a tensor that is reached in two ways.
-        value: the value in a state.
-        apart: the value where no path leads from an input to an output of two shapes.
-        distance: how far a value is from being at least the wanted one: 0 exactly when it is, infinity where no chain
-            of operations leads there. The third argument says whether it is a share of the wanted value, as in the
-            authors' published code, or the paper's.
-        weaker: a wanted value after a mutation by chance, None where it is no longer asked for.
+        name: the name of the property.
+        start: the state of the identity on a tensor of a shape.
+        after: the state after an operation, from the state of one input, the operation, the shapes of all inputs, and
+            the number of that input.
+        join: the state of a tensor that two paths lead to.
+        value: the value of a state.
+        apart: the value for an input and an output, by their shapes, without a path between them.
+        distance: the distance of a value from the wanted value: 0 only where the value suffices, infinity where no
+            chain of operations leads to the wanted value. The third argument chooses a share of the wanted value, as in
+            the authors' published code, or the paper's distance.
+        weaker: a wanted value after a random mutation, None where the mutation removes it.
         has_inputs: whether the values depend on the input, too.
     """
 
@@ -130,24 +129,24 @@ class Property(Generic[State, Value]):
     has_inputs: bool = True
 
     def infer(self, graph: Graph) -> Table[Value]:
-        """The values of a graph, for each of its inputs and outputs."""
-        found = []
+        """Return the values of a graph, for each of its inputs and outputs."""
+        rows = []
         for number, before in enumerate(graph.inputs[: None if self.has_inputs else 1]):
             states: dict[int, State] = {number: self.start(before)}
             for index, node in enumerate(graph.nodes):
                 tensor, shapes = graph.tensor(index), graph.input_shapes(index)
-                for position, taken in enumerate(node.inputs):
-                    if taken in states:
-                        state = self.after(states[taken], node.operation, shapes, position)
+                for position, input_tensor in enumerate(node.inputs):
+                    if input_tensor in states:
+                        state = self.after(states[input_tensor], node.operation, shapes, position)
                         states[tensor] = self.join(states[tensor], state) if tensor in states else state
             values = {tensor: self.value(state) for tensor, state in states.items() if tensor in graph.outputs}
             ends = [values[t] if t in values else self.apart(before, graph.shapes[t]) for t in graph.outputs]
-            found.append(tuple(ends))
-        return tuple(found)
+            rows.append(tuple(ends))
+        return tuple(rows)
 
     def relax(self, table: Table[Value], rules: Relax, rng: random.Random) -> Table[Value]:
-        """Wanted values after a mutation by chance."""
-        return tuple(tuple(None if one is None else self.weaker(one, rules, rng) for one in row) for row in table)
+        """Return wanted values after a random mutation."""
+        return tuple(tuple(None if value is None else self.weaker(value, rules, rng) for value in row) for row in table)
 
 
 # -- shape -----------------------------------------------------------------------------------------------------------
@@ -158,27 +157,28 @@ def _shape_distance(value: Shape, target: Shape, normalised: bool) -> float:
     if len(value) != len(target) or value[0] != target[0] or not _leads(value[1:-1], target[1:-1]):
         return inf
     if normalised:
-        return sum(mine != wanted for mine, wanted in zip(value, target, strict=True)) / len(target)
-    spatial = sum(mine // wanted - 1 for mine, wanted in zip(value[1:-1], target[1:-1], strict=True))
+        return sum(size != wanted for size, wanted in zip(value, target, strict=True)) / len(target)
+    spatial = sum(size // wanted - 1 for size, wanted in zip(value[1:-1], target[1:-1], strict=True))
     return float(spatial + (value[-1] != target[-1]))
 
 
 @lru_cache(1 << 14)
 def _leads(axes: Shape, target: Shape) -> bool:
-    """Whether strides make the one of the other by steps that the target divides, or a pool over whole axes does."""
+    """Return whether strides that divide by the target, or a pool over whole axes, lead from axes to the target."""
     if axes == target or not divides(axes, target):
         return axes == target
     fewer = {tuple(-(-size // stride) for size in axes) for stride in STRIDES} - {axes}
-    return set(target) == {1} or any(divides(axes, each) and _leads(each, target) for each in fewer)
+    return set(target) == {1} or any(divides(axes, smaller) and _leads(smaller, target) for smaller in fewer)
 
 
 def divides(before: Shape, after: Shape) -> bool:
-    """Whether every axis of the one is a whole number of times that of the other (section 4.4.4)."""
-    return all(mine % other == 0 for mine, other in zip(before, after, strict=True))
+    """Return whether each axis of ``before`` is a multiple of the axis of ``after`` (section 4.4.4)."""
+    return all(size % divisor == 0 for size, divisor in zip(before, after, strict=True))
 
 
-#: The shape of an output (section 3.3), ordered by equality. The distance is Definition 4.13 with a_i/b_i - 1 in place
-#: of a_i/b_i, which is not 0 for equal shapes; as a share it is that of the axes that differ.
+#: The shape of an output (section 3.3), ordered by equality. The distance is Definition 4.13 with a_i/b_i - 1 instead
+#: of
+#: a_i/b_i, which is not 0 for equal shapes; as a share it is the share of axes that differ.
 SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,
@@ -196,7 +196,7 @@ SHAPE: Property[Shape, Shape] = Property(
 
 
 class Runs(NamedTuple):
-    """The state of the depth: runs of operations that are all linear or all not, and the kind of the last one."""
+    """The state of the depth: the number of runs of linear or of non-linear operations, and the last run's kind."""
 
     runs: int
     linear: bool | None
@@ -214,12 +214,12 @@ def _depth_distance(value: int, target: int, normalised: bool) -> float:
 
 @cache
 def depth_property(producer: Producer | None = None) -> Property[Runs, int]:
-    """The most runs of alternately linear and non-linear operations on a path (section 3.2); 0 without operations.
+    """Return the depth: the most runs of alternately linear and non-linear operations on a path (section 3.2).
 
     Args:
-        producer: None counts runs. The authors' published code counts changes, the one from what stands before the
-            subgraph to its first operation among them; this says of what kind that is. An input of the network counts
-            as non-linear.
+        producer: None counts runs, 0 without operations. The authors' published code counts changes of the kind
+            instead, also from ``producer``, the kind of the operation before the subgraph, to the first operation. An
+            input of the network counts as non-linear.
     """
     return Property(
         name="depth",
@@ -241,7 +241,7 @@ DEPTH = depth_property()
 
 @lru_cache(1 << 14)
 def compose(after: Pairing, before: Pairing) -> Pairing:
-    """``after @ before``, kept: the same few matrices meet again and again."""
+    """Return ``after @ before``, cached because the same few matrices are composed again and again."""
     return after @ before
 
 
@@ -249,7 +249,7 @@ _LETTERS: dict[str, Letter] = {letter: letter for letter in RANK}
 
 
 def pairing_of(rows: Sequence[Sequence[str]], columns: int) -> Pairing:
-    """The matrix of these marks, with the axes of tensors as names."""
+    """Return the matrix of these marks, with the axes of tensors as names."""
     marks = tuple([tuple(map(_LETTERS.__getitem__, row)) for row in rows])
     return Pairing(axis_names(len(rows)), axis_names(columns), marks)
 
@@ -272,7 +272,7 @@ def _mixing_distance(value: Pairing, target: Pairing, normalised: bool) -> float
 
 
 def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
-    """The entries of a wanted matrix that no operations after this value lead to, both of as many axes."""
+    """Return the entries of a wanted matrix that no operations after ``value`` can reach; the axes must agree."""
     most = compose(_all_mixed(len(value.rows)), value).marks
     entries = ((out, axis) for out in range(len(target.rows)) for axis in range(len(target.columns)))
     return [(out, axis) for out, axis in entries if RANK[target.marks[out][axis]] > RANK[most[out][axis]]]
@@ -280,7 +280,7 @@ def beyond(value: Pairing, target: Pairing) -> list[tuple[int, int]]:
 
 @cache
 def _all_mixed(axes: int) -> Pairing:
-    """The matrix that no chain of operations exceeds and one reaches: each element reads all but other examples."""
+    """Return the largest matrix that a chain of operations reaches: each element reads its whole example."""
     return diagonal((2,) * axes, ["o", *repeated("a", axes - 1)])
 
 
@@ -291,8 +291,8 @@ def _fewer_pairings(matrix: Pairing, rules: Relax, rng: random.Random) -> Pairin
     return pairing_of(marks, len(matrix.columns))
 
 
-#: Which input axis is paired with which output axis, and how locally (section 3.1), composed as matrices are (Lemma
-#: 3.6). The distance counts the entries that are too small (Definition 4.9); its share is that of the wanted pairings.
+#: The pairing of each input axis with each output axis, and how local it is (section 3.1), composed as matrices (Lemma
+#: 3.6). The distance counts entries that are too small (Definition 4.9), or their share of the wanted pairings.
 MIXING: Property[Pairing, Pairing] = Property(
     name="mixing",
     start=_identity,
@@ -304,5 +304,5 @@ MIXING: Property[Pairing, Pairing] = Property(
     weaker=_fewer_pairings,
 )
 
-#: A row for each property, in the order in which they are shown.
+#: A row for each property, in the order of display.
 PROPERTIES: tuple[Property[Any, Any], ...] = (SHAPE, DEPTH, MIXING)

@@ -1,12 +1,12 @@
-"""What a network of PyTorch does with an example, recorded as calls of modules and functions, without weights or time.
+"""The record of a PyTorch network's calls on an example; recording needs no memory for weights and little time.
 
-A copy of the network without storage runs on the meta device, in evaluation mode, with examples of two batch sizes.
-Sizes that grow with the batch are told from others by comparing both runs, so that all recorded calls can be made again
-for any batch. Python runs as it always does: decisions by sizes are made, and those by the values of tensors cannot be,
-because on the meta device there are none. (torch.fx's symbolic tracing refuses both, and it does not know shapes.)
+A copy of the network without storage runs on the meta device, in evaluation mode, with examples of two batch sizes. The
+difference of the two runs shows which sizes grow with the batch, so that all recorded calls can run again for any
+batch. Python runs as usual: a network may branch on sizes, but not on values of tensors, which the meta device does not
+have. (torch.fx's symbolic tracing refuses both kinds of branch, and has no shapes.)
 
-Functions are seen where Python calls them. What is called elsewhere, as under ``vmap``, is seen below that, as the
-operators of ATen that it is made of; so nothing is computed unseen.
+Functions are recorded where Python calls them. Other calls, as under ``vmap``, are recorded as ATen operators, so that
+no computation is missed.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from syno_lab.models.vit import Positions
 
 Example = Sequence[int] | Tensor | Sequence[Tensor]
 
-#: The batches of both runs: different, and neither of them 1, which broadcasts.
+#: The batch sizes of the two runs: different, and not 1, which broadcasts.
 BATCHES = (2, 3)
-#: Modules that are one call, as all of torch.nn are.
+#: Modules that are recorded as one call, as all modules of torch.nn are.
 WHOLE = (Attention, Positions, Slot, StochasticDepth)
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _ONE_AT_A_TIME = threading.RLock()
 
-#: What holds around a call and not around the network: torch.no_grad, torch.inference_mode or torch.autocast, each with
-#: its arguments.
+#: The contexts of a call that the network enters: torch.no_grad, torch.inference_mode or torch.autocast, each with its
+#: arguments.
 Region = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True)
 class Value:
-    """In the arguments of a call: a tensor that an earlier call gave, or an input, by its number."""
+    """In the arguments of a call: an input or the result of an earlier call, by its number."""
 
     number: int
 
@@ -70,14 +70,14 @@ class Weight:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """In the arguments of a call: a tensor that the network has and that is neither."""
+    """In the arguments of a call: a tensor of the network that is neither a parameter nor a buffer."""
 
     tensor: Tensor
 
 
 @dataclass(frozen=True)
 class Times:
-    """In the arguments of a call: so many times the batch."""
+    """In the arguments of a call: a multiple of the batch size."""
 
     factor: int
 
@@ -93,12 +93,12 @@ class Call:
 
     Attributes:
         target: the path of a module, or a function.
-        path: of the module that makes the call; of the module itself where it is one.
-        arguments: positional and by keyword, with :class:`Value`, :class:`Weight`, … for what is no constant.
-        results: the numbers of the tensors that it gives, in order.
-        in_place: whether it changes its first argument.
-        region: what holds around it.
-        flops: for a batch of one, as torch counts them.
+        path: the path of the calling module; for a called module its own path.
+        arguments: positional and keyword arguments; :class:`Value`, :class:`Weight`, … replace tensors and sizes.
+        results: the numbers of the resulting tensors, in order.
+        in_place: whether the call changes its first argument.
+        region: the contexts of the call.
+        flops: the FLOPs for a batch of one, as torch counts them.
     """
 
     target: str | Callable[..., Any]
@@ -111,18 +111,18 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The function's, without what says that it works in place; empty for a module."""
+        """The function's name without the mark of an in-place function; empty for a module."""
         if isinstance(self.target, str):
             return ""
         if isinstance(self.target, torch.jit.ScriptFunction):
             return str(self.target.name)
         target: Any = self.target.overloadpacket if isinstance(self.target, OpOverload) else self.target
-        if getattr(target, "__name__", "") in ("apply", "__get__"):  # of an autograd function, and of T and its like
+        if getattr(target, "__name__", "") in ("apply", "__get__"):  # an autograd function, or a property such as T
             target = getattr(target, "__self__", target)
         return str(getattr(target, "__name__", "call")).strip("_")
 
     def leaves(self, kind: type[Any]) -> list[Any]:
-        """The arguments of one kind, in order."""
+        """Return the arguments of a type, in order."""
         return [leaf for leaf in leaves(self.arguments) if isinstance(leaf, kind)]
 
 
@@ -131,11 +131,11 @@ class Record:
     """The calls that lead from inputs to outputs.
 
     Attributes:
-        calls: in order.
-        inputs, outputs: numbers of tensors.
-        shapes: of all tensors, for both batches.
-        dtypes: of all tensors.
-        single: whether the network gives a tensor rather than a tuple.
+        calls: the calls in order.
+        inputs, outputs: the numbers of the input and output tensors.
+        shapes: the shapes of all tensors, for each of the two batch sizes.
+        dtypes: the dtypes of all tensors.
+        single: whether the network returns a tensor, not a tuple.
     """
 
     calls: tuple[Call, ...]
@@ -146,24 +146,24 @@ class Record:
     single: bool
 
     def grows(self, number: int) -> tuple[bool, ...]:
-        """For each axis of a tensor whether its size grows with the batch."""
-        return tuple([one != two for one, two in zip(*(shapes[number] for shapes in self.shapes), strict=True)])
+        """Return for each axis of a tensor whether its size grows with the batch size."""
+        return tuple([small != large for small, large in zip(*(shapes[number] for shapes in self.shapes), strict=True)])
 
     def shape(self, number: int) -> tuple[int, ...]:
-        """The shape of a tensor for a batch of one."""
+        """Return the shape of a tensor for a batch of one."""
         pairs = zip(*(shapes[number] for shapes in self.shapes), strict=True)
-        return tuple([_single(one, two) for one, two in pairs])
+        return tuple([_single(small, large) for small, large in pairs])
 
 
 def leaves(tree: Any) -> list[Any]:
-    """All that is neither tuple, list, dict nor slice, in order."""
-    found: list[Any] = []
-    map_aggregate(tree, found.append)
-    return found
+    """Return all items of nested tuples, lists, dicts and slices, in order."""
+    items: list[Any] = []
+    map_aggregate(tree, items.append)
+    return items
 
 
 def within(region: Region, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """A call, with what holds around it."""
+    """Call a function in the contexts of a region."""
     if not region:
         return function(*args, **kwargs)
     (context, *how), *rest = region
@@ -172,7 +172,7 @@ def within(region: Region, function: Callable[..., Any], args: Any, kwargs: Any)
 
 
 def is_whole(module: nn.Module) -> bool:
-    """Whether its inside is not looked at: a layer, a TorchScript module, and any module with hooks."""
+    """Return whether a module is recorded as one call: a layer, a TorchScript module, or a module with hooks."""
     if isinstance(module, (*WHOLE, torch.jit.ScriptModule)) or has_hooks(module):
         return True
     is_layer = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
@@ -180,28 +180,28 @@ def is_whole(module: nn.Module) -> bool:
 
 
 def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]]:
-    """The calls that a network makes, and the example as tensors without values, for a batch of one.
+    """Return the calls of a network, and the example as tensors without values, for a batch of one.
 
-    The network is not changed; the example is as :func:`.tracing.trace` takes it. Raises SpecError in one line, for a
-    network that refuses the example, and one that cannot be recorded: what it does that cannot be, and where.
+    The network stays unchanged; the example is that of :func:`.tracing.trace`. Raises SpecError in one line for a
+    network that refuses the example, or that cannot be recorded: the unsupported operation and its position.
     """
     examples = _examples(net, example)
-    one, two = (_run(net, [each.new_zeros((batch, *each.shape[1:])) for each in examples]) for batch in BATCHES)
+    one, two = (_run(net, [tensor.new_zeros((batch, *tensor.shape[1:])) for tensor in examples]) for batch in BATCHES)
     name = type(net).__name__
-    left, right = ([(call.target, call.region) for call in each.calls] for each in (one, two))
+    left, right = ([(call.target, call.region) for call in run.calls] for run in (one, two))
     if left != right or one.outputs != two.outputs:
         raise SpecError(f"expected a network that does the same for any batch, found that this {name} does not")
-    both, merged = replace(one, shapes=(*one.shapes, *two.shapes)), []
+    common, merged = replace(one, shapes=(*one.shapes, *two.shapes)), []
     for call, other in zip(one.calls, two.calls, strict=True):
         try:
             flops = max(0, 2 * call.flops - other.flops)
             merged.append(replace(call, arguments=_merged(call.arguments, other.arguments), flops=flops))
             for number in call.results:
-                both.shape(number)
+                common.shape(number)
         except (SpecError, ValueError) as error:
             where = ".".join(filter(None, (call.path, call.name)))
             raise SpecError(f"{name}: {where}: {error}") from None
-    return replace(both, calls=tuple(merged)), examples
+    return replace(common, calls=tuple(merged)), examples
 
 
 def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
@@ -210,14 +210,14 @@ def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
     if all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in example) and example:
         dtype = next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), None)
         return (torch.empty((1, *example), dtype=dtype, device="meta"),)
-    tensors = [each for each in example if isinstance(each, Tensor) and each.ndim]
+    tensors = [tensor for tensor in example if isinstance(tensor, Tensor) and tensor.ndim]
     if not tensors or len(tensors) < len(example):
         raise SpecError(f"expected the shape of an input as [C, H, W], or tensors with a batch, found {example!r:.80}")
-    return tuple([torch.empty((1, *each.shape[1:]), dtype=each.dtype, device="meta") for each in tensors])
+    return tuple([torch.empty((1, *tensor.shape[1:]), dtype=tensor.dtype, device="meta") for tensor in tensors])
 
 
 def _single(one: int, two: int) -> int:
-    """The size for a batch of one."""
+    """Return the size for a batch of one."""
     if one == two:
         return one
     growth = (two - one) // (BATCHES[1] - BATCHES[0])
@@ -227,10 +227,10 @@ def _single(one: int, two: int) -> int:
 
 
 def _merged(one: Any, two: Any) -> Any:
-    others = iter(leaves(two))
+    theirs = iter(leaves(two))
 
     def both(leaf: Any) -> Any:
-        other = next(others)
+        other = next(theirs)
         if isinstance(leaf, Constant) and isinstance(other, Constant):
             if leaf.tensor.shape != other.tensor.shape:
                 raise SpecError("expected constants of one size, found one that grows with the batch")
@@ -246,61 +246,61 @@ def _merged(one: Any, two: Any) -> Any:
 def _are_equal(one: Any, two: Any) -> bool:
     try:
         return bool(one == two)
-    except (RuntimeError, ValueError, NotImplementedError):  # such as objects of TorchScript
+    except (RuntimeError, ValueError, NotImplementedError):  # objects of TorchScript raise these
         return False
 
 
 def _run(net: nn.Module, inputs: list[Tensor]) -> Record:
     name = type(net).__name__
-    with blamed(name, SpecError):  # what it keeps for evaluations, it makes anew after a training
+    with blamed(name, SpecError):  # the mode change clears values cached for evaluation
         copied = twin(net, lambda weight: torch.empty_like(weight, device="meta")).train().eval()
-    recorder = _Recorder(inputs, copied, next((each.device for each in net.parameters()), torch.device("cpu")))
+    recorder = _Recorder(inputs, copied, next((weight.device for weight in net.parameters()), torch.device("cpu")))
     try:
         with recorder.watching():
-            given = copied(*inputs)
-        single = isinstance(given, Tensor)
-        outputs = [given] if single else given
-        if not isinstance(outputs, list | tuple) or {isinstance(each, Tensor) for each in outputs} != {True}:
-            raise SpecError(f"expected a tensor or a tuple of tensors as the result, found {type(given).__name__}")
-        found = [recorder.reference(each) for each in outputs]
+            result = copied(*inputs)
+        single = isinstance(result, Tensor)
+        outputs = [result] if single else result
+        if not isinstance(outputs, list | tuple) or {isinstance(tensor, Tensor) for tensor in outputs} != {True}:
+            raise SpecError(f"expected a tensor or a tuple of tensors as the result, found {type(result).__name__}")
+        references = [recorder.reference(tensor) for tensor in outputs]
         recorder.check_state()
-        numbers = tuple([each.number for each in found if isinstance(each, Value)])
-        if len(numbers) != len(found):
+        numbers = tuple([reference.number for reference in references if isinstance(reference, Value)])
+        if len(numbers) != len(references):
             raise SpecError("expected a result that is computed from the inputs, found a weight or a constant")
     except SynoError as error:
         raise SpecError(f"{name}: {error}{recorder.place}") from None
     except (Exception, SystemExit) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if "attempted to run this operator with Meta" in reason:
-            reason = f"expected functions that say the shapes they give, found {reason.partition(': ')[0]}"
+            reason = f"expected functions with a rule for result shapes, found {reason.partition(': ')[0]}"
         elif "meta" in reason.lower():
             reason = f"expected no decision by the values of a tensor, found one ({reason:.80})"
         else:
-            shapes = ", ".join(str(list(each.shape)) for each in inputs)
+            shapes = ", ".join(str(list(x.shape)) for x in inputs)
             reason = f"expected a network that takes {shapes}, found: {type(error).__name__}: {reason:.160}"
         raise SpecError(f"{name}: {reason}{_where(error)}{recorder.place}") from error
-    values = [(tuple(each.shape), each.dtype) for each in recorder.values]
+    values = [(tuple(tensor.shape), tensor.dtype) for tensor in recorder.values]
     sizes, dtypes = tuple([shape for shape, _ in values]), tuple([dtype for _, dtype in values])
     return Record(tuple(recorder.calls), tuple(range(len(inputs))), numbers, (sizes,), dtypes, single)
 
 
 def _where(error: BaseException) -> str:
-    """File and line of the network's own code that failed."""
+    """Return file and line of the network's own code that failed."""
     ours = Path(torch.__file__).parent, Path(__file__)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(Path(frame.filename).is_relative_to(each) for each in ours):
+        if not any(Path(frame.filename).is_relative_to(folder) for folder in ours):
             return f", at {Path(frame.filename).name}:{frame.lineno}"
     return ""
 
 
 def _function_of(target: Any) -> type[Any] | None:
-    """The autograd function of the user's that a call is."""
+    """Return the user's autograd function that a call belongs to, or None."""
     owner = getattr(target, "__self__", None)
     return owner if isinstance(owner, type) and issubclass(owner, Function) else None
 
 
 def _is_own(target: Any) -> bool:
-    """Whether a function is not of torch itself, so that nobody may have said what shapes it gives."""
+    """Return whether a function is not torch's own, so that it may lack a rule for shapes."""
     if isinstance(target, OpOverload | OpOverloadPacket):
         return not str(target).startswith(("aten.", "prim"))
     return isinstance(target, torch.jit.ScriptFunction) or _function_of(target) is not None
@@ -312,48 +312,48 @@ def _autocasts() -> dict[str, tuple[bool, torch.dtype]]:
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """What torch.compile has made runs as it was written."""
+    """Run functions of torch.compile as their original Python code."""
     has_compiled = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if has_compiled else nullcontext():
         yield
 
 
 class _Below(TorchDispatchMode):
-    """Records the operators of ATen that run in no call that is recorded, and counts the FLOPs of others."""
+    """Records the ATen operators that run outside of recorded calls, and counts the FLOPs of the other operators."""
 
     def __init__(self, recorder: _Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
+        kwargs_given = kwargs or {}
         if not self._recorder.is_inside:
             if func._schema.is_mutable:
                 raise SpecError(f"expected no change in place below Python, found {func}")
             with self:
-                return self._recorder.call(func, func, args, named)
+                return self._recorder.call(func, func, args, kwargs_given)
         count = flop_registry.get(func.overloadpacket)
         if count is None:
-            with self:  # it may be made of others, as under inference_mode
-                given = func.decompose(*args, **named)
-            return func(*args, **named) if given is NotImplemented else given
-        given = func(*args, **named)
-        self._recorder.flops += count(*args, **named, out_val=given)
-        return given
+            with self:  # an operator may consist of others, as under inference_mode
+                result = func.decompose(*args, **kwargs_given)
+            return func(*args, **kwargs_given) if result is NotImplemented else result
+        result = func(*args, **kwargs_given)
+        self._recorder.flops += count(*args, **kwargs_given, out_val=result)
+        return result
 
 
 @dataclass
 class _Recorder(TorchFunctionMode):
-    """Records the functions and whole modules that are called while it is entered."""
+    """Records the functions, and the modules that count as one call, while the context is active."""
 
     inputs: list[Tensor]
     twin: nn.Module
     device: torch.device
     calls: list[Call] = field(default_factory=list)
-    values: list[Tensor] = field(default_factory=list)  # all are kept, so that no identity is used twice
+    values: list[Tensor] = field(default_factory=list)  # keeps all tensors alive, so that each id is unique
     place: str = ""
     is_inside: bool = False
-    flops: int = 0  # of the call
+    flops: int = 0  # of the present call
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -365,30 +365,30 @@ class _Recorder(TorchFunctionMode):
         self._weights = dict(tensors_of(self.twin))
         self._whole: tuple[str, ...] = ()
         self._attributes = {
-            id(each) for module in self.twin.modules() for each in vars(module).values() if isinstance(each, Tensor)
+            id(value) for module in self.twin.modules() for value in vars(module).values() if isinstance(value, Tensor)
         }
         self._known |= {id(weight): Weight(name) for name, weight in self._weights.items()}
-        for each in self.inputs:
-            self._add(each)
+        for x in self.inputs:
+            self._add(x)
 
     def check_state(self) -> None:
-        """Raise SpecError where the network has set one of its weights anew: no graph says that."""
-        for name, each in tensors_of(self.twin):
-            if self._weights.get(name) is not each and not (self._whole and name.startswith(self._whole)):
-                raise SpecError(f"expected weights and buffers that stay, found that the network sets {name} anew")
+        """Raise SpecError where the network has assigned a new tensor to a weight, which no graph can express."""
+        for name, tensor in tensors_of(self.twin):
+            if self._weights.get(name) is not tensor and not (self._whole and name.startswith(self._whole)):
+                raise SpecError(f"expected unchanged weights and buffers, found that the network sets {name}")
 
     def reference(self, tensor: Tensor) -> Value | Weight | Constant:
         if id(tensor) in self._stale:
             raise SpecError("expected no change in place of a tensor that is used again, found one")
         known = self._known.get(id(tensor))
         if known is None and tensor.device.type == "meta" and id(tensor) not in self._attributes:
-            raise SpecError("expected tensors that seen calls give, found one that none of them gives")
+            raise SpecError("expected tensors of recorded calls, found a tensor of another call")
         return known or Constant(tensor)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Inside of vmap and its like tensors are wrapped: what they are made of is seen below.
+        # Under vmap and similar functions tensors are wrapped: _Below records the ATen operators instead.
         if self.is_inside or torch._C._functorch.peek_interpreter_stack() is not None:
             args, kwargs = _together(args, kwargs or {})
             return func(*args, **kwargs)
@@ -396,16 +396,16 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record the paths of modules, modules that are whole as one call, and all functions."""
+        """Record the paths of modules, the modules that count as one call, and all functions."""
         for path, module in self.twin.named_modules():
             if path.startswith(self._whole) and self._whole:
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 self._whole += (f"{path}.",)
-                if not hasattr(module, "forward"):  # it has other methods alone
+                if not hasattr(module, "forward"):  # a module with other methods only
                     continue
             inner, hooked = wrapped(module), has_hooks(module)
-            whole = bool(path) and is_whole(module)  # of a network that is one layer the inside is looked at
+            whole = bool(path) and is_whole(module)  # a network of a single layer is recorded from inside
             module.forward = self._watched(path, inner or module.forward, whole and not hooked)
             call = self._watched(path, module._call_impl, whole) if hooked else module.forward
             module._compiled_call_impl = call
@@ -413,7 +413,7 @@ class _Recorder(TorchFunctionMode):
             original, script = Function.__dict__["apply"], torch.jit.ScriptFunction.__call__
 
             def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-                if cls is CheckpointFunction and not self._is_unseen:  # saves memory, and changes nothing
+                if cls is CheckpointFunction and not self._is_unseen:  # checkpoints only save memory
                     return args[0](*args[2:])
                 function = original.__get__(None, cls)
                 return self.call(function, function, args, kwargs)
@@ -421,7 +421,7 @@ class _Recorder(TorchFunctionMode):
             def scripted(function: Any, *args: Any, **kwargs: Any) -> Any:
                 return self.call(function, partial(script, function), args, kwargs)
 
-            setattr(Function, "apply", classmethod(apply))  # noqa: B010 - classes of torch have no way to be watched
+            setattr(Function, "apply", classmethod(apply))  # noqa: B010 - torch has no hook for these classes
             setattr(torch.jit.ScriptFunction, "__call__", scripted)  # noqa: B010
             try:
                 with eager(), sdpa_kernel(SDPBackend.MATH), _Below(self), self:
@@ -432,7 +432,7 @@ class _Recorder(TorchFunctionMode):
 
     @property
     def _is_unseen(self) -> bool:
-        """Whether what is called is in a call that is recorded, or in another thread."""
+        """Whether the present call is inside a recorded call, or in another thread."""
         return self.is_inside or threading.get_ident() != self._thread
 
     def _watched(self, path: str, forward: Callable[..., Any], whole: bool) -> Callable[..., Any]:
@@ -464,52 +464,52 @@ class _Recorder(TorchFunctionMode):
         versions = [_version(tensor) for tensor in tensors]
         arguments = map_aggregate((args, kwargs), self._described)
         region = self._region(target, tensors)
-        given_args, given_kwargs = _together(args, kwargs)
+        full_args, full_kwargs = _together(args, kwargs)
         self.flops = 0
         try:
-            result = function(*given_args, **given_kwargs)
+            result = function(*full_args, **full_kwargs)
         except Exception as error:
             if isinstance(error, SynoError) or not (isinstance(target, str) or _is_own(target)):
                 raise
-            whole = self.twin.get_submodule(target) if isinstance(target, str) else function
+            module = self.twin.get_submodule(target) if isinstance(target, str) else function
             self.flops = 0
             try:
-                result = with_values(whole, self.device)(*given_args, **given_kwargs)
-            except Exception:  # noqa: BLE001 - then it is not for want of values
+                result = with_values(module, self.device)(*full_args, **full_kwargs)
+            except Exception:  # noqa: BLE001 - then missing values are not the reason
                 raise error from None
         changed = [tensor for tensor, version in zip(tensors, versions, strict=True) if _version(tensor) != version]
         if changed and (len(changed) > 1 or changed[0] is not tensors[0]):
             raise SpecError("expected a change in place of the first argument alone, found another")
-        given = changed if changed else [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)]
-        if not given:
+        results_given = changed if changed else [leaf for leaf in leaves(result) if isinstance(leaf, Tensor)]
+        if not results_given:
             if getattr(target, "__name__", "") == "register_hook":
                 raise SpecError("expected no hook of a tensor, found one")
             return result
         if target is torch.autograd.grad:
-            raise SpecError("expected no gradient that the network itself takes, found torch.autograd.grad")
+            raise SpecError("expected a network that computes no gradients, found torch.autograd.grad")
         if changed:
             self._outdate(changed[0])
-        of_class = _function_of(target)
-        if of_class is not None and (odd := [leaf for leaf in leaves((args, kwargs)) if callable(leaf)]):
-            found = type(odd[0]).__name__
-            raise SpecError(f"expected tensors and numbers for {of_class.__name__}, found a {found}")
+        own_class = _function_of(target)
+        if own_class is not None and (odd := [leaf for leaf in leaves((args, kwargs)) if callable(leaf)]):
+            kind = type(odd[0]).__name__
+            raise SpecError(f"expected tensors and numbers for {own_class.__name__}, found a {kind}")
         path = self._paths[-1] if self._paths else ""
-        results = tuple(map(self._add, given))
+        results = tuple(map(self._add, results_given))
         self.calls.append(Call(target, path, arguments, results, bool(changed), region, self.flops))
         return result
 
     def _region(self, target: Any, tensors: list[Tensor]) -> Region:
-        found: list[tuple[Any, ...]] = []
+        contexts: list[tuple[Any, ...]] = []
         if torch.is_inference_mode_enabled():
-            found.append((torch.inference_mode,))
+            contexts.append((torch.inference_mode,))
         elif not torch.is_grad_enabled() and (
-            isinstance(target, str) or any(each.is_floating_point() or each.is_complex() for each in tensors)
+            isinstance(target, str) or any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
         ):
-            found.append((torch.no_grad,))
+            contexts.append((torch.no_grad,))
         for kind, (on, dtype) in _autocasts().items():
             if (on, dtype) != self._around[kind] and (on or self._around[kind][0]):
-                found.append((torch.autocast, kind, dtype, on))
-        return tuple(found)
+                contexts.append((torch.autocast, kind, dtype, on))
+        return tuple(contexts)
 
     def _described(self, leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -519,17 +519,17 @@ class _Recorder(TorchFunctionMode):
     def _add(self, tensor: Tensor) -> int:
         self.values.append(tensor)
         number = len(self.values) - 1
-        # No graph has a tensor without elements: it is a constant, as what a cache begins with.
+        # A tensor without elements, such as an empty cache, is a constant, because graphs have no such tensors.
         empty = None if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device)
         self._known[id(tensor)] = Value(number) if empty is None else Constant(empty)
         return number
 
     def _outdate(self, tensor: Tensor) -> None:
-        """Other tensors that share what was changed must not be used any more."""
+        """Forbid later use of other tensors that share the storage of a changed tensor."""
         known = self._known.get(id(tensor))
         if not isinstance(known, Value):
-            what = known.name if isinstance(known, Weight) else "a constant"
-            raise SpecError(f"expected no change in place of a weight or a constant, found one of {what}")
+            name = known.name if isinstance(known, Weight) else "a constant"
+            raise SpecError(f"expected no change in place of a weight or a constant, found one of {name}")
         storage = tensor.untyped_storage()._cdata
         for other in self.values:
             if other is not tensor and other.untyped_storage()._cdata == storage:
@@ -537,12 +537,12 @@ class _Recorder(TorchFunctionMode):
 
 
 def _together(args: Any, kwargs: Any) -> Any:
-    """Arguments without values where one of them has none; constants alone keep theirs."""
+    """Return arguments without values if an argument has none; arguments that are all constants keep their values."""
     tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    if any(isinstance(each, nn.Parameter) and each.requires_grad and not each.is_meta for each in tensors):
-        found = "one that a function or a hook has from elsewhere"
-        raise SpecError(f"expected weights of the network itself, found {found}")
-    has_none = any(each.is_meta for each in tensors)
+    if any(isinstance(tensor, nn.Parameter) and tensor.requires_grad and not tensor.is_meta for tensor in tensors):
+        origin = "a foreign weight in a function or a hook"
+        raise SpecError(f"expected weights of the network itself, found {origin}")
+    has_none = any(tensor.is_meta for tensor in tensors)
     return map_aggregate((args, kwargs), on_meta) if has_none else (args, kwargs)
 
 

@@ -1,11 +1,11 @@
-"""The meaning of operations and graphs in NumPy, plainly.
+"""The meaning of operations and graphs in NumPy, as plain code.
 
-Tensors have channels last; norms and dropout are as in inference.
+Tensors have channels last; norms and dropout compute as in inference.
 
-Weights are those of PyTorch's layers, in their order: of a dense layer [features, channels] and [features]; of a
-convolution [features, channels of a group, windows…] and [features]; of a norm its scale and its offset, both
-[channels]; of self-attention the layer to queries, keys and values, [3 channels, channels] and [3 channels], then that
-of the result. A norm over a batch has mean 0 and variance 1, as a new one.
+The weights are those of PyTorch's layers, in their order. A dense layer has [features, channels] and [features]. A
+convolution has [features, channels of a group, windows…] and [features]. A norm has scale and offset, each [channels].
+Self-attention has the layer of queries, keys and values, [3 channels, channels] and [3 channels], then the layer of the
+result. A norm over a batch has mean 0 and variance 1, as a new norm.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ Array = np.ndarray[Any, Any]
 
 
 def weight_order(graph: Graph) -> list[int]:
-    """The nodes in the order of their weights; operators of other systems, modules of their own, come last."""
+    """Return the nodes in the order of their weights; operators of other systems, which are modules, come last."""
     return sorted(range(len(graph.nodes)), key=lambda number: graph.nodes[number].operation.name == operator_node.NAME)
 
 
 def run(graph: Graph, inputs: Sequence[Array], weights: Sequence[Array]) -> list[Array]:
-    """The outputs of a graph; the weights are those of all nodes in the order of :func:`weight_order`.
+    """Return the outputs of a graph; the weights are ordered by node as in :func:`weight_order`.
 
     Raises SpecError for an opaque node.
     """
-    left, tensors, mine = list(weights), list(inputs), dict[int, list[Array]]()
+    rest, tensors, by_node = list(weights), list(inputs), dict[int, list[Array]]()
     for number in weight_order(graph):
         count = len(graph.nodes[number].operation.weights(*graph.input_shapes(number)))
-        mine[number], left = left[:count], left[count:]
+        by_node[number], rest = rest[:count], rest[count:]
     for number, node in enumerate(graph.nodes):
-        tensors.append(apply(node.operation, [tensors[tensor] for tensor in node.inputs], mine[number]))
+        tensors.append(apply(node.operation, [tensors[tensor] for tensor in node.inputs], by_node[number]))
     return [tensors[tensor] for tensor in graph.outputs]
 
 
 def apply(operation: Operation, inputs: Sequence[Array], weights: Sequence[Array] = ()) -> Array:
-    """The result of an operation. Raises SpecError for an opaque one."""
+    """Return the result of an operation. Raises SpecError for an opaque operation."""
     at = operation.on(*[tuple(x.shape) for x in inputs])
     if operation.name == operator_node.NAME:
         operator, bound = operator_node.placed(at)
         return np.moveaxis(operator.reference(np.moveaxis(inputs[0], -1, 1), *weights, binding=bound), 1, -1)
     if operation.name not in _MEANINGS:
-        found = f"{operation['what']}, which is known by its shape alone"
-        raise SpecError(f"expected operations of the table, found {found}")
+        name = f"{operation['what']}, which is known by its shape alone"
+        raise SpecError(f"expected operations of the table, found {name}")
     return _MEANINGS[operation.name](at, weights, *inputs)
 
 
@@ -74,12 +74,12 @@ def _softmax(x: Array) -> Array:
 
 
 def _dense(x: Array, weights: Sequence[Array]) -> Array:
-    found: Array = x @ weights[0].T
-    return found + weights[1] if len(weights) > 1 else found
+    product: Array = x @ weights[0].T
+    return product + weights[1] if len(weights) > 1 else product
 
 
 def _windows(x: Array, width: int, at: Applied, fill: float) -> Array:
-    """The windows at each position: [B, positions…, C, windows…]; ``fill`` beyond the tensor."""
+    """Return the windows at each position, [B, positions…, C, windows…], padded with ``fill``."""
     stride, apart, flat = at["stride"], at.values.get("dilation", 1), pads(at, x.shape[1:-1])
     span = (width - 1) * apart + 1
     around = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
@@ -87,8 +87,8 @@ def _windows(x: Array, width: int, at: Applied, fill: float) -> Array:
     axes = tuple(range(1, x.ndim - 1))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (span,) * len(axes), axes)
     positions = (slice(None), *[slice(None, None, stride)] * len(axes), slice(None))
-    found: Array = seen[(*positions, *[slice(None, None, apart)] * len(axes))]
-    return found
+    windows: Array = seen[(*positions, *[slice(None, None, apart)] * len(axes))]
+    return windows
 
 
 def _conv(x: Array, weights: Sequence[Array], at: Applied) -> Array:
@@ -98,11 +98,11 @@ def _conv(x: Array, weights: Sequence[Array], at: Applied) -> Array:
     parts = []
     for number in range(groups):
         channels, features = x.shape[-1] // groups, len(kernel) // groups
-        mine = seen[(*[slice(None)] * (spatial + 1), slice(number * channels, (number + 1) * channels))]
+        group = seen[(*[slice(None)] * (spatial + 1), slice(number * channels, (number + 1) * channels))]
         rows = kernel[number * features : (number + 1) * features]
-        parts.append(np.tensordot(mine, rows, (tuple(range(spatial + 1, mine.ndim)), tuple(range(1, rows.ndim)))))
-    found = np.concatenate(parts, -1)
-    return found + weights[1] if len(weights) > 1 else found
+        parts.append(np.tensordot(group, rows, (tuple(range(spatial + 1, group.ndim)), tuple(range(1, rows.ndim)))))
+    result = np.concatenate(parts, -1)
+    return result + weights[1] if len(weights) > 1 else result
 
 
 def _pool(x: Array, at: Applied, *, is_max: bool) -> Array:
@@ -111,14 +111,14 @@ def _pool(x: Array, at: Applied, *, is_max: bool) -> Array:
         return x.max(spatial, keepdims=True) if is_max else x.mean(spatial, keepdims=True)
     seen = _windows(x, at["window"], at, -np.inf if is_max else np.nan)
     axes = tuple(range(x.ndim, seen.ndim))
-    found: Array = seen.max(axes) if is_max else np.nanmean(seen, axes)
-    return found
+    result: Array = seen.max(axes) if is_max else np.nanmean(seen, axes)
+    return result
 
 
 def _normalised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
-    found: Array = (x - mean) / np.sqrt(variance + epsilon)
-    return found
+    result: Array = (x - mean) / np.sqrt(variance + epsilon)
+    return result
 
 
 def _scaled(x: Array, weights: Sequence[Array]) -> Array:
@@ -132,17 +132,17 @@ def _group_norm(x: Array, weights: Sequence[Array], at: Applied) -> Array:
 
 
 def _attention(x: Array, weights: Sequence[Array], at: Applied) -> Array:
-    each = len(weights) // 2
+    half = len(weights) // 2
     batch, positions, channels = x.shape
     heads = (batch, positions, 3, at["heads"], channels // at["heads"])
-    queries, keys, found = _dense(x, weights[:each]).reshape(heads).transpose(2, 0, 3, 1, 4)
+    queries, keys, values = _dense(x, weights[:half]).reshape(heads).transpose(2, 0, 3, 1, 4)
     scores = queries @ keys.swapaxes(-1, -2) / heads[-1] ** 0.5
     if at["causal"]:
         scores = np.where(np.tri(positions, dtype=bool), scores, -np.inf)
-    return _dense((_softmax(scores) @ found).transpose(0, 2, 1, 3).reshape(x.shape), weights[each:])
+    return _dense((_softmax(scores) @ values).transpose(0, 2, 1, 3).reshape(x.shape), weights[half:])
 
 
-#: Of operations with their attributes, weights and inputs.
+#: Operations as functions of their attributes, weights and inputs.
 _MEANINGS: dict[str, Callable[..., Array]] = {
     "relu": lambda at, weights, x: np.maximum(x, 0),
     "gelu": lambda at, weights, x: _gelu(x, at),
@@ -176,12 +176,12 @@ _MEANINGS: dict[str, Callable[..., Array]] = {
 
 
 def live_elements(graph: Graph) -> int:
-    """The most elements of tensors that are kept at a time while a graph runs, its inputs and outputs among them."""
+    """Return the most elements of tensors that are in memory at a time, inputs and outputs included."""
     alive = {tensor: prod(graph.shapes[tensor]) for tensor in (*range(len(graph.inputs)), *graph.outputs)}
     most = sum(alive.values())
     for number in range(len(graph.nodes)):
-        made = graph.tensor(number)
-        alive[made] = prod(graph.shapes[made])
+        tensor_made = graph.tensor(number)
+        alive[tensor_made] = prod(graph.shapes[tensor_made])
         most = max(most, sum(alive.values()))
         for tensor in graph.done[number]:
             if graph.maker(tensor) is not None:

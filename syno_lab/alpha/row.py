@@ -1,4 +1,4 @@
-"""What a row of the table of operations is: attributes with their checks, and the rules by which all else follows."""
+"""The types of the table of operations: attributes with checks, and rows with rules for shapes, pairings and costs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
 Shape = tuple[int, ...]
-#: *chosen*: synthesis may take it. *structure*: it joins branches; synthesis keeps those that are there. *kept*: it may
-#: stand in a network, and is never made.
+#: *chosen*: synthesis may choose it. *structure*: it joins branches; synthesis keeps the existing nodes and adds none.
+#: *kept*: networks may contain it, and synthesis never adds it.
 Role = Literal["chosen", "structure", "kept"]
 
 MOST_AXES = 8
 
 
 class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A size relative to an axis of the operation's first input: that axis' size times ``mul`` through ``div``.
+    """A size relative to an axis of the operation's first input: the axis's size times ``mul`` divided by ``div``.
 
     Raises SpecError for a factor that is no positive integer, or an axis that is no integer.
     """
@@ -41,9 +41,9 @@ class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         msgspec.structs.force_setattr(self, "div", self.div // common)
 
     def of(self, shape: Shape) -> int:
-        """The size for an input of this shape.
+        """Return the size for an input of this shape.
 
-        Raises SpecError where the axis is missing, or its size does not divide.
+        Raises SpecError where the axis is missing, or ``div`` does not divide the size.
         """
         if not -len(shape) <= self.axis < len(shape):
             raise SpecError(f"expected an input with an axis {self.axis}, found {list(shape)}")
@@ -53,25 +53,25 @@ class Rel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         return size // self.div
 
     def __str__(self) -> str:
-        """``C``, ``2*C`` or ``3*C/4`` for the channels, ``B`` for the batch, ``axis 1`` for another axis."""
+        """Return ``C``, ``2*C`` or ``3*C/4`` for channels, ``B`` for the batch, ``axis 1`` for another axis."""
         name = {-1: "C", 0: "B"}.get(self.axis, f"axis {self.axis}")
         return f"{f'{self.mul}*' if self.mul > 1 else ''}{name}{f'/{self.div}' if self.div > 1 else ''}"
 
 
-#: What an attribute may hold.
+#: The types of an attribute's value.
 Value = bool | int | float | str | Rel | tuple[int | Rel, ...] | None
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """What an attribute may be.
+    """The definition of an attribute of operations.
 
     Attributes:
-        expected: in words, for messages.
-        check: whether a value will do.
-        default: None where a value must be given.
-        choices: of synthesis; none where it takes the default.
-        is_shown: whether an operation's words have it.
+        expected: the allowed values in words, for messages.
+        check: whether a value is allowed.
+        default: the default value; None where the attribute is required.
+        choices: the values that synthesis chooses; empty where it uses the default.
+        is_shown: whether the text of an operation contains the attribute.
     """
 
     expected: str
@@ -83,23 +83,23 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation on tensors of these shapes; of ``values`` each :class:`Rel` is replaced by a number."""
+    """An operation on tensors of these shapes; in ``values`` each :class:`Rel` is replaced by a number."""
 
     values: Mapping[str, Any]
     shapes: tuple[Shape, ...]
 
     def __getitem__(self, name: str) -> Any:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         return self.values[name]
 
     @property
     def shape(self) -> Shape:
-        """Of the first input."""
+        """The shape of the first input."""
         return self.shapes[0]
 
     @property
     def channels(self) -> int:
-        """The last size of the first input."""
+        """The number of channels of the first input."""
         return self.shapes[0][-1]
 
 
@@ -108,17 +108,17 @@ class Row:
     """A row of :data:`.table.OPERATIONS`.
 
     Attributes:
-        name: of the operation.
-        shape: the shape of the result.
-        pairing: of the result's axes (rows) with those of an input (columns), by the number of the input.
-        attributes: their checks, defaults and choices, by name.
-        weights: the shapes of its weights, in the order of PyTorch's layers (:mod:`syno_lab.alpha.reference`).
-        flops: for the shapes as they are, batch included.
-        inputs: how many tensors it takes; None: any number.
-        linear: as depth counts it; None for what is neither and does not count.
+        name: the name of the operation.
+        shape: the rule for the shape of the result.
+        pairing: the rule for the pairing of the result's axes (rows) with the axes of the input of a number (columns).
+        attributes: the definitions of the attributes, by name.
+        weights: the shapes of the weights, in the order of PyTorch's layers (:mod:`syno_lab.alpha.reference`).
+        flops: the FLOPs for the given shapes, batch included.
+        inputs: the number of input tensors; None: any number.
+        linear: whether depth counts the operation as linear; None: depth does not count it.
         role: see :data:`Role`.
         commutes: whether the order of the inputs does not matter.
-        params: the number of weights, where it is not that of ``weights``.
+        params: the number of weights, where ``weights`` does not determine it.
     """
 
     name: str
@@ -135,32 +135,32 @@ class Row:
 
     @property
     def choices(self) -> dict[str, tuple[int | Rel, ...]]:
-        """Of synthesis, for each attribute that has some; together with the defaults of the others."""
+        """The values that synthesis chooses, for each attribute with choices; other attributes have their defaults."""
         return {name: attribute.choices for name, attribute in self.attributes.items() if attribute.choices}
 
 
 def is_integer(value: Value) -> TypeGuard[int]:
-    """Whether it is an integer, and not true or false."""
+    """Return whether a value is an integer and no boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_size(value: Value) -> bool:
-    """Whether it is a positive integer or a :class:`Rel`."""
+    """Return whether a value is a positive integer or a :class:`Rel`."""
     return isinstance(value, Rel) or (is_integer(value) and positive(value) is not None)
 
 
 def is_real(value: Value) -> TypeGuard[float]:
-    """Whether it is a finite number with a point."""
+    """Return whether a value is a finite floating-point number."""
     return isinstance(value, float) and abs(value) < float("inf")
 
 
 def size(default: int | Rel | None = None, choices: tuple[int | Rel, ...] = ()) -> Attribute:
-    """An attribute that is a size."""
+    """Define an attribute that is a size."""
     return Attribute("a positive integer or a Rel", is_size, default, choices)
 
 
 def count(default: int, choices: tuple[int, ...] = (), least: int = 1) -> Attribute:
-    """An attribute that is an integer from ``least`` up."""
+    """Define an attribute that is an integer from ``least`` up."""
 
     def check(value: Value) -> bool:
         return is_integer(value) and (value == least or positive(value) is not None)
@@ -169,19 +169,19 @@ def count(default: int, choices: tuple[int, ...] = (), least: int = 1) -> Attrib
 
 
 def flag(default: bool) -> Attribute:
-    """An attribute that is true or false."""
+    """Define an attribute that is true or false."""
     return Attribute("true or false", lambda v: isinstance(v, bool), default)
 
 
 def rate(default: float) -> Attribute:
-    """An attribute that is a probability below 1."""
+    """Define an attribute that is a probability below 1."""
     return Attribute("a number from 0.0 to below 1.0", lambda v: is_real(v) and 0.0 <= v < 1.0, default)
 
 
 def tuple_of(
     expected: str, check: Callable[[Value], bool], all_of: Callable[[tuple[Value, ...]], bool] = lambda values: True
 ) -> Attribute:
-    """An attribute that is a tuple of at most :data:`MOST_AXES` values, each of which will do, and all together."""
+    """Define a tuple of at most :data:`MOST_AXES` values; ``check`` is for each value, ``all_of`` for the tuple."""
 
     def are_right(value: Value) -> bool:
         return isinstance(value, tuple) and len(value) <= MOST_AXES and all(map(check, value)) and all_of(value)

@@ -1,8 +1,8 @@
 """The variants of a seed network as a space (:class:`.OperatorSpace`) for any search, and αNAS's evolution in it.
 
-A state is a variant. Its children are to stop there, and mutations by their numbers: each is drawn with the state and
-its number as the seed, so it is the same whenever it is looked at. A search finds its way back to a variant by the
-edits.
+A state is a variant. Its children are the end of the search path and numbered mutations. The state and the number of a
+mutation are the seed of its random numbers, so each draw gives the same mutation. A search finds a variant again by
+its edits.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from syno_lab.search import Search
 from syno_lab.search.pareto import SELECTIONS, ParetoEvolution, Selection
 from syno_lab.search.protocol import Child, State, Step, Taken
 
-#: The name of the step that ends a way.
+#: The name of the step that ends a path.
 STOP = "stop"
-#: Mutations that are offered in each state.
+#: The number of mutations in each state.
 BREADTH = 64
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all states of a space share.
+    """The settings of all states of a space.
 
     Attributes:
-        mutations: their rules.
-        breadth: how many mutations are offered in each state.
-        most_edits: of a variant.
-        accepts: whether a network is in the space, such as by its FLOPs.
+        mutations: the rules of mutations.
+        breadth: the number of mutations in each state.
+        most_edits: the most edits of a variant.
+        accepts: whether a network is in the space, for instance by its FLOPs.
 
-    Raises SearchError for a number below 1, or more edits than a variant may have.
+    Raises SearchError for a number below 1, or more edits than a variant can have.
     """
 
     mutations: Mutations = field(default_factory=Mutations)
@@ -60,7 +60,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class NetworkState:
-    """A variant, as a state of a search; it ``is_complete`` where it stays as it is."""
+    """A variant as a state of a search; a complete state has no further edits."""
 
     variant: Variant
     settings: Settings = field(default_factory=Settings)
@@ -68,34 +68,34 @@ class NetworkState:
 
     @property
     def key(self) -> Hashable:
-        """Of a complete one its structure; mutations depend on the types and the numbers of nodes too."""
+        """The structure of a complete state; else also the types and numbers of nodes, on which mutations depend."""
         if self.is_complete:
             return self.variant.key
         return self.variant.network.digest, len(self.variant.edits)
 
     def children(self) -> Sequence[Child]:
-        """To stop, as likely as to go on, then the mutations."""
+        """Return the stop, with a probability of one half, then the mutations."""
         if self.is_complete:
             return ()
         breadth = self.settings.breadth if len(self.variant.edits) < self.settings.most_edits else 0
         return [Taken(self.stop(), float(max(1, breadth))), *(_Mutation(self, number) for number in range(breadth))]
 
     def operator(self) -> NetworkOperator | None:
-        """The variant as an operator, where the space accepts it."""
+        """Return the variant as an operator; None where the state is incomplete or the space rejects the variant."""
         if not self.is_complete:
             return None
-        found = NetworkOperator(self.variant)
-        return found if self.settings.accepts(found) else None
+        operator = NetworkOperator(self.variant)
+        return operator if self.settings.accepts(operator) else None
 
     def traits(self) -> Mapping[str, int]:
-        """How often each operation is in the network, and how many blocks it has."""
+        """Return the counts of each operation in the network, and the number of blocks."""
         if not self.is_complete:
             return {}
         network = self.variant.network
         return {**Counter(node.operation.name for node in network.graph.nodes), "blocks": len(network.blocks)}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """The next edit of a variant of the same seed, or to stop."""
+        """Return the next edit towards a variant of the same seed, or the stop."""
         if self.is_complete or not isinstance(operator, NetworkOperator):
             return ()
         done, edits = self.variant.edits, operator.variant.edits
@@ -105,28 +105,28 @@ class NetworkState:
         return [self.stop() if len(edits) == len(done) else self.step(edits[len(done)])]
 
     def stop(self) -> Step:
-        """The step to the complete state."""
+        """Return the step to the complete state."""
         return Step(STOP, (STOP,), NetworkState(self.variant, self.settings, is_complete=True), steps=0)
 
     def step(self, edit: Edit) -> Step:
-        """The step that an edit is, told by types of blocks, which mean the same elsewhere. Raises as the edit."""
+        """Return an edit as a step, named by types of blocks, which other networks share. Raises as the edit does."""
         number = edit.blocks[0] if isinstance(edit, Replacement) else edit.block
         kind = self.variant.network.blocks[number].kind
-        done = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]
+        change = f"{words(edit.old)} -> {words(edit.new)}" if isinstance(edit, Replacement) else str(edit).split()[0]
         after = NetworkState(self.variant.edited(edit), self.settings)
-        return Step(str(edit), (f"{kind}: {done}",), after)
+        return Step(str(edit), (f"{kind}: {change}",), after)
 
 
 @dataclass(frozen=True)
 class _Mutation:
-    """A mutation by its number."""
+    """A mutation with a number."""
 
     state: NetworkState
     number: int
     weight = 1.0
 
     def steps(self) -> Sequence[Step]:
-        """One, or none where none was found."""
+        """Return one step, or none where no mutation is found."""
         network = self.state.variant.network
         if not any(block.mutable for block in network.blocks):
             return ()
@@ -138,7 +138,7 @@ class _Mutation:
 class Evolution(ParetoEvolution):
     """αNAS: the seed first, then mutations of variants along the front (sections 5 and 7 of the specification).
 
-    The paper trains the seed twice, to see the noise of training; here each structure is asked for once.
+    The paper trains the seed twice to measure the noise of training; here a search asks for each structure once.
 
     >>> import syno_lab as sl
     >>> network = sl.alpha.Network.from_json(open("network.json").read())  # doctest: +SKIP
@@ -147,9 +147,9 @@ class Evolution(ParetoEvolution):
     >>> search.tell(candidate, accuracy, {"latency": seconds})  # doctest: +SKIP
 
     Args:
-        seed: the network to begin with, or a state of a space, which brings its settings.
-        rng: the only source of chance, or a number for it.
-        objectives: what is to be small: ``flops`` and ``params`` are known, others come with :meth:`tell`.
+        seed: the first network, or a state of a space with its settings.
+        rng: the only random generator, or a seed for it.
+        objectives: the costs to minimise: ``flops`` and ``params`` are computed, others are passed to :meth:`tell`.
         selection: see :class:`.ParetoEvolution`.
         mutations, breadth, most_edits, accepts: see :class:`Settings`.
 
@@ -184,7 +184,7 @@ class Evolution(ParetoEvolution):
         return (stop,) if self.facts.is_open(stop.state) else self._varied((stop,))
 
     def _varied(self, parent: tuple[Step, ...]) -> tuple[Step, ...] | None:
-        """One more edit, in place of the stop."""
+        """Return a path with one more edit before the stop, or None."""
         before = parent[:-1]
         at = before[-1].state if before else self.root
         mutations = at.children()[1:]
@@ -197,8 +197,8 @@ class Evolution(ParetoEvolution):
         return (*before, step, stop) if self.facts.is_open(stop.state) else None
 
 
-#: Options of the space: how a new subgraph is found, how properties are relaxed, how parents are chosen. The first of
-#: each is the default.
+#: Options of the space: the way to make a new subgraph, the relaxation of properties, the choice of parents. The first
+#: value of each is the default.
 OPTIONS: Mapping[str, Sequence[str]] = {
     "mutations": METHODS_AND_RIVALS,
     "relax": tuple(RELAXATIONS),
@@ -207,7 +207,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 
 
 def meets(block: Block, wants: str) -> bool:
-    """Whether a block mixes its axes (B, H, W, C) as is wished; one that is never changed counts as such."""
+    """Return whether a block mixes its axes (B, H, W, C) as wished; a block that no edit changes always counts."""
     if not wants or not block.mutable or len(block.graph.inputs) != 1 or len(block.graph.outputs) != 1:
         return True
     wished = Properties.of_wishes(wants, block.graph.inputs[0])
@@ -215,18 +215,18 @@ def meets(block: Block, wants: str) -> bool:
 
 
 class NetworkSpace(OperatorSpace):
-    """Variants of the request's network. A wish holds for each of its blocks.
+    """Variants of the request's network. Each of its blocks must meet a wish.
 
-    Raises SpecError for a request without a network, one that cannot be traced or has nothing that may be changed, and
-    for settings that are those of operators in layers: one line.
+    Raises SpecError in one line for a request without a network, a network that cannot be traced or has no mutable
+    block, and settings of operators in layers.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
         if request.network is None:
             raise SpecError("αNAS: expected the network to begin with, found layers alone")
-        for name, given in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
-            if given:
-                raise SpecError(f"αNAS: {name}: expected none for whole networks, found {quoted(given)}")
+        for name, values in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
+            if values:
+                raise SpecError(f"αNAS: {name}: expected none for whole networks, found {quoted(values)}")
         if unknown := sorted(set(request.limits) - {"max_edits"}):
             raise SpecError(f"αNAS: limits: expected some of max_edits, found {quoted(unknown)}")
         edits = request.limits.get("max_edits", MOST_EDITS)
@@ -242,11 +242,11 @@ class NetworkSpace(OperatorSpace):
         self._settings = Settings(Mutations(relax=chosen["relax"], method=chosen["mutations"]), most_edits=edits)
         self._selection, self._request, self._spare = chosen["selection"], request, request.spare_flops
         for number, block in enumerate(self.seed.blocks):
-            if not meets(block, self.wants):  # nothing says that edits could meet it
+            if not meets(block, self.wants):  # edits may be unable to meet the wish
                 (mixing,) = block.graph.properties().mixing[0]
-                said = " ".join("".join(row) for row in mixing.marks)
-                found = f"{quoted(self.wants)}; block {number} has {said}"
-                raise SpecError(f"αNAS: wants: expected what the network's own blocks mix, found {found}")
+                marks = " ".join("".join(row) for row in mixing.marks)
+                actual = f"{quoted(self.wants)}; block {number} has {marks}"
+                raise SpecError(f"αNAS: wants: expected a wish that the network's own blocks meet, found {actual}")
 
     def __str__(self) -> str:
         kinds = self.seed.kinds
@@ -254,11 +254,11 @@ class NetworkSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """What each block must mix, as text; empty for nothing: mutations keep what a part does, relaxed by chance."""
+        """The mixing that each block must have, as text, or empty; mutations keep properties only after relaxation."""
         return self._request.wants or ""
 
     def root(self, accepts: Callable[[Any], bool]) -> State:
-        """The seed, which more edits may follow."""
+        """Return the seed as a state, which more edits may follow."""
 
         def accepted(operator: NetworkOperator) -> bool:
             self._request.drawn(operator.variant.key)
@@ -270,18 +270,18 @@ class NetworkSpace(OperatorSpace):
         return NetworkState(Variant(self.seed), replace(self._settings, accepts=accepted))
 
     def known(self, root: State) -> Mapping[str, NetworkOperator]:
-        """None: the seed is the baseline."""
+        """Return no operators: the seed is the baseline."""
         return {}
 
     def name_of(self, operator: NetworkOperator) -> str:
-        """Equal for networks of one structure."""
+        """Return a key that is equal for networks of one structure."""
         return operator.variant.key
 
     def lower(self, spare_flops: int) -> None:
-        """Accept networks of at most so many FLOPs from now on."""
+        """Lower the most FLOPs of accepted networks from now on."""
         self._spare = spare_flops
 
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
-        """αNAS's evolution, from :meth:`root` (Algorithm 2)."""
+        """Return αNAS's evolution, from :meth:`root` (Algorithm 2)."""
         assert isinstance(root, NetworkState)
         return Evolution(root, rng, objectives=objectives, selection=self._selection)

@@ -1,6 +1,6 @@
-"""How chains of αNAS are synthesised step by step, for the sessions of all systems (:mod:`syno_lab.sessions`).
+"""The step-by-step synthesis of αNAS's chains, for the sessions of all systems (:mod:`syno_lab.sessions`).
 
-A step appends an operation, or changes what is wanted (:mod:`.changes`); both are undone alike.
+A step appends an operation, or changes the wanted properties (:mod:`.changes`); undo works for each kind.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Change(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.text.PlaceRecord`: behind ``parent`` by an operation or a change, or a beginning with an aim."""
+    """See :class:`.text.PlaceRecord`: an operation or a change after ``parent``, or an aim at the start of a tree."""
 
     parent: int | None = None
     operation: NodeRecord | None = None
@@ -66,17 +66,17 @@ class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 def record(entry: Place[Draft, Operation | Change]) -> PlaceRecord:
-    """The record of a place but for its parent, its note and its comment."""
-    found = PlaceRecord(operator=None if entry.operator is None else entry.operator.to_json())
+    """Return the record of a place without its parent, note and comment."""
+    saved = PlaceRecord(operator=None if entry.operator is None else entry.operator.to_json())
     step, state = entry.step, entry.state
     if step is None:
         others = [(list(shape), None if goal is None else list(goal)) for shape, goal in state.others]
-        found.aim = _Aim(state.properties.to_json(), list(state.input_shape), others)
+        saved.aim = _Aim(state.properties.to_json(), list(state.input_shape), others)
     elif isinstance(step, Change):
-        found.change = _Change(step.name, list(step.value) if isinstance(step.value, tuple) else step.value, step.entry)
+        saved.change = _Change(step.name, list(step.value) if isinstance(step.value, tuple) else step.value, step.entry)
     else:
-        found.operation = record_of_operation(step)
-    return found
+        saved.operation = record_of_operation(step)
+    return saved
 
 
 def reader(
@@ -87,8 +87,8 @@ def reader(
     def read(
         one: PlaceRecord, before: Sequence[Place[Draft, Operation | Change]], where: str
     ) -> Place[Draft, Operation | Change]:
-        given = [part for part in (one.operation, one.change, one.aim) if part is not None]
-        if len(given) != 1 or (one.parent is None and one.aim is None):
+        contents = [part for part in (one.operation, one.change, one.aim) if part is not None]
+        if len(contents) != 1 or (one.parent is None and one.aim is None):
             raise FormatError(f"session: {where}: expected one of an operation, a change and an aim, the first an aim")
         step: Operation | Change | None = None
         if one.aim is not None:
@@ -107,7 +107,7 @@ def reader(
 
 
 def _draft(aim: _Aim, where: str) -> Draft:
-    for shape in (aim.input_shape, *(one for pair in aim.others for one in pair if one is not None)):
+    for shape in (aim.input_shape, *(s for pair in aim.others for s in pair if s is not None)):
         if len(shape) < 2 or not all(map(positive, shape)):
             raise FormatError(f"session: {where}: expected a shape such as [1, 8, 8, 16], found {quoted(shape)}")
     others = tuple([(tuple(shape), None if goal is None else tuple(goal)) for shape, goal in aim.others])
@@ -115,7 +115,7 @@ def _draft(aim: _Aim, where: str) -> Draft:
 
 
 def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator | None:
-    """The operator that was given, if it is the chain that leads here."""
+    """Return the record's operator, after a check that it is the chain of the state."""
     if record.operator is None:
         return None
     operator = read_operator(record.operator)
@@ -125,16 +125,16 @@ def _operator(record: PlaceRecord, state: Draft, where: str) -> NetworkOperator 
     return operator
 
 
-#: The paper's rule is drawn so often at most: one of six does not satisfy (section 5).
+#: The most draws of the paper's rule, which fails in one of six cases (section 5).
 ATTEMPTS = 30
 Taken = Operation | Change
 PlaceOf = Place[Draft, Taken]
 
 
 class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Taken]):
-    """A session begins with a draft; or with a graph, a variant or an operator that is a chain.
+    """A session that begins with a draft, or with a graph, a variant or an operator that is a chain.
 
-    It begins with the last operation of a chain then, with the chain's own properties wanted.
+    From a chain, the session begins after its last operation, and the chain's own properties are wanted.
     """
 
     labels = Labels(
@@ -158,17 +158,17 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     known: ClassVar[Mapping[str, Callable[[], Any]]] = {
         name: make
         for name, make in KNOWN.items()
-        if make().graph.is_chain  # only chains are stepped through
+        if make().graph.is_chain  # sessions support chains only
     }
 
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """Whether it is a draft, a graph, or a variant."""
+        """Return whether a start is a draft, a graph, or a variant."""
         return isinstance(start, Draft | Graph | Variant)
 
     def begin(self, start: Draft | Graph | Variant | NetworkOperator) -> Beginning[Draft, Taken]:
-        """The input of the chain, and its operations as steps. Raises SpecError for a graph with branches."""
+        """Return the chain's input, and its operations as steps. Raises SpecError for a graph with branches."""
         if isinstance(start, Draft):
             return Beginning(Draft(start.properties, start.input_shape, others=start.others), start.chain)
         operator = _operator_of(start)
@@ -177,30 +177,30 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return Beginning(Draft(Properties.of(graph), graph.inputs[0]), steps, operator)
 
     def step(self, state: Draft, given: Any) -> Taken:
-        """An operation, also that of a candidate, or a change. Raises SpecError for anything else."""
-        found = given.operation if isinstance(given, Candidate) else given
-        if not isinstance(found, Operation | Change):
+        """Return an operation, also of a candidate, or a change. Raises SpecError for another value."""
+        step = given.operation if isinstance(given, Candidate) else given
+        if not isinstance(step, Operation | Change):
             raise SpecError(f"expected an operation, a candidate or a change, found {quoted(given)}")
-        return found
+        return step
 
     def apply(self, state: Draft, step: Taken) -> Draft:
-        """The chain with one operation more, or with other properties wanted."""
+        """Return the draft with one more operation, or with other wanted properties."""
         return step.apply(state) if isinstance(step, Change) else state.apply(step)
 
     def operator(self, state: Draft) -> NetworkOperator:
-        """The chain as a network by itself. Raises SynoError where it does not satisfy what is wanted."""
+        """Return the chain as a network. Raises SynoError where it does not satisfy the wanted properties."""
         if not state.is_complete:
             raise SynoError(f"no operator yet: {listing.status(state)}")
         return NetworkOperator.of_graph(state.graph())
 
     def distance(self, state: Draft, effort: Effort | None = None) -> float | None:
-        """The sum of the distances of the properties."""
+        """Return the sum of the distances of the properties; None where it is infinite."""
         return None if isinf(state.distance) else float(plain(state.distance))
 
     def candidates(
         self, state: Draft, rules: Sequence[OwnRule], should_stop: Stop | None = None
     ) -> Sequence[Candidate]:
-        """All operations with their verdicts (:meth:`.Draft.candidates`), those that are represented among them."""
+        """Return all operations with their verdicts (:meth:`.Draft.candidates`), represented operations included."""
 
         def judged(one: Candidate) -> Candidate:
             rule = refusing(rules, state, one.operation) if one.verdict not in listing.LEFT_OUT else None
@@ -211,7 +211,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     def way(
         self, state: Draft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> tuple[Taken, ...]:
-        """See :func:`.greedy`; at random the rule of section 5 (:func:`.progressive`), drawn again if need be."""
+        """See :func:`.greedy`; with ``rng`` try the rule of section 5 (:func:`.progressive`) up to `ATTEMPTS` times."""
         effort = Effort(should_stop=patience.should_stop)
         refuses = lambda at, step: refusing(rules, at, step) is not None  # noqa: E731
         chance = rng or random.Random(0)  # noqa: S311 - equal states get equal suggestions
@@ -229,7 +229,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
         return change_of(state, choice)
 
     def is_aim(self, step: Taken) -> bool:
-        """Whether the step is a :class:`.Change`."""
+        """Return whether the step is a :class:`.Change`."""
         return isinstance(step, Change)
 
     # -- as text -----------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """The chain, its last operation marked, with the distances of the properties after each."""
+        """Draw the chain with its last operation highlighted, and the properties' distances after each operation."""
         draft = place.state
         graph, last = draft.graph(), len(draft.chain) - 1
         part, notes = self.begin(draft).state, {}
@@ -257,18 +257,18 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
                 part = part.apply(operation)
         svg, ends = drawing.svg(graph, highlight=[last] if draft.chain else [], notes=notes), listing.ends(draft)
         parts = drawing.parts(graph, notes).items()
-        return Picture(svg, drawing.describe(graph), {name: Node(*said, name in ends) for name, said in parts})
+        return Picture(svg, drawing.describe(graph), {name: Node(*shown, name in ends) for name, shown in parts})
 
     def describe(self, state: Draft, step: Taken) -> str:
-        """The operation, or what is wanted then."""
+        """Return the operation, or the wanted value after a change, in words."""
         return step.words(state) if isinstance(step, Change) else str(step)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
-        """See :func:`.menu.status`; nothing of it takes long."""
+        """See :func:`.menu.status`, which is always fast."""
         return listing.status(place.state)
 
     def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
-        """A line for each property."""
+        """Draw a line for each property's distance along the places."""
         lines = {
             name: [None if isinf(far := place.state.distances[name]) else far for place in places]
             for name in listing.NAMES
@@ -294,7 +294,7 @@ def _operator_of(start: Graph | Variant | NetworkOperator) -> NetworkOperator:
 
 
 def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
-    """What an answer appends to a draft. Raises SynoError for none, and for a draft that satisfies all already."""
+    """Return the operations that an answer appends. Raises SynoError for none, and for a complete draft."""
     if answer.draft is None:
         raise SynoError(f"no operations lead to what is wanted from here: {answer.reason}; undo some steps")
     if state.is_complete:
@@ -303,34 +303,34 @@ def _steps(state: Draft, answer: Answer) -> tuple[Operation, ...]:
 
 
 def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
-    """The operations of each network or draft, in its order.
+    """Return the operations of each network or draft, in order.
 
-    An edit in the middle changes all that is computed behind it, but not the operations there. So networks are compared
-    as sequences: equal are the operations, with the shapes that they give, that stand in the first network and in
-    another in one order.
+    An edit in the middle changes all results behind it, but not the operations there. So networks are compared as
+    sequences: operations that the first network and another have in the same order, with equal result shapes, get equal
+    keys.
     """
     graphs: list[Graph] = [value.graph() if isinstance(value, Draft) else value.graph for value in values]
     texts = [[_text(graph, number) for number in range(len(graph.nodes))] for graph in graphs]
-    found, fresh = [], len(texts[0]) if texts else 0
-    for graph, mine in zip(graphs, texts, strict=True):
-        keys = list(range(fresh, fresh + len(mine)))
-        fresh += len(mine)
-        for at, to, length in SequenceMatcher(None, texts[0], mine, autojunk=False).get_matching_blocks():
+    traced, fresh = [], len(texts[0]) if texts else 0
+    for graph, own in zip(graphs, texts, strict=True):
+        keys = list(range(fresh, fresh + len(own)))
+        fresh += len(own)
+        for at, to, length in SequenceMatcher(None, texts[0], own, autojunk=False).get_matching_blocks():
             keys[to : to + length] = range(at, at + length)
         kinds = [node.operation.name for node in graph.nodes]
-        found.append(
+        traced.append(
             [
                 TracedStep(kind, text, key, ids=(f"n{number}",))
-                for number, (kind, text, key) in enumerate(zip(kinds, mine, keys, strict=True))
+                for number, (kind, text, key) in enumerate(zip(kinds, own, keys, strict=True))
             ]
         )
-    return found
+    return traced
 
 
 def _text(graph: Graph, number: int) -> str:
-    """An operation and the shape that it gives."""
-    said = words(graph.subgraph([number]))
-    return f"{said} gives [{', '.join(map(str, graph.shapes[graph.tensor(number)]))}]"
+    """Return an operation and the shape of its result as text."""
+    text = words(graph.subgraph([number]))
+    return f"{text} gives [{', '.join(map(str, graph.shapes[graph.tensor(number)]))}]"
 
 
 CONSTRUCTION = ChainConstruction()

@@ -1,10 +1,10 @@
 """Synthesis of a chain of operations that satisfies wanted properties (αNAS, section 4).
 
 A *draft* is a chain with the values of its properties. Progressive synthesis appends operations that bring the draft
-nearer to what is wanted, and never takes one back; its rivals are in :mod:`syno_lab.alpha.mutating`.
+nearer to the wanted properties, and never removes an operation; its rivals are in :mod:`syno_lab.alpha.mutating`.
 
-Operations whose effect on a tensor of this shape is the same are one *choice*: only its first, the representative, is
-looked at (section 4.5); a second pass puts any of them in its place.
+Operations with equal effect on a tensor of this shape are one *choice*: only the first, the representative, is
+evaluated (section 4.5). A second pass may replace the representative by any operation of its choice.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
 Verdict = Literal["progress", "no progress", "infeasible", "represented", "refused"]
-#: By how much the paper's rule may make a chain longer than the original before it gives up (section 5).
+#: The most operations that the paper's rule adds to the original's number before it gives up (section 5).
 SLACK = 2
-#: The operations that make a number of channels.
+#: The operations that have a number of output channels.
 _SIZED = ("dense", "conv")
-#: How often an operator of another system is taken where one does the same.
+#: The probability of choosing an operator of another system where an equivalent operator exists.
 LENT = 0.5
-#: How many drafts an enumeration looks at before it gives up.
+#: The most drafts that an enumeration evaluates before it gives up.
 MOST_EVALUATIONS = 20_000
-#: Operations of one type that do the same to a tensor of one shape, as far as properties can tell; the first is the
-#: representative, which is looked at.
+#: Operations of one type whose properties on a tensor of one shape are equal. The first is the representative, which is
+#: evaluated.
 Choice = tuple[Operation, ...]
 
 
 @lru_cache(1 << 12)
 def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) -> tuple[Choice, ...]:
-    """What can follow on a tensor of this shape; nothing that divides an axis by a number that is not whole.
+    """List the operations that may follow a tensor of this shape and divide each axis by a whole number.
 
-    Operations of one name that no property tells apart are one choice (section 4.5). An operation is looked at once for
-    all its features, which its pairing does not depend on.
+    Operations of one name with equal properties are one choice (section 4.5). An operation is evaluated once for all
+    its features, because its pairing does not depend on them.
 
     Args:
-        shape: of the tensor.
-        features: numbers of channels that are offered beside the multiples of the tensor's own.
-        others: shapes of the same tensor in other instances: what is offered applies to them too, and the operations of
-            one choice make the same shapes of them.
+        shape: the shape of the tensor.
+        features: numbers of channels to offer beside the multiples of the tensor's own.
+        others: shapes of the same tensor in other instances; each operation applies to them too, and all operations of
+            a choice have the same result shapes.
     """
     if others:
         return _suiting(shape, features, others)
-    relative = {**dict.fromkeys(FEATURES), **dict.fromkeys(Rel(number, shape[-1]) for number in features)}
-    sizes = {one: shape[-1] * one.mul // one.div for one in relative if shape[-1] * one.mul % one.div == 0}
-    found: dict[tuple[object, ...], list[Operation]] = {}
+    factors = {**dict.fromkeys(FEATURES), **dict.fromkeys(Rel(number, shape[-1]) for number in features)}
+    sizes = {r: shape[-1] * r.mul // r.div for r in factors if shape[-1] * r.mul % r.div == 0}
+    groups_found: dict[tuple[object, ...], list[Operation]] = {}
     for one in _of_same_features():
         try:
             after, pairings = one.shape(shape), one.pairings(shape)
@@ -67,19 +67,19 @@ def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) 
         if not divides(shape[1:-1], after[1:-1]):
             continue
         if one.name not in _SIZED:
-            found.setdefault((one.name, after, pairings), []).append(one)
+            groups_found.setdefault((one.name, after, pairings), []).append(one)
             continue
         groups = one.at(shape)["groups"] if one.name == "conv" else 1
-        for each, size in sizes.items():
+        for factor, size in sizes.items():
             if size % groups == 0 and prod(after[:-1]) * size <= LARGEST_SIZE:
-                alike = found.setdefault((one.name, (*after[:-1], size), pairings), [])
-                alike.append(_with_features(one, each))
-    return tuple(map(tuple, found.values()))
+                alike = groups_found.setdefault((one.name, (*after[:-1], size), pairings), [])
+                alike.append(_with_features(one, factor))
+    return tuple(map(tuple, groups_found.values()))
 
 
 def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[Choice, ...]:
-    """What can follow on tensors of several shapes; a choice of the first is several where the others tell."""
-    found: list[Choice] = []
+    """List the operations for tensors of several shapes; a choice is split where the other shapes differ."""
+    results: list[Choice] = []
     for choice in offered(shape, features):
         alike: dict[tuple[Shape, ...], list[Operation]] = {}
         for one in choice:
@@ -89,13 +89,13 @@ def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[
                 continue
             if all(divides(old[1:-1], new[1:-1]) for old, new in zip(others, after, strict=True)):
                 alike.setdefault(after, []).append(one)
-        found += map(tuple, alike.values())
-    return tuple(found)
+        results += map(tuple, alike.values())
+    return tuple(results)
 
 
 @cache
 def _of_same_features() -> tuple[Operation, ...]:
-    """All that may be chosen; of those that make a number of channels the ones that keep it."""
+    """Return all operations that may be chosen; with output channels only those that keep the number."""
     return tuple([one for one in choices() if one.name not in _SIZED or one["features"] == Rel()])
 
 
@@ -109,14 +109,14 @@ class Candidate:
     """An operation that may be appended to a draft.
 
     Attributes:
-        operation: what is appended.
-        distances: from what is wanted after it, by the name of the property.
-        verdict: ``progress``, ``no progress``, ``infeasible`` (nothing leads to what is wanted from there) or
-            ``represented`` (it does the same as another candidate); in a session with rules of the user's own also
+        operation: the operation to append.
+        distances: the distances from the wanted properties after the operation, by the property's name.
+        verdict: ``progress``, ``no progress``, ``infeasible`` (no steps from there lead to the wanted properties) or
+            ``represented`` (its effect equals that of another candidate). In a session with the user's own rules also
             ``refused``.
-        reason: a line for people.
-        draft: what it leads to.
-        rule: the name of the user's rule that refuses it.
+        reason: the reason in one line.
+        draft: the draft after the operation.
+        rule: the name of the user's rule that refuses the operation.
     """
 
     operation: Operation
@@ -134,18 +134,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Draft:
-    """A chain of operations on its way to wanted properties.
+    """A chain of operations that is being built for wanted properties.
 
     Attributes:
-        properties: what is wanted, of one input and one output.
-        input_shape: of the chain.
+        properties: the wanted properties, of one input and one output.
+        input_shape: the shape of the chain's input.
         chain: the operations so far.
-        others: the input shapes of other instances, each with the shape that is wanted of it, None for any. One chain
-            must suit all instances: each is to have its shape, the first alone the depth and the mixing too.
-        effort: what looking for a chain may take.
+        others: the input shapes of other instances, each with its wanted output shape, None for any. One chain must fit
+            all instances; each has its own wanted shape, and depth and mixing are wanted of the first only.
+        effort: the limits of a search for a chain.
 
-    Raises SpecError when an operation does not apply to the tensor before it, or properties of several inputs or
-    outputs are wanted.
+    Raises SpecError for an operation that does not apply to its input, and for wanted properties of several inputs or
+    outputs.
     """
 
     properties: Properties
@@ -173,7 +173,7 @@ class Draft:
         object.__setattr__(self, "other_shapes", tuple(others))
 
     def apply(self, operation: Operation) -> Draft:
-        """The draft with one more operation. Raises SpecError where it does not apply in one of the instances."""
+        """Return the draft with one more operation. Raises SpecError where an instance does not admit the operation."""
         shape = operation.shape(self.shape)
         others = tuple([operation.shape(other) for other in self.other_shapes])
         rows = zip(self.properties.rows, self._states, strict=True)
@@ -188,13 +188,13 @@ class Draft:
 
     @cached_property
     def distances(self) -> dict[str, float]:
-        """How far each property is from what is wanted, by its name; the shape as far as in the farthest instance."""
+        """The distance of each property from the wanted value, by name; for the shape the largest of all instances."""
         wanted = self.properties
-        found = {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
+        distances = {row.name: wanted.apart(row, ((self.values[row.name],),)) for row in wanted.rows}
         for shape, (_, goal) in zip(self.other_shapes, self.others, strict=True):
             if goal is not None:
-                found[SHAPE.name] = max(found[SHAPE.name], SHAPE.distance(shape, goal, wanted.normalised))
-        return found
+                distances[SHAPE.name] = max(distances[SHAPE.name], SHAPE.distance(shape, goal, wanted.normalised))
+        return distances
 
     @cached_property
     def distance(self) -> float:
@@ -203,9 +203,9 @@ class Draft:
 
     @cached_property
     def nearness(self) -> tuple[float, ...]:
-        """What a greedy method minimises: the distance, then the paper's.
+        """The key that a greedy method minimises: the distance, then the paper's distance.
 
-        A share of a target (``normalised``) stays the same where only some of the steps to a shape are taken.
+        With ``normalised`` the distance, a share, does not change until all steps to a wanted size are done.
         """
         if not self.properties.normalised:
             return (self.distance,)
@@ -219,31 +219,31 @@ class Draft:
 
     @cached_property
     def features(self) -> tuple[int, ...]:
-        """Numbers of channels that are offered beside multiples of the tensor's own: the wanted one."""
+        """The wanted number of channels, offered beside the multiples of the tensor's own."""
         return tuple([shape[-1] for row in self.properties.shape for shape in row if shape is not None])
 
     @property
     def offers(self) -> tuple[Choice, ...]:
-        """What can follow, see :func:`offered`. Raises EffortError where looking takes more than it may."""
+        """The operations that can follow, see :func:`offered`. Raises EffortError beyond the limits of ``effort``."""
         if self.effort is not None:
             self.effort.look(f"looking at what follows {len(self.chain)} operations")
         return offered(self.shape, self.features, self.other_shapes)
 
     def drafts(self) -> Iterator[Draft]:
-        """What the representatives lead to: all that a synthesis looks at."""
+        """Yield the drafts after each representative: the only drafts that a synthesis evaluates."""
         return (self.apply(choice[0]) for choice in self.offers)
 
     def candidates(self, represented: bool = False) -> list[Candidate]:
-        """What may be appended, the nearest first; ``represented``: those too that do the same as a representative."""
-        found = []
+        """List the operations to append, nearest first; with ``represented`` those equal to a representative too."""
+        items = []
         for choice in self.offers:
             draft = self.apply(choice[0])
             verdict, reason = self._verdict(draft)
-            found.append(Candidate(choice[0], draft.distances, verdict, reason, draft))
+            items.append(Candidate(choice[0], draft.distances, verdict, reason, draft))
             if represented:
                 reason = f"same properties as {choice[0]} (representative)"
-                found += [Candidate(one, draft.distances, "represented", reason, self.apply(one)) for one in choice[1:]]
-        return sorted(found, key=lambda one: (one.distance, one.verdict == "represented"))
+                items += [Candidate(one, draft.distances, "represented", reason, self.apply(one)) for one in choice[1:]]
+        return sorted(items, key=lambda one: (one.distance, one.verdict == "represented"))
 
     def _verdict(self, draft: Draft) -> tuple[Verdict, str]:
         hopeless = [name for name, distance in draft.distances.items() if isinf(distance)]
@@ -255,19 +255,19 @@ class Draft:
         return ("progress", changes) if draft.distance < self.distance else ("no progress", f"no progress: {changes}")
 
     def graph(self) -> Graph:
-        """The chain as a graph."""
+        """Return the chain as a graph."""
         return Graph.chain(self.input_shape, self.chain)
 
-    if TYPE_CHECKING:  # bound in syno_lab.alpha: the words are above drafts
+    if TYPE_CHECKING:  # syno_lab.alpha binds the method: its module imports drafts
 
         def explain_distance(self) -> str:
             """See :func:`syno_lab.alpha.menu.explain_distance`."""
 
     def exchanged(self, rng: random.Random, operators: Sequence[Operation] = ()) -> Draft:
-        """The second pass of section 4.5: each operation by chance any that it represents; the properties stay.
+        """Replace each operation by a random operation of its choice (second pass of section 4.5); the properties stay.
 
-        Where one of ``operators`` (:func:`.operator_node.operation_of`) does the same, it stands for it half of the
-        time.
+        Half of the time an equivalent operator of ``operators`` (:func:`.operator_node.operation_of`) replaces the
+        operation.
         """
         draft = Draft(self.properties, self.input_shape, others=self.others)
         for operation in self.chain:
@@ -285,12 +285,12 @@ class Draft:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a synthesis came to.
+    """The result of a synthesis.
 
     Attributes:
-        draft: that satisfies the properties; None where none was found.
-        evaluations: how many drafts were looked at.
-        reason: why there is none; empty otherwise.
+        draft: a draft that satisfies the properties; None for a failure.
+        evaluations: the number of evaluated drafts.
+        reason: the reason of a failure; empty otherwise.
     """
 
     draft: Draft | None
@@ -298,16 +298,16 @@ class Answer:
     reason: str = ""
 
 
-#: Whether rules of the user's own refuse an operation on a draft.
+#: Whether the user's own rules refuse an operation on a draft.
 Refuses = Callable[["Draft", Operation], bool]
 
 
 def _walked(
     start: Draft, rng: random.Random, refuses: Refuses | None, evaluations: int = 0, length: int | None = None
 ) -> Answer:
-    """One operation after another until all is satisfied: the nearest, before ``length`` by chance.
+    """Append operations until all properties are satisfied: the nearest, but random ones before ``length``.
 
-    Without a length each operation must lead nearer.
+    Without a length each operation must reduce the distance.
     """
     draft = start
     while not draft.is_complete:
@@ -316,31 +316,31 @@ def _walked(
             return Answer(None, evaluations, hopeless_words(draft))
         if length is not None and done >= length + SLACK:
             return Answer(None, evaluations, f"not satisfied after {done} operations")
-        drafts = [one for one in draft.drafts() if refuses is None or not refuses(draft, one.chain[-1])]
+        drafts = [option for option in draft.drafts() if refuses is None or not refuses(draft, option.chain[-1])]
         evaluations += len(drafts)
-        feasible = [one for one in drafts if not isinf(one.distance)]
+        feasible = [option for option in drafts if not isinf(option.distance)]
         if length is not None and not feasible:
             return Answer(None, evaluations, f"nothing leads on after {done} operations")
         if length is not None and done < length:
-            draft = rng.choices(feasible, [1 / (1 + one.distance) for one in feasible])[0]
+            draft = rng.choices(feasible, [1 / (1 + option.distance) for option in feasible])[0]
             continue
-        nearest = min((one.nearness for one in feasible), default=(inf,))
+        nearest = min((option.nearness for option in feasible), default=(inf,))
         if length is None and nearest >= draft.nearness:
             return Answer(None, evaluations, f"no operation leads nearer after {done}")
-        draft = rng.choice([one for one in feasible if one.nearness == nearest])
+        draft = rng.choice([option for option in feasible if option.nearness == nearest])
     return Answer(draft, evaluations)
 
 
 def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
-    """Algorithm 1: always the nearest, by chance among several; no more operations than the paper's distance."""
+    """Algorithm 1: append the nearest operation, chosen at random among equals, while the paper's distance shrinks."""
     return _walked(start, rng, refuses)
 
 
 def progressive(start: Draft, rng: random.Random, length: int | None = None, refuses: Refuses | None = None) -> Answer:
-    """The rule of section 5: by chance with weights 1/(1 + distance), and greedily from the original's length on.
+    """Apply the rule of section 5: random operations with weights 1/(1 + distance), greedy ones from ``length`` on.
 
-    ``length`` is that of the original; where None its properties', or that of the greedy answer where they have none. A
-    chain of more than `SLACK` above it is given up.
+    ``length`` is the original's length; None means the length of the properties, or else of the greedy answer. A chain
+    with more than `SLACK` extra operations fails.
     """
     length, evaluations = start.properties.length if length is None else length, 0
     if length is None:
@@ -352,7 +352,7 @@ def progressive(start: Draft, rng: random.Random, length: int | None = None, ref
 
 
 def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) -> Answer:
-    """All chains in order of their length, by chance in one (section 6.2.2): the first of ``most`` that satisfies."""
+    """Try all chains by increasing length, in random order for each length (section 6.2.2), at most ``most`` drafts."""
     if start.is_complete:
         return Answer(start, 0)
     level, evaluations = [start], 0
@@ -374,10 +374,10 @@ def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) 
 
 
 def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempts: int = 100) -> Answer:
-    """One operation, and one more with the probability ``more`` each time; of the properties only the shape counts.
+    """Draw one operation, and each further one with the probability ``more``; only the shape counts as a property.
 
-    The paper (A.2) ignores all of them, and has 0.2, 0.5 and 0.75 for ``more``; a chain of another shape could not take
-    the place of the original, so up to ``attempts`` are drawn until one has it.
+    The paper (A.2) ignores all properties, with 0.2, 0.5 and 0.75 for ``more``. Here a chain of another shape could not
+    replace the original, so up to ``attempts`` chains are drawn until one has the shape.
     """
     evaluations = 0
     for _ in range(attempts):
@@ -395,21 +395,21 @@ def random_subgraph(start: Draft, rng: random.Random, more: float = 0.5, attempt
 
 
 def hopeless_words(draft: Draft) -> str:
-    """Why nothing leads to what is wanted: the properties, and of mixing the entries."""
-    said = [name for name, distance in draft.distances.items() if isinf(distance)]
-    wanted = draft.properties.mixing[0][0] if MIXING.name in said else None
+    """Return why no operations lead to the wanted properties: the properties, and the entries of mixing."""
+    names = [name for name, distance in draft.distances.items() if isinf(distance)]
+    wanted = draft.properties.mixing[0][0] if MIXING.name in names else None
     value = draft.values[MIXING.name]
     if wanted is not None and len(wanted.columns) != len(value.columns):
-        wished, found = len(wanted.columns), len(value.columns)
-        said[said.index(MIXING.name)] = f"mixing of an input with {wished} axes, found one with {found}"
+        wanted_axes, axes = len(wanted.columns), len(value.columns)
+        names[names.index(MIXING.name)] = f"mixing of an input with {wanted_axes} axes, found one with {axes}"
     elif wanted is not None and len(wanted.rows) == len(value.rows):
         ins, outs = axis_names(len(wanted.columns)), axis_names(len(wanted.rows))
         entries = [f"{ins[axis]}->{outs[out]}>={wanted.marks[out][axis]}" for out, axis in beyond(value, wanted)]
-        said[said.index(MIXING.name)] = f"mixing {', '.join(entries)}"
-    return f"nothing leads to the {' and the '.join(said)}"
+        names[names.index(MIXING.name)] = f"mixing {', '.join(entries)}"
+    return f"nothing leads to the {' and the '.join(names)}"
 
 
-#: A row for each method; the length of the original is for one alone.
+#: A row for each method; only one method uses the length of the original.
 METHODS: dict[str, Callable[[Draft, random.Random, int | None], Answer]] = {
     "progressive": progressive,
     "greedy": lambda start, rng, length: greedy(start, rng),
@@ -429,20 +429,19 @@ def synthesise(
     others: Sequence[tuple[Shape, Shape | None]] = (),
     operators: Sequence[Operation] = (),
 ) -> Graph | None:
-    """A chain that satisfies the properties; None where the method finds none (``Draft.explain_distance`` says why).
+    """Return a chain that satisfies the properties, or None for a failure (``Draft.explain_distance`` has the reason).
 
     Args:
-        properties: what is wanted, of one input and one output.
+        properties: the wanted properties, of one input and one output.
         input_shape: (batch, spatial…, channels).
         method: one of `METHODS`.
-        seed: the same gives the same.
-        length: of the original, for the method ``progressive``, see there.
-        second_pass: whether each operation is exchanged by chance for one that does the same, as far as the properties
-            can tell.
-        others: other instances that the chain must suit, see :class:`Draft`.
-        operators: of other systems, for the second pass (:meth:`Draft.exchanged`).
+        seed: a seed or a random generator; equal seeds give equal chains.
+        length: the length of the original, for the method ``progressive``, see there.
+        second_pass: whether a random operation with equal properties replaces each operation.
+        others: other instances that the chain must fit, see :class:`Draft`.
+        operators: operators of other systems, for the second pass (:meth:`Draft.exchanged`).
 
-    Raises SpecError for properties of several inputs or outputs; SearchError for a method that is none.
+    Raises SpecError for properties of several inputs or outputs; SearchError for an unknown method.
     """
     if method not in METHODS:
         raise SearchError(f"synthesise: method: expected one of {', '.join(METHODS)}, found {quoted(method)}")

@@ -36,31 +36,31 @@ class Alpha(System):
     traces = staticmethod(traces)
 
     def summary(self, text: str | bytes) -> str:
-        """The number of edits, or that there are none."""
+        """Return the number of edits, or the word for a network without edits."""
         edits = len(from_json(text).variant.edits)
         return count_of(edits, "edit") if edits else "the seed"
 
     def network_costs(self, operator: NetworkOperator) -> tuple[int, int]:
-        """FLOPs and parameters of the edited network."""
+        """Return FLOPs and parameters of the edited network."""
         return operator.variant.flops(), operator.variant.params()
 
     def placement(self, operator: NetworkOperator, sites: Sequence[Site], strides: Strides) -> Placement:
-        """The edited network in the place of the one that it was traced from, whatever layers are named."""
+        """Return a placement that replaces the whole traced network, whatever sites are named."""
         from syno_lab.alpha.module import Edited
 
         return Edited(operator.variant)
 
     def traits(self, operator: NetworkOperator, binding: Binding) -> Mapping[str, int]:
-        """How often each operation is in the network, the blocks, and the costs by powers of two."""
+        """Return the count of each operation, the number of blocks, and the logarithms of the costs to base 2."""
         graph = operator.at(binding)
-        found = dict(Counter(node.operation.name for node in graph.nodes))
-        found["blocks"] = len(operator.variant.network.blocks)
-        found["multiply-adds"] = round(log2(1 + graph.flops() / 2))
-        found["parameters"] = round(log2(1 + graph.params()))
-        return found
+        traits = dict(Counter(node.operation.name for node in graph.nodes))
+        traits["blocks"] = len(operator.variant.network.blocks)
+        traits["multiply-adds"] = round(log2(1 + graph.flops() / 2))
+        traits["parameters"] = round(log2(1 + graph.params()))
+        return traits
 
     def operator_of(self, value: Any) -> NetworkOperator | None:
-        """Of a variant, and of a graph of one input and one output."""
+        """Return the operator of a variant, or of a graph of one input and one output; None for another value."""
         if isinstance(value, Variant):
             return NetworkOperator(value)
         if isinstance(value, Graph) and len(value.inputs) == len(value.outputs) == 1:
@@ -68,7 +68,7 @@ class Alpha(System):
         return None
 
     def small_binding(self, operator: NetworkOperator) -> dict[str, int]:
-        """A batch of two."""
+        """Return a batch of two."""
         return {"N": 2}
 
 

@@ -1,6 +1,6 @@
 """The table of operations, a row each (αNAS, section 3.2, Table 3), and the rules for shapes, costs and pairings.
 
-:mod:`syno_lab.alpha.operations` says what is meant by windows, padding and costs.
+:mod:`syno_lab.alpha.operations` defines windows, padding and costs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from syno_lab.errors import SpecError
 from syno_lab.inputs import LARGEST_SIZE, quoted
 
 SAME = "same"
-#: What the lab has no other row for: it stands in traced networks and is never in a region that is chosen. Which axes
-#: it pairs is not known, so its pairing is the least one.
+#: An operation without a row of its own: traced networks contain it, and a chosen region never does. Its pairing is
+#: unknown, so the table has the least pairing.
 OPAQUE = "opaque"
 
 
@@ -29,7 +29,7 @@ def _same(at: Applied) -> Shape:
 
 
 def _with_channels(at: Applied) -> Shape:
-    """At least a batch and channels."""
+    """Return the shape, with a check for a batch axis and channels."""
     if len(at.shape) < 2:
         raise SpecError("expected at least 2 axes: batch and channels")
     return at.shape
@@ -46,60 +46,60 @@ def _conv_shape(at: Applied) -> Shape:
     shape, features = _in_groups(at), at["features"]
     if features % at["groups"]:
         raise SpecError(f"expected groups that divide {features} features, found {at['groups']}")
-    return (shape[0], *(each.number for each in _windows(at)), features)
+    return (shape[0], *(windows.number for windows in _windows(at)), features)
 
 
 def _pool_shape(at: Applied) -> Shape:
     padding = at["padding"]
     if padding != SAME and padding > at["window"] // 2:
         raise SpecError(f"expected a padding of at most half of the window, found {padding}")
-    return (at.shape[0], *(each.number for each in _windows(at)), at.channels)
+    return (at.shape[0], *(windows.number for windows in _windows(at)), at.channels)
 
 
 def _window(at: Applied) -> tuple[int, int, int]:
-    """Its width, the step from one to the next, and how far its positions are apart."""
+    """Return the width of a window, the step between windows, and the distance of a window's positions."""
     return at.values.get("kernel", at.values.get("window")), at["stride"], at.values.get("dilation", 1)
 
 
 def _windows(at: Applied) -> list[pair.Windows]:
-    """Where the windows of a convolution or a pool lie along each spatial axis."""
+    """Return the windows of a convolution or a pool along each spatial axis."""
     if len(at.shape) < 3:
         raise SpecError("expected at least 3 axes: batch, spatial ones and channels")
     width, step, apart = _window(at)
-    span, found = (width - 1) * apart + 1, []
+    span, axes_windows = (width - 1) * apart + 1, []
     for length in at.shape[1:-1]:
         if width == 0:
-            found.append(pair.Windows(length, 1, length, length, 1, 0))
+            axes_windows.append(pair.Windows(length, 1, length, length, 1, 0))
             continue
         before, after = pads(at, [length])
         number = (length + before + after - span) // step + 1
         if number < 1:
             raise SpecError(f"expected an axis of at least {span - 2 * at['padding']} positions, found {length}")
-        found.append(pair.Windows(length, number, width, step, apart, before))
-    return found
+        axes_windows.append(pair.Windows(length, number, width, step, apart, before))
+    return axes_windows
 
 
 def pads(at: Applied, sizes: Sequence[int]) -> list[int]:
-    """What is before and after axes of these sizes, the last axis first, as ``F.pad`` takes it; an odd one is after."""
+    """Return the padding before and after axes, last axis first, as ``F.pad`` takes it; an odd position is after."""
     width, step, apart = _window(at)
-    padding, found = at["padding"], []
+    padding, padding_pairs = at["padding"], []
     for length in reversed(sizes):
         reach = (-(-length // step) - 1) * step + (width - 1) * apart + 1
         total = max(reach - length, 0) if padding == SAME else 2 * padding
-        found += [total // 2, total - total // 2]
-    return found
+        padding_pairs += [total // 2, total - total // 2]
+    return padding_pairs
 
 
 def _broadcast(at: Applied) -> Shape:
     rank = max(map(len, at.shapes))
     columns = zip(*((1,) * (rank - len(shape)) + shape for shape in at.shapes), strict=True)
-    found = []
+    result = []
     for sizes in columns:
         size = max(sizes)
-        if any(each not in (1, size) for each in sizes):
+        if any(n not in (1, size) for n in sizes):
             raise SpecError(f"expected axes of one size or of size 1, found {' and '.join(map(str, sizes))}")
-        found.append(size)
-    return tuple(found)
+        result.append(size)
+    return tuple(result)
 
 
 def _reshape_shape(at: Applied) -> Shape:
@@ -124,12 +124,12 @@ def _transposed(at: Applied) -> Shape:
 
 
 def _averaged(at: Applied) -> tuple[int, ...]:
-    """The axes of a mean, from 0 up."""
+    """Return the axes of a mean, from 0 up."""
     rank, axes = len(at.shape), at["axes"]
-    found = tuple([axis + rank if axis < 0 else axis for axis in axes])
-    if not found or not all(0 <= axis < rank for axis in found) or len(set(found)) < len(found):
+    chosen = tuple([axis + rank if axis < 0 else axis for axis in axes])
+    if not chosen or not all(0 <= axis < rank for axis in chosen) or len(set(chosen)) < len(chosen):
         raise SpecError(f"expected axes of {list(at.shape)}, at least one, each once, found {list(axes)}")
-    return found
+    return chosen
 
 
 def _mean_shape(at: Applied) -> Shape:
@@ -147,7 +147,7 @@ def _attention_shape(at: Applied) -> Shape:
 
 
 def _terms(equation: Value) -> tuple[list[str], str] | None:
-    """The letters of both inputs and of the result of an einsum, each once in a tensor; None for other text."""
+    """Return the letters of the inputs and the result of an einsum, unique in each tensor; None for other text."""
     if not isinstance(equation, str) or len(equation) > 4 * MOST_AXES:
         return None
     left, arrow, result = equation.partition("->")
@@ -160,7 +160,7 @@ def _terms(equation: Value) -> tuple[list[str], str] | None:
 
 
 def _product(at: Applied) -> tuple[list[str], str, dict[str, int]]:
-    """The letters of both inputs and of the result, and their sizes; `dot`: the last two axes, others alike in both."""
+    """Return the letters of the inputs and the result, and their sizes; `dot` multiplies along the last two axes."""
     equation = at.values.get("equation")
     if equation is None:
         rank = len(at.shape)
@@ -186,7 +186,7 @@ def _product_shape(at: Applied) -> Shape:
 
 
 def _product_flops(at: Applied) -> int:
-    """A letter of one tensor alone is summed first; products without a sum over a letter of both are not counted."""
+    """Count a product only with a sum over a letter of both inputs; letters of one input alone are summed before."""
     (left, right), result, sizes = _product(at)
     both = set(left) & set(right)
     return 2 * prod(sizes[letter] for letter in both | set(result)) if both - set(result) else 0
@@ -223,7 +223,7 @@ def _attention_weights(at: Applied) -> tuple[Shape, ...]:
 
 
 def _attention_flops(at: Applied) -> int:
-    """Four dense layers, and the products of queries with keys and of weights with values."""
+    """Count four dense layers, and the products of queries with keys and of weights with values."""
     batch, positions, channels = at.shape
     return 8 * batch * positions * channels**2 + 4 * batch * positions**2 * channels
 
@@ -247,7 +247,7 @@ def _pool_pairing(at: Applied, number: int) -> Pairing:
 
 
 def _group_pairing(at: Applied, number: int) -> Pairing:
-    """A group of one element is constant, whatever that element is."""
+    """Pair the elements of a group; a group of one element is constant, whatever the element."""
     shape, group = at.shape, at.channels // at["groups"]
     if group * prod(shape[1:-1]) == 1:
         return pair.nothing(shape, shape)
@@ -255,7 +255,7 @@ def _group_pairing(at: Applied, number: int) -> Pairing:
 
 
 def _last_pairing(at: Applied, number: int) -> Pairing:
-    """Softmax and layer norm: all channels of one position; one channel alone is constant."""
+    """Pair all channels of a position, for softmax and layer norm; the result for one channel is constant."""
     return pair.nothing(at.shape, at.shape) if at.channels == 1 else pair.by_channels(at.shape, "a")
 
 
@@ -280,8 +280,8 @@ def _transpose_pairing(at: Applied, number: int) -> Pairing:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-#: Values of synthesis (the specification, 2.1): factors of the input's channels, and what else it chooses. Of the
-#: dilations only their number is known; the groups of a group norm are those that can divide the channels.
+#: Values of synthesis (the specification, 2.1): factors of the input's channels, and other attributes. Of the dilations
+#: the source has only the number; the groups of a group norm are those that can divide the channels.
 FEATURES = (Rel(1, 4), Rel(1, 2), Rel(1), Rel(2), Rel(4))
 KERNELS, STRIDES, DILATIONS, WINDOWS = (1, 3, 5), (1, 2, 3), (1, 2, 3), (2, 3, 4, 8, 0)
 GROUPS = (1, 2, 4, 16, 64)
@@ -337,7 +337,7 @@ _ROWS = (
     Row("scalar_multiply", _same, _each, _CONSTANT),
     Row("scalar_add", _same, _each, _CONSTANT, role="kept"),
     Row("relu", _same, _each, linear=False),
-    Row("gelu", _same, _each, {"tanh": row.flag(False)}, linear=False),  # as GPT-2 approximates it
+    Row("gelu", _same, _each, {"tanh": row.flag(False)}, linear=False),  # ``tanh`` is GPT-2's approximation
     Row("silu", _same, _each, linear=False),
     Row("sigmoid", _same, _each, linear=False),
     Row("softmax", _with_channels, _last_pairing, linear=False),
@@ -401,5 +401,5 @@ _ROWS = (
         params=lambda at: int(at["params"]),
     ),
 )
-#: Every operation by its name.
+#: All operations by name.
 OPERATIONS: Mapping[str, Row] = {each.name: each for each in _ROWS}

@@ -1,6 +1,6 @@
 """Readable source of a graph that needs torch alone, and the module that it defines.
 
-Tensors have channels last, as in the graph. A weight has the shape of PyTorch's own layers; see :mod:`.reference`.
+Tensors have channels last, as in the graph. A weight has the shape as in PyTorch's layers; see :mod:`.reference`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from syno_lab.alpha.operator import NetworkOperator
 
-#: Functions of the source by name; those that are used stand in it.
+#: Functions of the source by name; a source contains only the functions that it calls.
 _FUNCTIONS = {
     "convolved": """
 def convolved(x, weight, bias, pads, stride, dilation, groups):
@@ -60,8 +60,8 @@ def left_out(x, rate, training):  # some examples become 0, the others are scale
     return x * kept / (1 - rate)
 """,
 }
-#: Operations; ``{x}`` and ``{y}`` are their tensors, ``{weights}`` all their weights, ``{first}`` and ``{second}`` two
-#: of them or None, other names their attributes.
+#: Expressions of operations: ``{x}`` and ``{y}`` are the tensors, ``{weights}`` all weights, ``{first}`` and
+#: ``{second}`` the first two weights or None; other names are attributes.
 _CALLS: dict[str, str] = {
     "dense": "F.linear({x}, {weights})",
     "parameter": "{weights}",
@@ -93,45 +93,45 @@ _CALLS: dict[str, str] = {
     "average_pool": "averaged({x}, {window}, {stride}, {pads})",
 }
 _NORMS = ("batch_norm", "layer_norm", "group_norm")
-#: Of pools over the whole of each axis.
+#: The methods of pools over whole axes.
 _WHOLE = {"max_pool": "amax", "average_pool": "mean"}
 
 
 def to_torch_source(graph: Graph) -> str:
-    """Python source of a class ``SynoOperator(nn.Module)`` that computes a graph of one input and one output.
+    """Return Python source of a class ``SynoOperator(nn.Module)`` for a graph of one input and one output.
 
-    Its weights are ``weight_1``, ``weight_2``, …, those of all nodes in order. Raises SpecError for an opaque node.
+    Its weights are ``weight_1``, ``weight_2``, … for all nodes in order. Raises SpecError for an opaque node.
     """
     return _Writer(graph).source()
 
 
 def module_of(operator: NetworkOperator, bound: dict[str, int], **options: bool) -> nn.Module:
-    """The module of an operator with freshly drawn weights; it is pickled and copied by way of the operator's JSON."""
+    """Return a module of an operator with new random weights; pickles and copies contain the operator's JSON."""
     return generated.module_of(module_of, to_torch_source(operator.at(bound)), operator, bound, **options)
 
 
 class _Writer:
-    """Writes the source of a graph."""
+    """The writer of a graph's source."""
 
     def __init__(self, graph: Graph) -> None:
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-            found = f"{len(graph.inputs)} and {len(graph.outputs)}"
-            raise SpecError(f"expected a graph of one input and one output, found {found}")
+            counts = f"{len(graph.inputs)} and {len(graph.outputs)}"
+            raise SpecError(f"expected a graph of one input and one output, found {counts}")
         self.graph = graph
-        self.made: list[str] = []
+        self.init: list[str] = []
         self.sources: list[str] = []
         self.parts = 0
         self.count = self.norms = 0
         self.steps = []
         for number, node in enumerate(graph.nodes):
-            names, made = [f"t{tensor}" for tensor in node.inputs], graph.tensor(number)
+            names, result = [f"t{tensor}" for tensor in node.inputs], graph.tensor(number)
             call = self._call(node.operation, names, graph.input_shapes(number))
-            self.steps.append(f"t{made} = {call}  # {list(graph.shapes[made])}")
-            if graph.done[number] and number < len(graph.nodes) - 1:  # what no later node needs makes room
+            self.steps.append(f"t{result} = {call}  # {list(graph.shapes[result])}")
+            if graph.done[number] and number < len(graph.nodes) - 1:  # frees memory
                 self.steps[-1] += f"\n        del {', '.join(f't{tensor}' for tensor in graph.done[number])}"
 
     def source(self) -> str:
-        """The whole text."""
+        """Return the full source."""
         (shape,) = self.graph.inputs
         wanted = ", ".join(["N", *map(str, shape[1:])])
         lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
@@ -142,7 +142,7 @@ class _Writer:
             inner = textwrap.indent(text.strip(), "    ", lambda line: bool(line.strip()))
             lines += [f"def _operator_{number}():", inner, "", "    return SynoOperator", "", ""]
         lines += ["class SynoOperator(nn.Module):", f'    """A network of αNAS on tensors of shape [{wanted}]."""', ""]
-        lines += ["    def __init__(self):", "        super().__init__()", *self.made, ""]
+        lines += ["    def __init__(self):", "        super().__init__()", *self.init, ""]
         lines += ["    def forward(self, t0):", f"        if list(t0.shape[1:]) != {list(shape[1:])}:"]
         refusal = f'raise ValueError(f"expected an input of shape [{wanted}], found {{list(t0.shape)}}")'
         lines.append(f"            {refusal}")
@@ -150,7 +150,7 @@ class _Writer:
         return "\n".join([*lines, *steps, f"        return t{self.graph.outputs[0]}", ""])
 
     def _call(self, operation: Operation, names: Sequence[str], shapes: Sequence[Shape]) -> str:
-        """The expression of a node."""
+        """Return the expression of a node."""
         name, at = operation.name, operation.on(*shapes)
         if name == OPAQUE:
             raise SpecError(f"expected operations of the table, found {at['what']}, which has no source")
@@ -165,8 +165,8 @@ class _Writer:
             weights = [weights[0], "None", weights[1], "None"]
         if name == "batch_norm":
             self.norms += 1
-            self.made.append(f'        self.register_buffer("mean_{self.norms}", torch.zeros({at.channels}))')
-            self.made.append(f'        self.register_buffer("variance_{self.norms}", torch.ones({at.channels}))')
+            self.init.append(f'        self.register_buffer("mean_{self.norms}", torch.zeros({at.channels}))')
+            self.init.append(f'        self.register_buffer("variance_{self.norms}", torch.ones({at.channels}))')
         values = {**at.values, **dict(zip("xy", names, strict=False)), "weights": ", ".join(weights)}
         values["approximate"] = "tanh" if values.get("tanh") else "none"
         if "padding" in values:
@@ -176,36 +176,36 @@ class _Writer:
         return _CALLS[name].format(**values, channels=channels, first=first, second=second, norm=self.norms)
 
     def _operator(self, x: str, at: Applied) -> str:
-        """An operator of another system: its own source, in a function, so that names are apart."""
+        """Return the call of another system's operator, whose source is in a function of its own to separate names."""
         operator, bound = operator_node.placed(at)
         source = operator.to_torch_source(bound)
         if source not in self.sources:
             self.sources.append(source)
         self.parts += 1
-        self.made.append(f"        self.part_{self.parts} = _operator_{self.sources.index(source) + 1}()()")
+        self.init.append(f"        self.part_{self.parts} = _operator_{self.sources.index(source) + 1}()()")
         return f"self.part_{self.parts}({x}.movedim(-1, 1)).movedim(1, -1)"
 
     @staticmethod
     def _size(x: str, size: int | Rel) -> str:
-        """A size of a reshape, relative to the input where it is."""
+        """Return a size of a reshape, relative to the input for a :class:`.Rel`."""
         if not isinstance(size, Rel):
             return str(size)
         through = f" // {size.div}" if size.div > 1 else ""
         return f"{x}.shape[{size.axis}]{f' * {size.mul}' if size.mul > 1 else ''}{through}"
 
     def _weights(self, operation: Operation, shapes: Sequence[Shape]) -> list[str]:
-        """The names of an operation's weights, which are made and drawn as those of PyTorch's layers."""
-        found = []
+        """Declare an operation's weights with the random values of PyTorch's layers; return their names."""
+        names = []
         inputs = 1
-        for place, shape in enumerate(operation.weights(*shapes)):
+        for index, shape in enumerate(operation.weights(*shapes)):
             self.count += 1
             name = f"self.weight_{self.count}"
-            found.append(name)
+            names.append(name)
             if operation.name in _NORMS:
-                self.made.append(f"        {name} = nn.Parameter(torch.{'zeros' if place else 'ones'}({shape}))")
+                self.init.append(f"        {name} = nn.Parameter(torch.{'zeros' if index else 'ones'}({shape}))")
                 continue
-            self.made.append(f"        {name} = nn.Parameter(torch.empty({shape}))")
+            self.init.append(f"        {name} = nn.Parameter(torch.empty({shape}))")
             inputs = math.prod(shape[1:]) if len(shape) > 1 else shape[-1] if operation.name == "parameter" else inputs
             bound = repr(1 / math.sqrt(inputs))
-            self.made.append(f"        nn.init.uniform_({name}, -{bound}, {bound})")
-        return found
+            self.init.append(f"        nn.init.uniform_({name}, -{bound}, {bound})")
+        return names

@@ -1,4 +1,4 @@
-"""What a subgraph must be at least: wanted properties, all together (αNAS, sections 2.1 and 4.3)."""
+"""The wanted properties of a subgraph: lower bounds for all of them together (αNAS, sections 2.1 and 4.3)."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ FORMAT, VERSION, MOST_BYTES = "syno-lab-properties", 1, 1_000_000
 
 @dataclass(frozen=True, init=False)
 class Properties:
-    """What a subgraph must be at least: the product of the properties, with the sum of their distances (Theorem 4.7).
+    """The wanted properties of a subgraph: their product, with the sum of their distances (Theorem 4.7).
 
     Attributes:
-        shape, depth, mixing: the wanted values, as tables; empty where nothing is asked for. A single value is read as
-            the table of a subgraph with one input and one output; a matrix may be a sequence of texts such as
-            ``("oa", "xa")``.
-        normalised: whether distances are shares of the targets, averaged over the pairs of an input and an output, as
-            in the authors' published code; otherwise they are the paper's, added up.
-        producer: what stands before the subgraph, see :func:`~syno_lab.alpha.properties.depth_property`.
-        length: the number of operations of the subgraph that these come from; None where they come from none.
+        shape, depth, mixing: the wanted values, as tables; an empty table wants nothing. A single value means one input
+            and one output. A matrix may be a sequence of texts such as ``("oa", "xa")``.
+        normalised: whether a distance is the mean share of the wanted values over pairs of an input and an output, as
+            in the authors' published code. Otherwise the paper's distances are added.
+        producer: the kind of operation before the subgraph, see :func:`~syno_lab.alpha.properties.depth_property`.
+        length: the number of operations of the subgraph with these properties; None without a subgraph.
 
-    Raises SpecError for a value that is none of its property, and tables that do not fit together.
+    Raises SpecError for a wrong value of a property, and for tables that do not fit together.
     """
 
     shape: Table[Shape]
@@ -78,34 +77,34 @@ class Properties:
             "depth": _table(depth, "depth", _read_depth),
             "mixing": _table(mixing, "mixing", _read_mixing),
         }
-        asked = {name: (len(table), len(table[0])) for name, table in tables.items() if table}
-        if len({columns for _, columns in asked.values()}) > 1 or (
-            "depth" in asked and "mixing" in asked and asked["depth"] != asked["mixing"]
+        sizes = {name: (len(table), len(table[0])) for name, table in tables.items() if table}
+        if len({columns for _, columns in sizes.values()}) > 1 or (
+            "depth" in sizes and "mixing" in sizes and sizes["depth"] != sizes["mixing"]
         ):
-            found = ", ".join(f"{name} {rows} x {columns}" for name, (rows, columns) in asked.items())
-            raise SpecError(f"properties: expected tables of the same inputs and outputs, found {found}")
-        if "shape" in asked and asked["shape"][0] != 1:
-            raise SpecError(f"properties: shape: expected one row, found {asked['shape'][0]}")
+            actual = ", ".join(f"{name} {rows} x {columns}" for name, (rows, columns) in sizes.items())
+            raise SpecError(f"properties: expected tables of the same inputs and outputs, found {actual}")
+        if "shape" in sizes and sizes["shape"][0] != 1:
+            raise SpecError(f"properties: shape: expected one row, found {sizes['shape'][0]}")
         options = {"normalised": bool(normalised), "producer": producer, "length": length}
-        for name, given in (tables | options).items():
-            object.__setattr__(self, name, given)
+        for name, value in (tables | options).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, graph: Graph, *, normalised: bool = False, producer: Producer | None = None) -> Properties:
-        """Those of a graph; options as of the class."""
+        """Return the properties of a graph; the options are those of the class."""
         tables = (SHAPE.infer(graph), depth_property(producer).infer(graph), MIXING.infer(graph))
         return cls(*tables, normalised=normalised, producer=producer, length=len(graph.nodes))
 
     @classmethod
     def of_wishes(cls, text: str, input_shape: Shape) -> Properties:
-        """What a text wishes of a chain that keeps the shape of its input; nothing is asked for of the depth.
+        """Return the wishes of a text for a chain that keeps the shape of its input; no depth is wanted.
 
         Args:
-            text: such as ``"C>=m, H->W>=o"`` (:func:`syno_lab.common.wants.parse_wants`); the axes are B, H, W, C, or
-                with another number of spatial axes S1, S2, …; an axis alone is wished for in its own row.
+            text: wishes such as ``"C>=m, H->W>=o"`` (:func:`syno_lab.common.wants.parse_wants`); the axes are B, H, W,
+                C, or S1, S2, … for other numbers of spatial axes. A single axis is its own row.
             input_shape: (batch, spatial…, channels).
 
-        Raises SpecError for a text that is none, and a shape that is none.
+        Raises SpecError for a text without valid wishes, and for a wrong shape.
         """
         shape = _read_shape(input_shape)
         if shape is None:
@@ -119,7 +118,7 @@ class Properties:
         return cls(shape, mixing=tuple(map("".join, marks)))
 
     def check_size(self, inputs: int, outputs: int) -> None:
-        """That these may be wanted for so many inputs and outputs. Raises SpecError where they may not."""
+        """Check that the tables fit this number of inputs and outputs. Raises SpecError where they do not."""
         for row in self.rows:
             self._check_size(row, inputs, outputs)
 
@@ -135,19 +134,19 @@ class Properties:
         return (SHAPE, depth_property(self.producer), MIXING)
 
     def table(self, name: str) -> Table[Any]:
-        """What is asked for of the property of this name."""
-        found: Table[Any] = getattr(self, name)
-        return found
+        """Return the wanted table of a property."""
+        table: Table[Any] = getattr(self, name)
+        return table
 
     def distances(self, graph: Graph) -> dict[str, float]:
-        """The distance of a graph from what is asked for, by the name of the property.
+        """Return the distance of a graph from each wanted property, by the property's name.
 
         Raises SpecError for a graph with other numbers of inputs and outputs, as the methods below do.
         """
         return {row.name: self.apart(row, row.infer(graph)) for row in self.rows}
 
     def apart(self, row: Property[Any, Any], found: Table[Any]) -> float:
-        """The distance of a table of values from the wanted one. Raises SpecError where their sizes differ."""
+        """Return the distance of a table of values from the wanted table. Raises SpecError where the sizes differ."""
         wanted = self.table(row.name)
         if not wanted:
             return 0.0
@@ -161,17 +160,17 @@ class Properties:
         return float(sum(pairs)) / (len(pairs) if self.normalised and pairs else 1)
 
     def distance(self, graph: Graph) -> float:
-        """The sum of all distances: 0 exactly when the graph satisfies them. Raises as :meth:`distances`."""
+        """Return the sum of all distances: 0 only for a graph with all properties. Raises as :meth:`distances`."""
         return sum(self.distances(graph).values())
 
     def satisfied_by(self, graph: Graph) -> bool:
-        """Whether its values are all at least those asked for (Definition 2.3). Raises as :meth:`distances`."""
+        """Return whether all values of a graph reach the wanted ones (Definition 2.3). Raises as :meth:`distances`."""
         return self.distance(graph) == 0
 
     def relax(self, seed: int | random.Random, rules: Relax | str = "paper") -> Properties:
-        """A mutation by chance; ``rules`` are some of :data:`RELAXATIONS` by their name, or own ones.
+        """Mutate the wanted properties at random; ``rules`` are a preset of :data:`RELAXATIONS` or the user's own.
 
-        Raises SpecError for a name that is none of them.
+        Raises SpecError for the name of no preset.
         """
         if isinstance(rules, str) and rules not in RELAXATIONS:
             raise SpecError(f"relax: rules: expected one of {', '.join(RELAXATIONS)}, found {quoted(rules)}")
@@ -180,21 +179,21 @@ class Properties:
         return replace(self, **tables)
 
     def to_json(self) -> str:
-        """As a file, which :meth:`from_json` reads."""
-        matrices = ([one and tuple(map("".join, one.marks)) for one in row] for row in self.mixing)
+        """Return the text of a file, which :meth:`from_json` reads."""
+        matrices = ([matrix and tuple(map("".join, matrix.marks)) for matrix in row] for row in self.mixing)
         mixing = tuple(map(tuple, matrices))
         record = _Record(FORMAT, VERSION, **vars(self) | {"mixing": mixing})
         return msgspec.json.encode(record).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Properties:
-        """The properties in a file.
+        """Read the properties of a file.
 
-        Raises FormatError for no file of properties, SpecError for values that are none of their properties.
+        Raises FormatError for a file without properties, SpecError for wrong values of a property.
         """
         read = read_versioned(text, _Record, what="properties file", name=FORMAT, version=VERSION, most=MOST_BYTES)
-        given = msgspec.structs.asdict(read)
-        return cls(**{name: given[name] for name in given if name not in ("format", "version")})
+        fields = msgspec.structs.asdict(read)
+        return cls(**{name: fields[name] for name in fields if name not in ("format", "version")})
 
 
 # -- of a graph --------------------------------------------------------------------------------------------------------
@@ -206,27 +205,27 @@ def properties_of(graph: Graph, *, normalised: bool = False, producer: Producer 
 
 
 def shape_of(graph: Graph, output: int = 0) -> Shape:
-    """The shape of an output. Raises SpecError for one that is not there."""
+    """Return the shape of an output. Raises SpecError for an unknown output."""
     _check_number("output", output, len(graph.outputs))
     return graph.output_shapes[output]
 
 
 def depth_of(graph: Graph, source: int = 0, output: int = 0) -> int:
-    """The depth from an input, ``source``, to an output. Raises SpecError for one that is not there."""
+    """Return the depth from an input, ``source``, to an output. Raises SpecError for an unknown input or output."""
     return _of_pair(DEPTH, graph, source, output)
 
 
 def mixing_of(graph: Graph, source: int = 0, output: int = 0) -> Pairing:
-    """The pairings of the axes of an output and an input, ``source``. Raises SpecError for one that is not there."""
+    """Return the pairing of an output with an input, ``source``. Raises SpecError for an unknown input or output."""
     return _of_pair(MIXING, graph, source, output)
 
 
 def _of_pair(row: Property[Any, Value], graph: Graph, source: int, output: int) -> Value:
     _check_number("input", source, len(graph.inputs))
     _check_number("output", output, len(graph.outputs))
-    found = row.infer(graph)[source][output]
-    assert found is not None
-    return found
+    value = row.infer(graph)[source][output]
+    assert value is not None
+    return value
 
 
 def _check_number(what: str, number: int, many: int) -> None:
@@ -235,7 +234,7 @@ def _check_number(what: str, number: int, many: int) -> None:
 
 
 class _Record(msgspec.Struct, omit_defaults=True):
-    """A file of properties; a matrix is a text for each row."""
+    """A file of properties; a matrix has a text for each row."""
 
     format: str
     version: int
@@ -249,25 +248,25 @@ class _Record(msgspec.Struct, omit_defaults=True):
 
 # -- reading values --------------------------------------------------------------------------------------------------
 
-#: A value, a table of values, or whatever else a user gives.
-_Given: TypeAlias = "int | str | Pairing | Sequence[_Given] | None"
+#: A value, a table of values, or a wrong value from a user.
+_Raw: TypeAlias = "int | str | Pairing | Sequence[_Raw] | None"
 
 
-def _table(given: _Given, name: str, read: Callable[[_Given], Value | None]) -> Table[Value]:
-    """The table that is given, or the one of a single value."""
-    if given is None:
+def _table(raw: _Raw, name: str, read: Callable[[_Raw], Value | None]) -> Table[Value]:
+    """Return a table as it is, or the table of a single value."""
+    if raw is None:
         return ()
-    single = read(given)
+    single = read(raw)
     if single is not None:
         return ((single,),)
 
-    def value_of(one: _Given) -> Value | None:
+    def value_of(one: _Raw) -> Value | None:
         value = None if one is None else read(one)
         if value is None and one is not None:
             raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(one)}")
         return value
 
-    rows = tuple([tuple(map(value_of, _sequence(row, name))) for row in _sequence(given, name)])
+    rows = tuple([tuple(map(value_of, _sequence(row, name))) for row in _sequence(raw, name)])
     if rows and (not rows[0] or len(set(map(len, rows))) > 1):
         raise SpecError(f"properties: {name}: expected rows of one length of 1 or more, found {list(map(len, rows))}")
     return rows
@@ -280,27 +279,27 @@ _EXPECTED = {
 }
 
 
-def _sequence(given: _Given, name: str) -> Sequence[_Given]:
-    if not isinstance(given, list | tuple):
-        raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, or a table, found {quoted(given)}")
-    return given
+def _sequence(raw: _Raw, name: str) -> Sequence[_Raw]:
+    if not isinstance(raw, list | tuple):
+        raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, or a table, found {quoted(raw)}")
+    return raw
 
 
-def _read_shape(given: _Given) -> Shape | None:
-    if not isinstance(given, list | tuple) or len(given) < 2 or not all(positive(size) for size in given):
+def _read_shape(raw: _Raw) -> Shape | None:
+    if not isinstance(raw, list | tuple) or len(raw) < 2 or not all(positive(size) for size in raw):
         return None
-    return tuple(map(int, given))
+    return tuple(map(int, raw))
 
 
-def _read_depth(given: _Given) -> int | None:
-    return 0 if given == 0 and isinstance(given, int) and given is not False else positive(given)
+def _read_depth(raw: _Raw) -> int | None:
+    return 0 if raw == 0 and isinstance(raw, int) and raw is not False else positive(raw)
 
 
-def _read_mixing(given: _Given) -> Pairing | None:
-    if isinstance(given, Pairing):
-        return given
-    if not isinstance(given, list | tuple) or not given or not all(isinstance(row, str) for row in given):
+def _read_mixing(raw: _Raw) -> Pairing | None:
+    if isinstance(raw, Pairing):
+        return raw
+    if not isinstance(raw, list | tuple) or not raw or not all(isinstance(row, str) for row in raw):
         return None
-    if not given[0] or len(set(map(len, given))) > 1 or not set("".join(given)) <= set(RANK):
+    if not raw[0] or len(set(map(len, raw))) > 1 or not set("".join(raw)) <= set(RANK):
         return None
-    return pairing_of(given, len(given[0]))
+    return pairing_of(raw, len(raw[0]))

@@ -65,7 +65,7 @@ def test_shapes_and_params_are_those_in_pytorch(rng: random.Random) -> None:
         (((2, 4),), (), (), "expected at least one output, found none"),
         (((2, 0),), (), (0,), r"input 0: expected a tuple of at most 8 positive integers, found \(2, 0\)"),
         (([2, 3],), (), (0,), r"input 0: expected a tuple .*, found \[2, 3\]"),
-        (((2, 4),), (Node(RELU, (0,)),), (0,), r"node 0 \(relu\): expected one that serves an output"),
+        (((2, 4),), (Node(RELU, (0,)),), (0,), r"node 0 \(relu\): expected a node that serves an output"),
         (((1,) * 9,), (), (0,), "input 0: expected a tuple of at most 8"),
     ],
 )

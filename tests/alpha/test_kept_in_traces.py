@@ -288,7 +288,7 @@ def with_weight_hook() -> nn.Module:
 
 
 REFUSED: dict[str, tuple[Made, str]] = {
-    "a buffer": (lambda: Net(counted, count=torch.zeros(())), "that the network sets count anew"),
+    "a buffer": (lambda: Net(counted, count=torch.zeros(())), "that the network sets count"),
     "a state": (lambda: Net(remembering, last=None), "in training .* its outputs depend on earlier calls"),
     "training": (
         lambda: Net(lambda net, x: chain(net, x) * 2 if net.training else chain(net, x)),
@@ -298,9 +298,9 @@ REFUSED: dict[str, tuple[Made, str]] = {
         lambda: Net(lambda net, x: (net.a(x), chain(net, x)) if net.training else net.a(x)),
         r"in training .*, found outputs of \[\[2, 4, 8, 8\]\] for",
     ),
-    "gradients": (lambda: Net(differentiated), "takes, found torch.autograd.grad"),
+    "gradients": (lambda: Net(differentiated), "computes no gradients, found torch.autograd.grad"),
     "a hook of a tensor": (lambda: Net(hooked), "no hook of a tensor"),
-    "a hook of a weight": (with_weight_hook, "found one of a.weight: remove it before"),
+    "a hook of a weight": (with_weight_hook, "found a hook of a.weight: remove it first"),
     "a hook of all": (
         lambda: with_hook("register_full_backward_hook", lambda *_: None, ""),
         "no backward hook of the whole network",
@@ -347,7 +347,7 @@ REFUSED |= {
         lambda: Net(lambda net, x: functional.dropout(chain(net, x), 0.5, training=True)),
         "in evaluation .*, found that it draws at random in another way",
     ),
-    "a weight from elsewhere": (with_a_foreign_weight, "a function or a hook has from elsewhere, in b"),
+    "a weight from elsewhere": (with_a_foreign_weight, "a foreign weight in a function or a hook, in b"),
     "a method of TorchScript": (
         lambda: Net(lambda net, x: net.part.linear(chain(net, x)), part=torch.jit.script(Method())),
         "in evaluation what the network does, found",

@@ -119,7 +119,7 @@ def trials_in(folder: Path, name: str) -> list[SearchTrial]:
         (("--wants", "Q>=m"), "wants: expected an input axis of [B, H, W, C], found 'Q'"),
         (
             ("--wants", "H>=a"),
-            "wants: expected what the network's own blocks mix, found 'H>=a'; block 0 has axxa am",
+            "wants: expected a wish that the network's own blocks meet, found 'H>=a'; block 0 has axxa am",
         ),
         (("--system-option", "mutations"), "--system-option: expected NAME=VALUE such as mutations=primer, found 'mut"),
         (("--system-option", "way=primer"), "option of αNAS: expected mutations, relax, selection, found 'way'"),
