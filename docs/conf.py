@@ -5,12 +5,24 @@ Its source is the whole repository, so that one link is right in the site and wh
 
 from __future__ import annotations
 
+import builtins
+import sys
+from functools import cache
+from pathlib import Path
+
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import get_node_source, make_refnode
 from sphinx.writers.html5 import HTML5Translator
 
 from syno_lab import __version__
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from references import definition, full_name, modules
 
 #: By page, the groups of pages below it in the navigation. A page that stands nowhere fails the build.
 CONTENTS = {
@@ -67,12 +79,14 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 100
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # attributes stand in the docstring of their class, and once
-# Annotations say `State` in more rooms than one, and which is meant is not known without importing all of them.
+# `State` is the name of a class in several packages; Sphinx links the first.
 suppress_warnings = ["ref.python"]
+# A cross reference to a name that does not exist fails the build; `find_definition` knows the names.
+nitpicky = True
 
 html_theme = "furo"
 pygments_dark_style = "github-dark"
@@ -93,6 +107,35 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] += f"\n\n```{{toctree}}\n{entries}\n```\n"
 
 
+def find_definition(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> object:
+    """Find the name of a cross reference as Python does, where Sphinx does not find it.
+
+    A value may be described under another name than the reference uses. A name that exists and that no page describes
+    stays text, and so does an annotation. For a name that does not exist the result is None, and Sphinx warns.
+    """
+    if node["refdomain"] != "py":
+        return None
+    target = node["reftarget"]
+    if not isinstance(content, nodes.literal) or hasattr(builtins, target):
+        return content
+    described = (get_node_source(node) or "").rpartition(":docstring of ")[2]
+    source = f"{definition(described) or described}."
+    module = max((name for name in modules() if source.startswith(f"{name}.")), key=len, default="syno_lab")
+    class_name = (node.get("py:class") or "").rpartition(".")[2]
+    name = full_name(module, class_name, node["reftype"], f".{target}" if node.get("refspecific") else target)
+    if name is None:
+        return None
+    page, anchor = described_names(env).get(definition(name) or "", ("", ""))
+    return make_refnode(app.builder, node["refdoc"], page, anchor, content) if page else content
+
+
+@cache
+def described_names(env: BuildEnvironment) -> dict[str, tuple[str, str]]:
+    """Return the page and the anchor of each value that the reference describes, by where the value is defined."""
+    entries = env.get_domain("py").get_objects()
+    return {home: (page, anchor) for name, _, _, page, anchor, _ in entries if (home := definition(name))}
+
+
 def write_formula(writer: HTML5Translator, node: nodes.math | nodes.math_block) -> None:
     """MathML, which browsers draw by themselves: no script and no fonts need to be shipped."""
     text = node.astext().replace("{aligned}", "{split}")  # the same under the name that latex2mathml knows
@@ -106,4 +149,5 @@ def write_formula(writer: HTML5Translator, node: nodes.math | nodes.math_block) 
 def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.connect("source-read", add_contents)
+    app.connect("missing-reference", find_definition)
     app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))

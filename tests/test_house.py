@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from references import full_name, references
+from references import modules as documented_modules
 
 WIDGETS = ROOT / "widgets"
 MAX_LINES = 600
@@ -447,6 +449,16 @@ def test_links_of_the_manual_lead_to_files() -> None:
     for page, text in _manual().items():
         for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
             assert "://" in link or ((ROOT / page).parent / link).exists(), f"{page} points to {link}"
+
+
+def test_references_of_docstrings_and_comments_lead_somewhere() -> None:
+    targets = []
+    for module, path in documented_modules().items():
+        for line, owner, role, target in references(path):
+            where = f"{path.relative_to(ROOT)}:{line}"
+            assert full_name(module, owner, role, target), f"{where}: no {target}; write its full name, or .NAME"
+            targets.append(target)
+    assert len(targets) > 500, "no references are seen"
 
 
 def test_no_paragraph_of_the_manual_stands_twice() -> None:

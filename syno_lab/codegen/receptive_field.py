@@ -76,7 +76,7 @@ def bounds(operator: Operator) -> tuple[Coordinate, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def _results(step: Step) -> tuple[Coordinate, ...]:
-    """Compute :meth:`State.results` for a view, cached, because operators with small differences share steps."""
+    """Compute :meth:`.State.results` for a view, cached, because operators with small differences share steps."""
     sizes = PRIMITIVES[step.primitive].result_sizes(tuple(c.size for c in step.operands), step.parameter)
     node = Node(step.primitive, step.operands, step.parameter)
     return tuple(Coordinate(node, i, size) for i, size in enumerate(sizes))

@@ -1,6 +1,6 @@
 """Compute the values of coordinates from the iterators up, as numbers, arrays, expressions or another program's terms.
 
-Every view computes its results by :meth:`Primitive.index` (Syno, Table 1). One walk serves all readers of a pGraph:
+Every view computes its results by :attr:`.Primitive.index` (Syno, Table 1). One walk serves all readers of a pGraph:
 they differ only in the value of a size, which the callers' ``number`` returns.
 """
 

@@ -1,6 +1,6 @@
 r"""Coordinate expressions as trees, to be read as text or LaTeX and to be handed to sympy.
 
-An :class:`Expression` is number-like, so that :meth:`Primitive.index` run on it builds the expression it computes, in
+An :class:`Expression` is number-like, so that :attr:`.Primitive.index` run on it builds the expression it computes, in
 the order in which Table 1 writes it. Nothing is simplified: what is shown is what the primitives say.
 
 >>> from syno_lab.common.size import Symbols

@@ -63,7 +63,7 @@ def reads(side: Side, binding: Binding) -> Reads:
 
 
 def difference(before: Side, after: Side, binding: Binding) -> float:
-    """The share of the points at which two sides read different elements; see :meth:`Rewrite.differing`.
+    """The share of the points at which two sides read different elements; see :meth:`.Rewrite.differing`.
 
     Raises SynoError when there are more than ``MAX_POINTS`` points.
     """

@@ -68,7 +68,7 @@ def train(
     before a resumption; the limit and ``should_stop`` are checked after every batch. With ``gives_up`` the training
     ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is the number of epochs to
     wait for a better test accuracy. ``judge`` is called after every epoch except the last, and may end the training
-    (:mod:`..trial.stopping` has rules for it).
+    (:mod:`.trial.stopping` has rules for it).
 
     ``ends_by_clock`` is for a training that ``time_limit_s`` ends, as for :func:`train_text`.
 

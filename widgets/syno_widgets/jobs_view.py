@@ -108,7 +108,7 @@ class JobsView(LookingView):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def handle(self, content: Any) -> None:
-        """Carry out one message, as :meth:`View.handle` does; the table is not read meanwhile."""
+        """Carry out one message, as :meth:`.View.handle` does; the table is not read meanwhile."""
         with self._lock:
             super().handle(content)
 

@@ -71,5 +71,5 @@ class MovesByHand:
         return self._ended(lambda: self._open(text))
 
     def to_json(self) -> str:
-        """The whole session as JSON, for :meth:`open_text` and :meth:`of`; :attr:`word` is the same in one word."""
+        """The whole session as JSON, for :meth:`open_text` and :meth:`.Stepper.of`; :attr:`.Stepper.word` has the same session."""
         return self.session.to_json()
