@@ -1,1 +1,1 @@
-"""Pictures of any operator: style, layout, text, formulas, and figures for papers."""
+"""Pictures of all systems' operators: style, layout, text, formulas, and figures for papers."""

@@ -1,4 +1,4 @@
-"""The course of distances over the places of a session, as a picture (Syno, section 7.1)."""
+"""Draw how distances change over the places of a session (Syno, section 7.1)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from html import escape
 from syno_lab.drawing.style import LINE
 from syno_lab.drawing.svg import titled
 
-_ACROSS = 26  # a step in the course
-_HIGH = 54  # of the course between its lines
-_MARGIN = 22  # room for a number above the highest place, and beside the first and the last
-_BAND, _GAP, _NAMES = 56, 8, 52  # of several courses: the height of each, above and below it, and beside it its name
+_ACROSS = 26  # the width of a step, in pixels
+_HIGH = 54  # the height of a curve, in pixels
+_MARGIN = 22  # the space for a number above the highest place, and beside the first and the last place
+_BAND, _GAP, _NAMES = 56, 8, 52  # of several curves: the height of each, the space around it, the width of its name
 
 
 def course_svg(
@@ -22,15 +22,15 @@ def course_svg(
     *,
     name: str = "Shape distance",
 ) -> str:
-    """A distance over the steps, in the colour of the text around it; the property distance as a second line.
+    """Draw a distance over the steps in the text colour of the page; the property distance is a second line.
 
     Args:
-        distances: at each place of the line, or of a part of it; None where the input is out of reach.
-        here: the place that is shown, counted from the first of them.
-        first: how many places of the line are before the first of them.
-        wished: the property distance at the same places; None: nothing is wished. Its line has squares and long dashes,
-            and a number where it is not the shape distance.
-        name: of the distance.
+        distances: the distance at each drawn place; None where the input is out of reach.
+        here: the index of the current place among the drawn places.
+        first: the number of places before the drawn places.
+        wished: the property distance at the same places; None without wishes. The line has squares and long dashes, and
+            a number where it differs from the shape distance.
+        name: the name of the distance.
     """
     most = max([1, *(far for far in (*distances, *(wished or ())) if far is not None)])
     width, height = 2 * _MARGIN + _ACROSS * max(1, len(distances) - 1), 2 * _MARGIN + _HIGH
@@ -40,9 +40,9 @@ def course_svg(
         return None if far is None else (_MARGIN + _ACROSS * place, _MARGIN + _HIGH * (1 - far / most))
 
     part = f" from place {first} on" if first else ""
-    words = f"{name} over the steps{part}: {_said(distances)}; shown is place {first + here}."
+    words = f"{name} over the steps{part}: {_distance_texts(distances)}; shown is place {first + here}."
     if wished is not None:
-        words += f" Property distance: {_said(wished)}."
+        words += f" Property distance: {_distance_texts(wished)}."
     parts = [
         f'<path d="M{_MARGIN} {height - _MARGIN}H{width - _MARGIN}" stroke="{LINE}" stroke-width="1" fill="none"/>'
     ]
@@ -64,24 +64,24 @@ def course_svg(
             "</g>"
         )
     for place in range(len(distances) - 1):
-        one, other = at(place, distances), at(place + 1, distances)
-        if one is not None and other is not None:
-            parts.append(_line(f"{one[0]:.1f} {one[1]:.1f}", f"{other[0]:.1f} {other[1]:.1f}", place >= here))
+        start, end = at(place, distances), at(place + 1, distances)
+        if start is not None and end is not None:
+            parts.append(_line(f"{start[0]:.1f} {start[1]:.1f}", f"{end[0]:.1f} {end[1]:.1f}", place >= here))
     for place, far in enumerate(distances):
         point = at(place, distances)
-        said = f"place {first + place}: {'out of reach' if far is None else f'distance {far}'}"
+        title = f"place {first + place}: {'out of reach' if far is None else f'distance {far}'}"
         y = height - _MARGIN if point is None else point[1]
-        parts.append(_dot(_MARGIN + _ACROSS * place, y, said, "?" if far is None else f"{far:g}", place == here))
+        parts.append(_dot(_MARGIN + _ACROSS * place, y, title, "?" if far is None else f"{far:g}", place == here))
     return titled(f"{width}", f"{height}", f"0 0 {width} {height}", words, parts)
 
 
 def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: int = 0) -> str:
-    """Several distances over the same steps, one line above the other, in the colour of the text around them.
+    """Draw several distances over the same steps, one curve above the other, in the text colour of the page.
 
     Args:
-        lines: by the name of the distance, its value at each place; None where nothing leads to 0.
-        here: the place that is shown, counted from the first of them.
-        first: how many places of the history are before the first of them.
+        lines: the values at each place by the distance's name; None where no path leads to 0.
+        here: the index of the current place among the drawn places.
+        first: the number of places before the drawn places.
     """
     places = max(map(len, lines.values()), default=0)
     width = 2 * _MARGIN + _NAMES + _ACROSS * max(1, places - 1)
@@ -90,7 +90,7 @@ def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: i
     words = f"Distances over the steps{part}; shown is place {first + here}."
     parts = []
     for number, (name, line) in enumerate(lines.items()):
-        words += f" {name}: {_said(line)}."
+        words += f" {name}: {_distance_texts(line)}."
         floor, most = _MARGIN + _BAND * (number + 1) - _GAP, max([1, *(far for far in line if far is not None)])
         ys = [floor if far is None else floor - (_BAND - 2 * _GAP) * far / most for far in line]
         xs = [_MARGIN + _NAMES + _ACROSS * place for place in range(len(line))]
@@ -100,29 +100,29 @@ def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: i
         )
         for place in range(len(line) - 1):
             if line[place] is not None and line[place + 1] is not None:
-                one, other = (f"{xs[at]} {ys[at]:.1f}" for at in (place, place + 1))
-                parts.append(_line(one, other, place >= here))
+                start, end = (f"{xs[at]} {ys[at]:.1f}" for at in (place, place + 1))
+                parts.append(_line(start, end, place >= here))
         for place, far in enumerate(line):
-            shown, said = ("?", "out of reach") if far is None else (f"{far:.3g}", f"distance {far:g}")
-            said = f"place {first + place}: {name}, {said}"
-            parts.append(_dot(xs[place], ys[place], said, shown, place == here))
+            shown, text = ("?", "out of reach") if far is None else (f"{far:.3g}", f"distance {far:g}")
+            text = f"place {first + place}: {name}, {text}"
+            parts.append(_dot(xs[place], ys[place], text, shown, place == here))
     return titled(f"{width}", f"{height}", f"0 0 {width} {height}", words, parts)
 
 
 def _line(start: str, end: str, is_ahead: bool) -> str:
-    """A line from one place to the next; what is ahead of the place that is shown is dashed."""
+    """Return a line from one place to the next; lines after the current place are dashed."""
     ahead = ' stroke-dasharray="3 3"' if is_ahead else ""
     return f'<path d="M{start}L{end}" stroke="currentColor" stroke-width="1.5" fill="none"{ahead}/>'
 
 
-def _dot(x: float, y: float, said: str, shown: str, is_here: bool) -> str:
+def _dot(x: float, y: float, title: str, shown: str, is_here: bool) -> str:
     size, fill = (5, "currentColor") if is_here else (3, "none")
     return (
-        f"<g><title>{escape(said)}</title>"
+        f"<g><title>{escape(title)}</title>"
         f'<ellipse cx="{x}" cy="{y:.1f}" rx="{size}" ry="{size}" fill="{fill}" stroke="currentColor"/>'
         f'<text x="{x}" y="{y - 7:.1f}" font-size="10" text-anchor="middle" fill="currentColor">{shown}</text></g>'
     )
 
 
-def _said(distances: Sequence[float | None]) -> str:
+def _distance_texts(distances: Sequence[float | None]) -> str:
     return ", ".join("out of reach" if far is None else f"{far:g}" for far in distances)

@@ -1,10 +1,10 @@
-"""Pictures for papers: PDF, SVG, PNG and TeX, as wide as a column or a page, in a font of the reader's choice.
+"""Figures for papers: PDF, SVG, PNG and TeX, as wide as a column or a page, in a font that the reader chooses.
 
 >>> import syno_lab as sl
 >>> sl.operators.conv1d().figure().save("conv1d.pdf", width="column", font="serif")  # doctest: +SKIP
 
-Matplotlib draws all of them, and nothing needs LaTeX. Text stays text, and PDF and SVG hold the letters that they use.
-Equal pictures give equal bytes: no file holds a date.
+Matplotlib draws all figures, without LaTeX. Text stays text; PDF and SVG embed the letters that they use. Equal figures
+give equal files, because no file holds a date.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from syno_lab.scratch import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
 
-#: Inches: a column and the whole text of a page in two columns (ACM's; those of IEEE are 3.5 and 7.16).
+#: In inches: a column, and the text width of a page with two columns (of ACM; IEEE has 3.5 and 7.16).
 WIDTHS = {"column": 3.33, "page": 7.0}
-#: All that has the form of TeX: a piece to be read with ``\input``.
+#: The suffixes for TeX; a document reads such a file with ``\input``.
 TEX = ("tex", "tikz", "pgf")
 FORMS = ("pdf", "svg", "png", *TEX)
 FONTS = ("sans", "serif")
-MARGIN = 2.0  # points around what is drawn, for thick borders
+MARGIN = 2.0  # points around the drawing, for thick borders
 _LEAST, _MOST = 0.5, 40.0  # inches
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
-#: Matplotlib's settings are the whole process's: figures that views draw in threads wait for each other.
+#: Matplotlib's settings are global for the process, so this lock lets threads draw one figure at a time.
 _settings = threading.RLock()
-_LONGEST = 500  # characters of a description in the head of a file
-# Matplotlib's own output is read: quoted names are families, the others are generic.
+_LONGEST = 500  # the most characters of a description in a file's head
+# For matplotlib's own SVG: quoted names are font families, other names are generic.
 _FAMILY = re.compile(r"'([^']+)'")
 _SLANT = re.compile(r"\b(italic|oblique)\b")
 _WEIGHT = re.compile(r"(?<![\w.#-])(bold|[1-9]00)(?=\s*(?:;|\s|$))")
 
 
 class Page(NamedTuple):
-    """What a picture is drawn for.
+    """The settings of a figure.
 
     Attributes:
-        width: of the picture, in inches.
+        width: the width of the figure, in inches.
         font: ``sans``, ``serif``, or the name of an installed family.
-        points: the size of its letters; a wide graph has smaller ones.
+        points: the size of the letters; a wide graph gets smaller letters.
     """
 
     width: float
@@ -70,16 +70,14 @@ class Page(NamedTuple):
         return self.width * 72 - 2 * MARGIN
 
     def sheet(self, high: float) -> Plot:
-        """An empty picture of this width, ``high`` points high with its margins."""
+        """Return an empty figure of this width; its height is ``high`` points with the margins."""
         from matplotlib.figure import Figure as Plot
 
         return Plot(figsize=(self.width, high / 72), facecolor="white")
 
 
 class Figure(ABC):
-    """A picture that can be saved for a paper.
-
-    A notebook shows it as SVG.
+    """A picture that can be saved for a paper. A notebook shows it as SVG.
 
     Attributes:
         description: the picture in words, for readers who cannot see it.
@@ -88,29 +86,29 @@ class Figure(ABC):
     description: str
 
     def save(self, path: str | Path, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> Path:
-        r"""Write the picture in the form of the suffix, whole or not at all.
+        r"""Write the picture in the format of the suffix; after an error no partial file is left.
 
         Args:
-            path: ends in ``.pdf``, ``.svg``, ``.png`` or, for a piece that a TeX document reads with ``\input``,
-                ``.tex``, ``.tikz`` or ``.pgf``; the first lines of that say which packages it needs.
-            width: ``column`` (3.33 inches), ``page`` (7) or inches. The page of a PDF is exactly that wide.
-            font: ``sans``, ``serif`` (as Times), or the name of an installed family. TeX takes its own for the first
-                two and knows no others.
-            points: the size of the letters. Those of a graph that would be wider than the page become smaller.
+            path: a path with the suffix ``.pdf``, ``.svg`` or ``.png``, or with ``.tex``, ``.tikz`` or ``.pgf`` for a
+                file that a TeX document reads with ``\input``; its first lines name the packages that it needs.
+            width: ``column`` (3.33 inches), ``page`` (7) or a number of inches: the exact width of a PDF's page.
+            font: ``sans``, ``serif`` (like Times), or the name of an installed family. TeX uses the document's own
+                fonts for the first two and accepts no family.
+            points: the size of the letters. A graph that would be wider than the page gets smaller letters.
 
         Returns:
             The path.
 
         Raises:
-            FormatError: for another suffix.
-            SpecError: for a width, font or size that cannot be.
-            SynoError: the layout program is missing, or the place cannot be written to.
+            FormatError: the suffix is unknown.
+            SpecError: the width, font or size is invalid.
+            SynoError: the layout program is missing, or the file cannot be written.
         """
         place = Path(path)
         form = place.suffix.lower().removeprefix(".")
         if form not in FORMS:
             raise FormatError(
-                f"expected a name that ends in {', '.join(f'.{one}' for one in FORMS)}, found {quoted(str(path))}"
+                f"expected a name that ends in {', '.join(f'.{suffix}' for suffix in FORMS)}, found {quoted(str(path))}"
             )
         content = self.content(form, width=width, font=font, points=points)
         with private.usual(), replacing(place) as temporary:
@@ -118,7 +116,7 @@ class Figure(ABC):
         return place
 
     def content(self, form: str, *, width: str | float = "column", font: str = "sans", points: float = 8.0) -> bytes:
-        """What :meth:`save` writes; ``form`` is the suffix without its dot.
+        """Return the bytes that :meth:`save` writes; ``form`` is the suffix without its dot.
 
         Raises FormatError, SpecError, SynoError as :meth:`save`.
         """
@@ -140,10 +138,10 @@ class Figure(ABC):
 
     @abstractmethod
     def _plot(self, page: Page) -> Plot:
-        """The picture as matplotlib has it, ``page.width`` wide. Called within :func:`style`."""
+        """Draw the figure, ``page.width`` wide. Called within :func:`style`."""
 
     def _tex(self, page: Page) -> str:
-        """The picture as a piece of a TeX document: PGF, unless a kind of picture has a better form."""
+        """Return the figure for a TeX document: as PGF, unless a subclass has a better form."""
         from syno_lab.drawing.figure_tex import pgf
 
         return pgf(self._plot(page))
@@ -179,18 +177,18 @@ def _page(width: str | float, font: str, points: float) -> Page:
 
 
 def _comment(text: str) -> str:
-    """A text as a comment of TeX: one line, however it is broken; of a long one the beginning, and dots in ASCII."""
+    """Return a text as one line of TeX comment; a long text is cut and ends in three dots."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return "% " + re.sub(r"\s+", " ", printable(short, _LONGEST)) + "\n"
 
 
 @contextmanager
 def style(page: Page) -> Iterator[None]:
-    """Within the block matplotlib draws for ``page``: its fonts, thin lines, no formulas in names, equal files."""
+    """Within the block, let matplotlib draw for ``page``: its fonts, thin lines, no formulas in names, equal files."""
     import matplotlib as mpl
 
     is_serif = page.font.endswith("serif")
-    # TeX's own letters cannot be measured without it; those that are wider than DejaVu's are made to fit their room.
+    # TeX's own fonts cannot be measured without TeX. Texts wider than DejaVu's letters are scaled to their space.
     faces = ["DejaVu Serif" if is_serif else "DejaVu Sans"]
     if not page.font.startswith("tex "):
         faces = ["STIXGeneral" if is_serif else "DejaVu Sans" if page.font == "sans" else page.font, "DejaVu Sans"]
@@ -201,18 +199,18 @@ def style(page: Page) -> Iterator[None]:
         "font.monospace": ["DejaVu Sans Mono"],
         "font.size": page.points,
         "mathtext.fontset": "stix" if is_serif else "dejavusans",
-        "text.parse_math": False,  # a name with two dollar signs is a name
-        "text.hinting": "none",  # else letters are wider by up to half a dot of a PNG than they were measured
+        "text.parse_math": False,  # a name may have two dollar signs
+        "text.hinting": "none",  # else letters are up to half a PNG dot wider than measured
         "svg.fonttype": "none",
         "svg.hashsalt": "syno-lab",
-        "pdf.fonttype": 42,  # letters stay letters; journals refuse the usual Type 3
+        "pdf.fonttype": 42,  # TrueType; journals refuse the default Type 3
         "pgf.rcfonts": False,
         "axes.linewidth": 0.6,
         "xtick.major.width": 0.6,
         "ytick.major.width": 0.6,
         "hatch.linewidth": 0.6,
     }
-    # fontTools warns of the dates in DejaVu's files whenever their letters are embedded.
+    # fontTools warns about the dates in DejaVu's files whenever it embeds their letters.
     log = logging.getLogger("fontTools.ttLib.tables._h_e_a_d")
     with _settings, mpl.rc_context(options):  # type: ignore[arg-type]  # one key is made of two words
         before = log.level
@@ -225,13 +223,13 @@ def style(page: Page) -> Iterator[None]:
 
 # -- room for texts: long labels, legends above axes -------------------------------------------------------------------
 
-_LETTER = 0.58  # the width of a letter, in sizes of the font
-_SMALL = 0.85  # letters of a legend, in sizes of the font
+_LETTER = 0.58  # the width of a letter, in font sizes
+_SMALL = 0.85  # the size of a legend's letters, in font sizes
 _LARGE = 1e4
 
 
 def renderer_of(plot: Plot) -> Any:
-    """What measures the texts of a figure."""
+    """Return the renderer that measures the texts of a figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = plot.canvas if isinstance(plot.canvas, FigureCanvasAgg) else FigureCanvasAgg(plot)
@@ -239,9 +237,9 @@ def renderer_of(plot: Plot) -> Any:
 
 
 def fit_labels(plot: Plot) -> None:
-    """Break the labels of axes, of colour bars too, into lines that are no longer than the figure.
+    """Wrap the labels of axes and colour bars into lines that are no longer than the figure.
 
-    Large numbers are counted in thousands, millions and so on: a power of ten at the end of an axis lies on its label.
+    Large numbers get prefixes for thousands, millions and so on, because a power of ten would lie on an axis's label.
     """
     import matplotlib as mpl
     from matplotlib.ticker import EngFormatter
@@ -258,7 +256,7 @@ def fit_labels(plot: Plot) -> None:
 
 
 def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
-    """A legend above the axes, where it hides nothing, with as many columns as the figure has room for."""
+    """Draw a legend above the axes, where it hides nothing, with as many columns as fit."""
     import matplotlib as mpl
 
     renderer = renderer_of(plot)
@@ -268,7 +266,7 @@ def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
     for columns in range(len(handles), 0, -1):
         legend = plot.legend(
             handles=list(handles),
-            labels=["\n".join(textwrap.wrap(str(one.get_label()), letters)) for one in handles],
+            labels=["\n".join(textwrap.wrap(str(handle.get_label()), letters)) for handle in handles],
             loc="outside upper center",
             ncols=columns,
             fontsize=_SMALL * mpl.rcParams["font.size"],
@@ -288,7 +286,7 @@ def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
 
 
 def _embed_fonts(svg: str) -> str:
-    """An SVG that matplotlib wrote with texts as texts, and with the letters of its fonts in a style sheet."""
+    """Embed the letters that a matplotlib SVG uses in its style sheet; texts stay texts."""
     used: dict[tuple[str, str, str], set[str]] = {}
     for element in ElementTree.fromstring(svg).iter():  # noqa: S314 - written by matplotlib just now
         look, text = element.get("style", ""), (element.text or "").strip()
@@ -296,13 +294,13 @@ def _embed_fonts(svg: str) -> str:
         if not text or not families:
             continue
         slant, weight = _SLANT.search(look), _WEIGHT.search(look)
-        left = set(text)
-        for family in families:  # a letter is taken from the first family that has it
+        missing = set(text)
+        for family in families:  # the first family that has a letter draws it
             face = (family, slant[1] if slant else "normal", weight[1] if weight else "normal")
-            has = left & _letters_of(face)
-            left -= has
-            if has:
-                used.setdefault(face, set()).update(has)
+            found = missing & _letters_of(face)
+            missing -= found
+            if found:
+                used.setdefault(face, set()).update(found)
     rules = "".join(
         f"@font-face {{font-family: '{family}'; font-style: {slant}; font-weight: {weight}; "
         f"src: url(data:font/woff;base64,{_subset(_font_file((family, slant, weight)), ''.join(sorted(letters)))})}}\n"
@@ -315,10 +313,10 @@ def _font_file(face: tuple[str, str, str]) -> str | None:
     from matplotlib.font_manager import FontProperties, findfont
 
     family, slant, weight = face
-    style: Any = slant  # one of three words, by the expression that found it
-    wanted = FontProperties(family=[family], style=style, weight=int(weight) if weight.isdecimal() else weight)
+    style: Any = slant  # one of three words, by the regular expression
+    properties = FontProperties(family=[family], style=style, weight=int(weight) if weight.isdecimal() else weight)
     try:
-        return str(findfont(wanted, fallback_to_default=False))
+        return str(findfont(properties, fallback_to_default=False))
     except ValueError:
         return None
 
@@ -336,7 +334,7 @@ def _letters_of(face: tuple[str, str, str]) -> frozenset[str]:
 
 @lru_cache(maxsize=128)
 def _subset(path: str | None, letters: str) -> str:
-    """Those letters of a font as WOFF in base64, the same for the same letters."""
+    """Return the given letters of a font as WOFF in base64, always in the same bytes."""
     from fontTools import subset
 
     assert path is not None
@@ -346,9 +344,9 @@ def _subset(path: str | None, letters: str) -> str:
     options.font_number = 0
     options.drop_tables += ["FFTM", "GDEF", "GPOS", "GSUB", "MATH"]
     font = subset.load_font(path, options)
-    cut = subset.Subsetter(options)
-    cut.populate(text=letters)
-    cut.subset(font)
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(text=letters)
+    subsetter.subset(font)
     out = io.BytesIO()
     subset.save_font(font, out, options)
     return base64.b64encode(out.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""Graphs for papers: what the layout program places is drawn by matplotlib, and as TikZ with named nodes."""
+"""Graphs for papers: the layout program places nodes and edges; matplotlib draws them, or TikZ with named nodes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
 
 Point = tuple[float, float]
-_USUAL_POINTS = 12.0  # of the letters in our DOT texts
-_ROOM = 2.0  # points beside a text that is alone in its line, in which it may be wider than the layout program thought
-_SPACE = 0.28  # of a letter's size, the width of a space
-#: The distances of :mod:`.drawing.style` and its users on a screen, and on paper, where width is dear.
+_USUAL_POINTS = 12.0  # the size of the letters in the lab's DOT texts
+_ROOM = 2.0  # points by which a text that is alone in its line may be wider than the layout program's space
+_SPACE = 0.28  # the width of a space, in sizes of a letter
+#: Distances for the screen (as in :mod:`.drawing.style`) and for paper, where space is scarce.
 _TIGHTER = (
     ('margin="0.14,0.06"', 'margin="0.08,0.03"'),
     ('margin="0.2,0.04"', 'margin="0.06,0.02"'),
     ("nodesep=0.2, ranksep=0.28", "nodesep=0.12, ranksep=0.22"),
 )
-_NARROWER = 0.6  # the hulls of CONTRACTIONs, where nodes stand closer
+_NARROWER = 0.6  # the scale of the hulls of CONTRACTIONs, because nodes are closer on paper
 _MOST_POINTS = 300.0
-#: Letters are set in this size and then scaled: TeX has no mathematics below 5 points, so that small letters would have
-#: an index that is larger than they are.
+#: Letters are set in this size and then scaled, because TeX has no mathematics below 5 points. Otherwise the indices of
+#: small letters would be larger than the letters.
 _TEX_POINTS = 10.0
 
 
 class Outline(NamedTuple):
-    """A line or an area: corners, or the points of cubic curves after the first one (then three for each curve)."""
+    """A line or an area: corners, or the points of cubic curves after the first point (three points for each curve)."""
 
     points: tuple[Point, ...]
     is_curve: bool
@@ -48,7 +48,7 @@ class Outline(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A text: the middle of its baseline, the room that was kept for it, and the size of its letters."""
+    """A text: the middle of its baseline, the width of its space, and the size of its letters."""
 
     x: float
     y: float
@@ -60,12 +60,12 @@ class Words(NamedTuple):
 
     @property
     def room(self) -> float:
-        """The width that it may have."""
+        """The largest width of the text, in points."""
         return self.width + (_ROOM if self.is_alone else 0.0)
 
 
 class Part(NamedTuple):
-    """A node or an edge by its name, and what is drawn of it; ``box`` is a node's middle, width and height."""
+    """A node or an edge: its name, its outlines and texts; ``box`` is the middle, width and height of a node."""
 
     name: str
     box: tuple[float, float, float, float] | None
@@ -74,14 +74,14 @@ class Part(NamedTuple):
 
 
 class GraphFigure(Figure):
-    """A graph in DOT as a picture for a paper.
+    """The figure of a graph in DOT.
 
     Args:
         source: the DOT text.
-        description: the picture in words.
-        maths: LaTeX of texts in it, by the text.
-        said: what is said of each node by its name, for the comments of the TikZ.
-        lines: LaTeX of the lines of a node by its name, before ``maths``; None for a line that stays a text.
+        description: the graph in words.
+        maths: LaTeX by the texts that it replaces.
+        said: descriptions by the names of nodes, for comments in the TikZ.
+        lines: the LaTeX of a node's lines by its name, which precedes ``maths``; None for a line that stays text.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class GraphFigure(Figure):
         lines: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
         self.description = description
-        for wide, tight in _TIGHTER:  # a title cannot hold these: its quotation marks are escaped
+        for wide, tight in _TIGHTER:  # no title matches, because its quotation marks are escaped
             source = source.replace(wide, tight)
         self._source = source
         self._maths = dict(maths or {})
-        self._said = dict(said or {})
+        self._titles = dict(said or {})
         self._lines = dict(lines or {})
 
     def _plot(self, page: Page) -> Plot:
@@ -106,7 +106,7 @@ class GraphFigure(Figure):
         plot = page.sheet(height * scale + 2 * MARGIN)
         axes = plot.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        # The axes count in the layout's points; the graph is in their middle.
+        # The axes count in the layout's points, with the graph in their middle.
         beside, around = (page.width * 72 / scale - width) / 2, MARGIN / scale
         axes.set_xlim(-beside, width + beside)
         axes.set_ylim(-around, height + around)
@@ -117,13 +117,13 @@ class GraphFigure(Figure):
         return plot
 
     def _write(self, plot: Plot, axes: Axes, parts: list[Part], scale: float) -> None:
-        """All texts, their letters as large as fit all of their places."""
+        """Write all texts in the largest letters at which each text fits into its space."""
         drawn = []
         renderer = renderer_of(plot)
         too_wide = 1.0
-        for name, words in ((part.name, one) for part in parts for one in part.words):
+        for name, words in ((part.name, item) for part in parts for item in part.words):
             text, is_math = self._label(name, words.text, for_paper=True)
-            found = axes.text(
+            text_artist = axes.text(
                 words.x,
                 words.y,
                 text,
@@ -134,16 +134,16 @@ class GraphFigure(Figure):
                 color=INK,
                 parse_math=is_math,
             )
-            wide = found.get_window_extent(renderer).width / plot.dpi * 72
+            wide = text_artist.get_window_extent(renderer).width / plot.dpi * 72
             too_wide = max(too_wide, wide / (words.room * scale))
-            drawn.append(found)
-        for found in drawn:
-            found.set_fontsize(float(found.get_fontsize()) / too_wide)
+            drawn.append(text_artist)
+        for text_artist in drawn:
+            text_artist.set_fontsize(float(text_artist.get_fontsize()) / too_wide)
 
     def _label(self, name: str, text: str, *, for_paper: bool) -> tuple[str, bool]:
-        """A text of the part with this name, set as mathematics where it has any, and whether it has.
+        """Return a text of the part ``name``, with its mathematics if it has any, and whether it has.
 
-        In TeX what is no mathematics is escaped.
+        For TeX, text outside of mathematics is escaped.
         """
         pieces = []
         is_math = False
@@ -166,19 +166,19 @@ class GraphFigure(Figure):
         width, _, parts = laid_out(self._source)
         scale = _scale(page, width)
         family = r"\rmfamily" if page.font == "serif" else r"\sffamily"
-        colours = sorted({c for part in parts for one in part.outlines for c in (one.fill, one.line) if c} | {INK})
+        colours = sorted({c for part in parts for line in part.outlines for c in (line.fill, line.line) if c} | {INK})
         lines = [
             "% needs \\usepackage{tikz} and \\usepackage{amssymb}; each node can be pointed at by its name",
             r"\begingroup%",
-            *(rf"\definecolor{{syno-{one[1:7]}}}{{HTML}}{{{one[1:7].upper()}}}%" for one in colours),
+            *(rf"\definecolor{{syno-{colour[1:7]}}}{{HTML}}{{{colour[1:7].upper()}}}%" for colour in colours),
             FIT,
             rf"\def\synosize{{\fontsize{{{_TEX_POINTS:g}bp}}{{{1.2 * _TEX_POINTS:g}bp}}\selectfont}}%",
             rf"\begin{{tikzpicture}}[x={scale:.5f}bp, y={scale:.5f}bp, line cap=round, line join=round]",
         ]
         for part in parts:
-            said = self._said.get(part.name)
-            if said:
-                lines.append(f"  % {part.name}: {' '.join(said.split())}")
+            title = self._titles.get(part.name)
+            if title:
+                lines.append(f"  % {part.name}: {' '.join(title.split())}")
             lines += [f"  {_tikz(outline, scale)}" for outline in part.outlines]
             for words in part.words:
                 size = words.points * scale
@@ -199,7 +199,7 @@ class GraphFigure(Figure):
 
 
 def _scale(page: Page, width: float) -> float:
-    """How large a point of the layout is drawn, in points: as the letters are wished, but not wider than the page."""
+    """Return the scale from the layout's points to points: for the requested letters, but no wider than the page."""
     return min(page.points / _USUAL_POINTS, page.room / width)
 
 
@@ -207,7 +207,7 @@ def _scale(page: Page, width: float) -> float:
 
 
 def laid_out(source: str) -> tuple[float, float, list[Part]]:
-    """Width and height of a graph in points, and its parts: edges first, over them the nodes with their names.
+    """Return the width and height of a graph in points, and its parts: first edges, then nodes.
 
     Raises SynoError as :func:`syno_lab.drawing.render.render`.
     """
@@ -215,35 +215,35 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
     left, bottom, right, top = map(float, graph["bb"].split(","))
     parts = [Part("", None, (), tuple(_read(graph, "_ldraw_")[1]))]
     behind: list[Outline] = []
-    lines = bands(str(one.get("id")) for one in graph.get("edges", ()))
+    lines = bands(str(edge.get("id")) for edge in graph.get("edges", ()))
     joined = {
         part for weight, own in lines.items() for part in (weight, *own, *(name.partition("--")[2] for name in own))
     }
-    for one in (*graph.get("edges", ()), *(o for o in graph.get("objects", ()) if "pos" in o)):
+    for item in (*graph.get("edges", ()), *(o for o in graph.get("objects", ()) if "pos" in o)):
         outlines: list[Outline] = []
         words: list[Words] = []
         for name in ("_draw_", "_tdraw_", "_hdraw_", "_ldraw_"):
-            more, texts = _read(one, name)
+            more, texts = _read(item, name)
             outlines += more
             words += texts
-        if outlines and one.get("id") in joined:  # of a CONTRACTION: behind it stands a band, or a rounded area
+        if outlines and item.get("id") in joined:  # a part of a CONTRACTION has a band or rounded area behind it
             fill, width = (HULL, ROUND) if outlines[0].is_closed else (None, BAND)
             behind.append(outlines[0]._replace(fill=fill, line=HULL, width=_NARROWER * width, dash=""))
         box = None
-        if "width" in one:
-            x, y = map(float, one["pos"].split(","))
-            box = (x, y, 72 * float(one["width"]), 72 * float(one["height"]))
-        parts.append(Part(one.get("id", one.get("name", "")), box, tuple(outlines), tuple(words)))
+        if "width" in item:
+            x, y = map(float, item["pos"].split(","))
+            box = (x, y, 72 * float(item["width"]), 72 * float(item["height"]))
+        parts.append(Part(item.get("id", item.get("name", "")), box, tuple(outlines), tuple(words)))
     assert (left, bottom) == (0.0, 0.0), graph["bb"]
     return right, top, [Part("", None, tuple(behind), ()), *parts]
 
 
-def _read(one: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words]]:
-    """The drawing operations of Graphviz's xdot under this name."""
+def _read(item: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words]]:
+    """Read the drawing operations of Graphviz's xdot under ``name``."""
     outlines: list[Outline] = []
     words: list[Words] = []
     line, fill, width, dash, size, is_bold = "#000000", "#000000", 1.0, "", _USUAL_POINTS, False
-    for step in one.get(name, ()):
+    for step in item.get(name, ()):
         match step["op"]:
             case "c":
                 line = step["color"]
@@ -285,14 +285,14 @@ def _words(step: Mapping[str, Any], size: float, is_bold: bool) -> Words:
     x, y = step["pt"]
     width = float(step["width"])
     x += {"l": width / 2, "r": -width / 2}.get(step["align"], 0.0)
-    # A space at an end belongs to the room and not to the text, which stands in the middle of the rest.
+    # A space at an end takes width, but is no part of the text, which is centred in the rest.
     before, after = (len(text) - len(text.lstrip())) * _SPACE * size, (len(text) - len(text.rstrip())) * _SPACE * size
     is_alone = text == text.strip() and not is_bold
     return Words(x + (before - after) / 2, y, max(width - before - after, 1.0), text.strip(), size, is_bold, is_alone)
 
 
 def _ellipse(rect: list[float]) -> list[Point]:
-    """Four cubic curves; the error is below 0.03 % of the radius (the usual constant, 4/3 (sqrt 2 - 1))."""
+    """Return four cubic curves; the error is below 0.03 % of the radius (the usual constant, 4/3 (sqrt 2 - 1))."""
     x, y, a, b = rect
     k = 0.5522847498
     ring = [(1, 0), (1, k), (k, 1), (0, 1), (-k, 1), (-1, k), (-1, 0), (-1, -k), (-k, -1), (0, -1), (k, -1), (1, -k)]
@@ -334,9 +334,9 @@ def _way(outline: Outline) -> Iterator[str]:
     texts = [f"({x:.2f}, {y:.2f})" for x, y in outline.points]
     yield texts[0]
     if outline.is_curve:
-        for one, other, end in zip(texts[1::3], texts[2::3], texts[3::3], strict=True):
-            yield f" .. controls {one} and {other} .. {end}"
+        for first, second, end in zip(texts[1::3], texts[2::3], texts[3::3], strict=True):
+            yield f" .. controls {first} and {second} .. {end}"
     else:
-        yield from (f" -- {one}" for one in texts[1:])
+        yield from (f" -- {point}" for point in texts[1:])
     if outline.is_closed:
         yield " -- cycle"

@@ -1,4 +1,4 @@
-"""TeX without TeX: names as text of TeX, and what matplotlib has drawn as PGF."""
+"""TeX files without a TeX program: escaped names, and matplotlib's figures as PGF."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
 
-#: Shrinks what is wider than its place, as only TeX knows the width of its letters.
+#: Shrink a text that is wider than its space; only TeX knows the width of its letters.
 FIT = r"\def\synofit#1#2{\setbox0\hbox{#2}\ifdim\wd0>#1\relax\resizebox{#1}{!}{\box0}\else\box0\fi}%"
 
 # fmt: off
@@ -18,7 +18,7 @@ _SIGNS = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", '"': r"\textquotedblright{}", "`": r"\textasciigrave{}",
-    # A group ends what would else become one sign with the next character.
+    # A group keeps the character from forming a ligature with the next character.
     "-": "-{}", "'": "'{}", "?": "?{}", "!": "!{}",
     "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}",
     "‘": r"\textquoteleft{}", "’": r"\textquoteright{}", "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}",
@@ -38,9 +38,9 @@ _ACCENTS = {
 
 
 def tex_text(text: str) -> str:
-    """Any text as text of TeX, all of it ASCII and no command.
+    """Return any text as TeX text: pure ASCII, without commands of its own.
 
-    A character for which plain LaTeX has no sign is shown by its number, ``[U+4E2D]``.
+    A character that plain LaTeX does not have becomes its number, such as ``[U+4E2D]``.
     """
     return "".join(map(_sign, text))
 
@@ -58,7 +58,7 @@ def _sign(character: str) -> str:
 
 
 def pgf(plot: Plot) -> str:
-    """A figure of matplotlib as a ``pgfpicture``; its letters are measured, and TeX's fit into that room."""
+    """Return a matplotlib figure as a ``pgfpicture``; TeX scales each text to the measured width."""
     width, height = plot.get_size_inches()
     out = io.StringIO()
     out.write("% needs \\usepackage{pgf}\n")
@@ -79,7 +79,7 @@ def pgf(plot: Plot) -> str:
 
 @cache
 def _renderer() -> Any:
-    """Matplotlib's writer of PGF, which would ask a LaTeX process for the width of each text, and trusts the texts."""
+    """Return matplotlib's PGF renderer without its LaTeX process for text widths, and with escaped texts."""
     from matplotlib.backend_bases import RendererBase
     from matplotlib.backends.backend_pgf import RendererPgf
 

@@ -1,7 +1,6 @@
-"""Draw LaTeX that the lab has written, such as the equations of operators, as SVG outlines.
+"""Draw the lab's LaTeX, such as the equations of operators, as SVG outlines.
 
-They are set by matplotlib's own mathematics, so they need neither LaTeX nor fonts nor a network, and look the same in
-every browser.
+Matplotlib's own mathematics sets the formulas, without LaTeX, fonts or a network. They look the same in every browser.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 
 _SIZE = 14.0  # points
 _GAP = 10.0
-_MOST = 150  # signs of LaTeX in a line, about half as many on the page
-# Before the brackets of the conditions, and before the product behind them.
+_MOST = 150  # LaTeX characters in a line, about half as many on the page
+# The places before the brackets of conditions, and before the product behind the brackets.
 _BREAKS = re.compile(r"(?=\\left\[0 )|(?<=\\right\]) (?!\\left\[0 )")
-# Brackets keep their size: nothing of ours between them is tall. An arrow is no bracket.
+# Brackets keep their size, because the lab's formulas have nothing tall in them. An arrow is no bracket.
 _SIZED = re.compile(r"\\(left|right)(?![a-zA-Z])")
 _FOR_MATPLOTLIB = (
     (r"\bmod", r"\;\mathrm{mod}\;"),
@@ -31,9 +30,9 @@ _FOR_MATPLOTLIB = (
 
 
 def formula_svg(latex: str, description: str) -> str:
-    """LaTeX, as of :func:`lines_of`, as an SVG element of outlines, in the colour of the text around it.
+    """Draw LaTeX of :func:`lines_of` as an SVG element of outlines, in the text colour of the page.
 
-    Long lines are broken before conditions and products; ``description`` is the text alternative. Raises SynoError for
+    Long lines are broken before conditions and products. ``description`` is the text alternative. Raises SynoError for
     LaTeX that matplotlib does not know.
     """
     from matplotlib.textpath import TextPath
@@ -57,26 +56,26 @@ def formula_svg(latex: str, description: str) -> str:
 
 
 def lines_of(latex: str, fits: Callable[[str], bool]) -> list[str]:
-    """The formulas of LaTeX of the lab's, one or several in ``aligned``, each in lines that ``fits`` accepts.
+    """Return the formulas of the lab's LaTeX, one or several in ``aligned``, each in lines that ``fits`` accepts.
 
-    A line without a place to break it need not fit.
+    A line that cannot be broken may be too long for ``fits``.
     """
     body = latex.replace("\\begin{aligned}\n", "").replace("\n\\end{aligned}", "").replace("&", "")
-    found = []
+    lines = []
     for formula in body.split(" \\\\\n"):
         parts = [part for part in _BREAKS.split(formula) if part.strip()]
         line = ""
         for part in parts:
             if line and not fits(line + part):
-                found.append(line)
+                lines.append(line)
                 line = r"\quad\quad "
             line += part
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 def for_matplotlib(latex: str) -> str:
-    """LaTeX that the lab has written as matplotlib's mathematics knows it."""
+    """Translate the lab's LaTeX to matplotlib's mathematics."""
     latex = _SIZED.sub("", latex)
     for old, new in _FOR_MATPLOTLIB:
         latex = latex.replace(old, new)

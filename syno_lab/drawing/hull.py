@@ -1,7 +1,7 @@
-"""One CONTRACTION as one thing: a hull behind its weight, its SHAREs and the lines between them.
+"""Draw a hull behind each CONTRACTION: behind its weight, its SHAREs and the lines between them.
 
-The layout stays as it is, so no line crosses another for it. The hull follows the lines as a wide band, and does not
-cover what only stands between them, as a convex one would.
+The hull does not change the layout, so it adds no crossing. It follows the lines as a wide band. A convex hull would
+also cover nodes that only lie between the lines.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from html import unescape
 
-#: The band is so many points wider than a line, and than a node on all sides.
+#: The widths, in pixels, of the band around lines and of the border around nodes.
 BAND, ROUND = 16, 12
-#: Its colour on a light ground, and on a dark one.
+#: The colours of a hull on a light and on a dark background.
 HULL, DARK_HULL = "#dff4f5", "#0d2b2f"
 
 _GROUP = re.compile(r'<g id="([^"]*)" class="([^"]*)">(.*?)</g>', re.DOTALL)
@@ -23,20 +23,20 @@ _ROOT = re.compile(r'<g id="graph0"[^>]*>\s*(?:<title>.*?</title>\s*)?', re.DOTA
 
 
 def bands(names: Iterable[str]) -> dict[str, list[str]]:
-    """For each weight the lines from it to the SHAREs of its CONTRACTION, among all lines of a picture, by their names.
+    """Return for each weight the names of the lines to the SHAREs of its CONTRACTION.
 
-    Where a coordinate that is given was shared before, a line leads to a SHARE of an earlier step; it is none of these.
+    If a given coordinate was shared before, a line leads to a SHARE of an earlier step; that line is left out.
     """
     lines: dict[str, dict[int, list[str]]] = {}
     for name in names:
-        if found := _SHARED.fullmatch(name):
-            lines.setdefault(found[1], {}).setdefault(int(found[2]), []).append(name)
+        if match := _SHARED.fullmatch(name):
+            lines.setdefault(match[1], {}).setdefault(int(match[2]), []).append(name)
     return {weight: by_step[max(by_step)] for weight, by_step in lines.items()}
 
 
 def with_hulls(svg: str) -> str:
-    """The picture of a pGraph with a hull for each CONTRACTION, behind all else; other pictures stay as they are."""
-    groups = {unescape(found[1]): found[3] for found in _GROUP.finditer(svg)}
+    """Add a hull for each CONTRACTION to the picture of a pGraph, behind all else; other pictures do not change."""
+    groups = {unescape(match[1]): match[3] for match in _GROUP.finditer(svg)}
     weights = bands(groups)
     root = _ROOT.search(svg)
     if not weights or root is None:

@@ -1,7 +1,7 @@
-"""How each part of a pGraph looks: shape, colour and sign together, so that none of them carries the meaning alone.
+"""The look of each part of a pGraph: shape, colour and sign together, so that none of them alone carries the meaning.
 
-Every fill is light and every text on it nearly black, so a drawing reads on a light and on a dark ground alike; lines
-are of a grey with a contrast of at least 3:1 to white and to black. Six-digit colours: some layout programs know no
+Every fill is light with nearly black text, so a drawing is readable on a light and on a dark background. Lines are grey
+with a contrast of at least 3:1 to white and to black. Colours have six digits, because some layout programs know no
 others.
 """
 
@@ -15,7 +15,7 @@ from syno_lab.drawing.hull import DARK_HULL
 
 INK = "#1b1b1f"
 LINE = "#767680"
-#: The layout program knows its widths; a list of fonts it takes for Times.
+#: The layout program knows the widths of this font; it would take a list of fonts for Times.
 FONT = "Helvetica"
 HIGHLIGHT = "#d5008f"
 #: The size of the font beside edges.
@@ -23,7 +23,7 @@ EDGE_POINTS = 10
 
 
 class Look(NamedTuple):
-    """Shape, fill and border of a node, and the sign before its name."""
+    """The look of a node: its shape, fill and border, and the sign before its name."""
 
     shape: str
     fill: str
@@ -41,7 +41,7 @@ PRIMITIVE_LOOKS = {
     "REDUCE": Look("ellipse", "#ffe0bd", "#a85a00", "Σ"),
     "SHARE": Look("hexagon", "#c9f0f2", "#0b7480", "×"),
 }
-#: Fill and border of the same looks on a dark ground, where text is light; :func:`dark_css` writes them.
+#: The fill and border of each look on a dark background with light text; :func:`dark_css` writes them.
 DARK_INK, DARK_LINE, DARK_GROUND = "#ececf0", "#9a9aa6", "#17171a"
 DARK_LOOKS = {
     "SPLIT": ("#16335c", "#7fb2ff"),
@@ -57,25 +57,25 @@ DARK_LOOKS = {
     "output": ("#303038", "#b8b8c2"),
     "weight": ("#463806", "#e8c04a"),
 }
-OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # one that a later issue adds is drawn from its first day
+OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # for new primitives without a look
 COORDINATE = Look("box", "#ffffff", LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
 WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
-#: Of pictures of other systems than pGraphs the classes of boxes: operations of αNAS, tensors and blends of Canvas.
+#: The classes of boxes in pictures of other systems: αNAS's operations, Canvas's tensors and blends.
 BOXES = (".operation", ".node.tensor", ".node.primitive")
 
 
 def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: str = "", label: str = "") -> str:
-    """The DOT text of a picture.
+    """Return the DOT text of a picture.
 
     Args:
-        name: of the graph.
-        lines: nodes and edges.
-        apart: how far nodes and ranks are apart: ``nodesep`` and ``ranksep``.
-        points: the size of the font of the label.
+        name: the name of the graph.
+        lines: the nodes and edges.
+        apart: the distances of nodes and ranks, as ``nodesep`` and ``ranksep``.
+        points: the font size of the label.
         edge: further attributes of all edges.
-        label: what stands above the picture, as DOT writes it.
+        label: the label above the picture, in DOT.
     """
     head = [
         f"digraph {name} {{",
@@ -89,18 +89,18 @@ def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: s
 
 
 def primitive_look(name: str) -> Look:
-    """The look of a primitive by its name."""
+    """Return the look of a primitive by its name."""
     return PRIMITIVE_LOOKS.get(name, OTHER_PRIMITIVE)
 
 
-#: The width of a letter, in sizes of the font: the layout program takes it for narrower than browsers draw it.
+#: The width of a letter, in font sizes; browsers draw letters wider than the layout program expects.
 _LETTER = 0.52
 
 
 def plate(lines: Sequence[str], fill: str, points: int) -> str:
-    """Lines of text on a light plate of their own, for what stands on the ground of the page, be it light or dark.
+    """Return lines of text on a light background as a DOT label, readable on light and dark pages.
 
-    A label of DOT, in a font of so many points.
+    ``points`` is the font size.
     """
     width = round(_LETTER * points * max(map(len, lines))) + 6
     rows = "".join(f'<TR><TD WIDTH="{width}">{escape(line, quote=True)}</TD></TR>' for line in lines)
@@ -108,9 +108,9 @@ def plate(lines: Sequence[str], fill: str, points: int) -> str:
 
 
 def dark_css(place: str) -> str:
-    """CSS for pictures within ``place``, on a dark ground: a page's own; an ``<img>`` keeps the light looks.
+    """Return CSS for pictures within ``place`` on a page's dark background; an ``<img>`` keeps the light looks.
 
-    No rule is stronger than what a page marks.
+    No rule overrides a page's own marks.
     """
     outline = ":is(path, polygon, ellipse)"
     line, bond = DARK_LINE, DARK_LOOKS["SHARE"][1]
@@ -128,7 +128,7 @@ def dark_css(place: str) -> str:
         rules[f".{kind} text"] = f"fill: {DARK_INK}"
         rules[f'.{kind} > {outline}:not([fill="none"])'] = f"fill: {fill}"
         rules[f'.{kind} > {outline}:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
-    # The boxes of other systems have the fills of these looks, and classes of their own.
+    # The boxes of other systems have the fills of these looks, but other classes.
     for box in BOXES:
         rules[f"{box} text"] = f"fill: {DARK_INK}"
     boxes = f":is({', '.join(BOXES)}) > {outline}"
@@ -145,5 +145,5 @@ def dark_css(place: str) -> str:
 
 
 def dot_text(*lines: str) -> str:
-    """Any text as a label of DOT, its line breaks kept."""
+    """Return any text as a DOT label with its line breaks."""
     return '"' + "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

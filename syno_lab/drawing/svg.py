@@ -1,4 +1,4 @@
-"""Small pictures written as SVG, without the layout program and without matplotlib."""
+"""Small pictures as SVG, without the layout program and without matplotlib."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from html import escape
 
 from syno_lab.inputs import printable
 
-#: The grey of text and lines: readable on white and on black (contrast 4.5 and 4.6).
+#: A grey for text and lines, readable on white and on black (contrast 4.5 and 4.6).
 GREY = "#767676"
 
 
 def safe(text: str) -> str:
-    """Any text as text of SVG and HTML, within quotation marks too."""
+    """Escape any text for SVG and HTML, within quotation marks too."""
     return escape(printable(text), quote=True)
 
 
 def text(x: float, y: float, words: str, size: int = 11, anchor: str = "start", *, turned: bool = False) -> str:
-    """A text, or one that is read from below to above."""
+    """Return a text element; a ``turned`` text is read from bottom to top."""
     turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
     look = f'font-size="{size}" text-anchor="{anchor}" fill="{GREY}"{turn}'
     return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{safe(words)}</text>'
 
 
 def titled(width: str, height: str, box: str, words: str, parts: Iterable[str]) -> str:
-    """A picture of these parts in the units of ``box``; ``words`` are its title, and name it for screen readers."""
-    said = escape(words, quote=True)
+    """Return a picture of ``parts`` in the units of ``box``, with ``words`` as its title and screen reader name."""
+    title = escape(words, quote=True)
     size = f'width="{width}" height="{height}" viewBox="{box}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{said}">\n<title>{said}</title>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">\n<title>{title}</title>'
     return "\n".join([head, *parts, "</svg>\n"])
 
 
 def picture(width: int, height: int, words: str, parts: Iterable[str], look: str = "") -> str:
-    """A picture of these parts; ``words`` describe it for readers who cannot see it."""
+    """Return a picture of ``parts``; ``words`` describe it for readers who cannot see it."""
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{safe(words)}"'
     return f'{head} font-family="sans-serif"{look}>{"".join(parts)}</svg>'

@@ -1,8 +1,8 @@
-"""The text of pictures: set as mathematics, and as wide as the room that was kept for it.
+"""The texts of pictures: typeset as mathematics, and exactly as wide as the space for them.
 
-The layout program knows how wide letters of Helvetica are, for which a browser may take another font. So each text
-says its width, to which the browser fits it, and no text leaves its box. Names are set with their indices lowered:
-``i_H`` as i with a small H below, ``r_k_1__2``, the second of its name, with a prime; a product has a dot.
+The layout program uses the widths of Helvetica, but a browser may use another font. So each text states its width, the
+browser fits the text to it, and no text leaves its box. Names get lowered indices: ``i_H`` is i with a small H below,
+and ``r_k_1__2``, the second of its name, has a prime. A product has a dot.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 from collections.abc import Mapping
 from html import escape, unescape
 
-#: The font of the layout, and what browsers may take for it: fonts of the same widths first.
+#: The font of the layout, then fonts that browsers may use instead, fonts of equal widths first.
 FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
-_SMALL = 0.72  # an index, in sizes of what it stands beside
+_SMALL = 0.72  # the size of an index, in sizes of its base
 _DROP = 0.22
-#: Letters in a line of a box, and in one that has nowhere to be broken; lines in a box.
+#: The most letters in a line of a box, the most in a line that cannot be broken, and the most lines in a box.
 _LINE, _LONGEST, _LINES = 44, 60, 3
 #: Where an expression may be broken into lines.
 BREAK = re.compile(r" (?=[-+%*] )")
 _TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
-_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # of a letter: words such as fold_avg are no mathematics
+_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # of a single letter: fold_avg is no mathematics
 _SIZE = re.compile(r'font-size="([\d.]+)"')
 _START = re.compile(r'text-anchor="start" x="(-?[\d.]+)"')
-# Thousandths of the size from space to ~ (Adobe's metrics of Helvetica); of other letters the width of a digit.
+# Thousandths of the font size, from space to ~ (Adobe's metrics of Helvetica); other letters are as wide as a digit.
 # fmt: off
 _PLAIN = (
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556,
@@ -45,36 +45,36 @@ _OTHER = 556
 
 
 def width_of(text: str, points: float, *, is_bold: bool = False) -> float:
-    """The width of a text in Helvetica, in points."""
+    """Return the width of a text in Helvetica, in points."""
     widths = _BOLD if is_bold else _PLAIN
-    letters = (widths[ord(one) - 32] if " " <= one <= "~" else _SIGNS.get(one, _OTHER) for one in text)
+    letters = (widths[ord(letter) - 32] if " " <= letter <= "~" else _SIGNS.get(letter, _OTHER) for letter in text)
     return sum(letters) * points / 1000
 
 
-#: What names stand for, each as what stands on the line, its index, and how many primes it has.
+#: For each name: its base, its index, and its number of primes.
 Names = Mapping[str, tuple[str, str, int]]
 
 
 def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B006 - it is only read
-    """A text in parts, each with how low it stands: 0 on the line, 1 an index, 2 an index of an index.
+    """Split a text into parts with levels: 0 on the line, 1 an index, 2 an index of an index.
 
-    A name that is not among ``names`` has as its index what stands behind the underlines in it: ``C_in``, ``k_1``.
+    The index of a name that is not in ``names`` is the part behind its underscores: ``C_in``, ``k_1``.
     """
-    found: list[tuple[str, int]] = []
+    parts: list[tuple[str, int]] = []
     end = 0
     for name in _NAME.finditer(text):
-        found.append((text[end : name.start()], 0))
+        parts.append((text[end : name.start()], 0))
         if name[0] in names:
             stem, index, primes = names[name[0]]
-            found.append((stem, 0))
-            found += [(part, level + 1) for part, level in parts_of(index)]
-            found.append(("′" * primes, 0))
+            parts.append((stem, 0))
+            parts += [(part, level + 1) for part, level in parts_of(index)]
+            parts.append(("′" * primes, 0))
         else:
             stem, *rest = name[0].split("_")
-            found += [(part, min(level, 2)) for level, part in enumerate([stem, *filter(None, rest)])]
+            parts += [(part, min(level, 2)) for level, part in enumerate([stem, *filter(None, rest)])]
         end = name.end()
     joined: list[tuple[str, int]] = []
-    for part, level in (*found, (text[end:], 0)):
+    for part, level in (*parts, (text[end:], 0)):
         if joined and joined[-1][1] == level:
             joined[-1] = (joined[-1][0] + part, level)
         elif part:
@@ -83,9 +83,9 @@ def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B0
 
 
 def in_lines(text: str) -> list[str]:
-    """An expression in lines for a box: broken before operators, and shortened in the middle where they are too many.
+    """Wrap an expression into lines for a box, before operators; too many lines are shortened in the middle.
 
-    Nothing is lost for a reader: the title of the node has it whole.
+    The title of the node has the full expression.
     """
     parts = BREAK.split(text)
     lines = [parts[0]]
@@ -100,8 +100,8 @@ def in_lines(text: str) -> list[str]:
 
 
 def set_texts(svg: str, names: Names) -> str:
-    """An SVG of the layout program with its texts set."""
-    return _TEXT.sub(lambda found: _set(found[1], found[2], unescape(found[3]), names), svg)
+    """Typeset the texts of an SVG of the layout program."""
+    return _TEXT.sub(lambda match: _set(match[1], match[2], unescape(match[3]), names), svg)
 
 
 def _set(before: str, behind: str, text: str, names: Names) -> str:
@@ -111,7 +111,7 @@ def _set(before: str, behind: str, text: str, names: Names) -> str:
     parts = parts_of(text.replace("*", "·"), names)
     room = width_of(text, points, is_bold=is_bold)
     width = sum(width_of(part, points * _SMALL**level, is_bold=is_bold) for part, level in parts)
-    # Lowered indices are narrower than the room that was kept: the text stays in its middle.
+    # Lowered indices are narrower than the text's space. The text is centred in it.
     before = _START.sub(lambda at: f'text-anchor="start" x="{float(at[1]) + (room - width) / 2:.2f}"', before)
     inside, now = "", 0.0
     for part, level in parts:
@@ -123,7 +123,7 @@ def _set(before: str, behind: str, text: str, names: Names) -> str:
             inside += f'<tspan dy="{drop - now:.2f}"{small}>{escape(part)}</tspan>'
         now = drop
     fitted = f' textLength="{width:.2f}" lengthAdjust="spacingAndGlyphs"' if text.strip() else ""
-    # What is set otherwise than it is written elsewhere is kept as it is written.
+    # Where the typeset text differs from the plain text, the plain text is stored too.
     if "".join(part for part, _ in parts) != text:
         fitted += f' data-text="{escape(text)}"'
     return f'<text {before}font-family="{FAMILY}"{behind}{fitted}>{inside}</text>'

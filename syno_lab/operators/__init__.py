@@ -1,6 +1,6 @@
-"""Known operators, each composed from primitives in a few lines; ``KNOWN`` has them by name.
+"""Known operators, each composed of primitives in a few lines; ``KNOWN`` has them by name.
 
-Variables are named as in the paper; coefficients have defaults (k_1=3, s=2, g=4), primaries have none.
+Variables have the paper's names. Coefficients have defaults (k_1=3, s=2, g=4), primaries have none.
 """
 
 from collections.abc import Callable

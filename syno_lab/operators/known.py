@@ -1,7 +1,7 @@
-"""Known operators, each composed from primitives in a few lines.
+"""Known operators, each composed of primitives in a few lines.
 
-Windows of K are padded by K//2 on the left and K-1-K//2 on the right (Table 1, Listing 1). For odd K that is PyTorch's
-``padding=K//2``; for even K, and for dilation, compare with an explicit ``F.pad``.
+Windows of size K are padded by K//2 on the left and K-1-K//2 on the right (Table 1, Listing 1). For odd K that is
+PyTorch's ``padding=K//2``. For even K and for dilation, compare with an explicit ``F.pad``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def conv2d() -> Operator:
 def strided() -> Operator:
     """2-D convolution of stride s: ``Y[n, o, h, w] = sum X[n, c, s*h+p-K/2, s*w+q-K/2] W[c, p, q, o]``.
 
-    The STRIDE is an UNFOLD's main coordinate: legal, though outside the default space of synthesis.
+    The STRIDE is an UNFOLD's main coordinate. That is legal, but outside the default space of synthesis.
     """
     build = Build("[N, C_in, s*H, s*W]", OUTPUT, IMAGE, ["k_1=3", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -53,7 +53,7 @@ def strided() -> Operator:
 def dilated() -> Operator:
     """2-D convolution of dilation s: ``Y[n, o, h, w] = sum X[n, c, h+s*p-(s*K)/2, w+s*q-(s*K)/2] W[c, p, q, o]``.
 
-    Padded by floor(s*K/2) on the left and s*(K-1) - floor(s*K/2) on the right: not PyTorch's symmetric padding.
+    The padding is floor(s*K/2) on the left and s*(K-1) - floor(s*K/2) on the right, unlike PyTorch's symmetric padding.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -85,7 +85,7 @@ def grouped() -> Operator:
 
 
 def grouped_strided() -> Operator:
-    """:func:`grouped` with stride s, from ``[N, C_in, s*H, s*W]``: window and padding as in :func:`strided`."""
+    """:func:`grouped` with stride s, from ``[N, C_in, s*H, s*W]``; window and padding are those of :func:`strided`."""
     build = Build("[N, C_in, s*H, s*W]", OUTPUT, IMAGE, ["k_1=3", "s=2", "g=4"], fixed_io_pairs=[(0, 0)])
     n, c_out, h, w = build.output
     c, p, q = build.reduce("g^-1*C_in"), build.reduce("k_1"), build.reduce("k_1")
@@ -120,7 +120,7 @@ def shift_conv() -> Operator:
 def stacked_grouped_convolution() -> Operator:
     """Two stacked grouped convolutions (Syno, section 9.2): 1 x K by groups to C_out/s channels, then K x K.
 
-    This is :func:`operator_1` with the first stage's window REDUCEd there and a window of its own in the second stage:
+    In contrast to :func:`operator_1`, the first stage REDUCEs its window, and the second stage has another window:
 
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``,
     ``Y[n, o, h, w] = sum_{a,p,t,m} Z[n, a, m, h+p-K/2, w+t-K/2] W2[a, p, t, m, o]``, m < C_out/(g*s).
@@ -171,17 +171,17 @@ def grouped_linear() -> Operator:
     return build.finish(n, build.split(a, c))
 
 
-# -- what synthesis discovered: the case studies of Syno, section 9.2 -------------------------------------------------
+# -- discovered by synthesis: the case studies of Syno, section 9.2 ---------------------------------------------------
 
 
 def operator_1() -> Operator:
-    """OPERATOR 1 of the paper (section 9.2, Figure 7): a window that one stage opens and the other closes.
+    """OPERATOR 1 of the paper (section 9.2, Figure 7): the first stage opens a window, the second stage closes it.
 
     ``Z[n, a, m, h, w, q] = sum_c X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, c < C_in/g, q not reduced;
     ``Y[n, o, h, w] = sum_{a,p,q,m} Z[n, a, m, h+p-K/2, w, q] W2[a, p, q, m, o]``, m < C_out/(g*s).
 
-    Needs g | C_in and g*s | C_out; C_in*K*C_out/(g*s) + K^2*C_out^2/s parameters. In the module weight 1 is W2 and
-    weight 2 is W1, because a pGraph is built from the output.
+    Needs g | C_in and g*s | C_out; has C_in*K*C_out/(g*s) + K^2*C_out^2/s parameters. In the module weight 1 is W2 and
+    weight 2 is W1, because a pGraph is built from its output.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "g=4", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -196,15 +196,15 @@ def operator_1() -> Operator:
 def operator_2() -> Operator:
     """OPERATOR 2 of the paper, a RECONSTRUCTION from its words alone (section 9.2).
 
-    The paper says: a variant of OPERATOR 1 that resembles two 1-D convolutions with weights connected using SHARE in a
-    similar manner, with less than a quarter of conv2d's parameters. Its figure is not known to us. Here one convolution
-    runs along the width and one along the height; both weights share the bottleneck m:
+    The paper describes a variant of OPERATOR 1 that resembles two 1-D convolutions with weights connected using SHARE
+    in a similar manner, with less than a quarter of conv2d's parameters. The paper has no figure of it. Here one
+    convolution runs along the width and one along the height. The weights share the bottleneck m:
 
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, m < C_out/(g*s);
     ``Y[n, o, h, w] = sum_{a,p,m} Z[n, a, m, h+p-K/2, w] W2[a, p, m, o]``.
 
-    C_in*K*C_out/(g*s) + K*C_out^2/s parameters: for C_in = C_out, K=3, g=4, s=2 that is 1.875/9 of conv2d's. Weight 1
-    is W2 and weight 2 is W1, as in :func:`operator_1`.
+    It has C_in*K*C_out/(g*s) + K*C_out^2/s parameters: for C_in = C_out, K=3, g=4, s=2 that is 1.875/9 of conv2d's.
+    Weight 1 is W2 and weight 2 is W1, as in :func:`operator_1`.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "g=4", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -219,8 +219,8 @@ def operator_2() -> Operator:
 def half_step_shift() -> Operator:
     """A convolution with a learned half-step shift.
 
-    ``Y[n, o, h, w] = sum_{c,q,r<s} X[n, c, t/s, w+q-K/2] W[c, q, o, t%s]`` with ``t = (s*h + r + 1) % (s*H)``. Needs no
-    divisibility.
+    ``Y[n, o, h, w] = sum_{c,q,r<s} X[n, c, t/s, w+q-K/2] W[c, q, o, t%s]`` with ``t = (s*h + r + 1) % (s*H)``. No size
+    must be divisible.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -291,7 +291,7 @@ def fold() -> Operator:
 
 
 def fold_overlapping() -> NoReturn:
-    """The overlapping fold is no pGraph. Always raises PrimitiveError, with the reason."""
+    """Always raise PrimitiveError with the reason: the overlapping fold is no pGraph."""
     raise PrimitiveError(
         "fold with a stride smaller than the kernel: X[..., p, y - p] uses the iterator p twice in one tensor, "
         "but a pGraph uses each coordinate once; only stride equal to kernel can be built"

@@ -1,7 +1,7 @@
-"""Panes of the operator view for any system, and functions that read and export the panes of any system.
+"""Panes of the operator view, and functions that read and export the panes of any system.
 
-A pane is one form of an operator as plain data (:class:`syno_lab.protocol.Pane`); a system says which panes it has.
-This room comes before the systems' own rooms, so that their panes can use it.
+A pane is one form of an operator as plain data (:class:`syno_lab.protocol.Pane`). A system lists its panes. This room
+precedes the systems' rooms, so that their panes can use it.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ __all__ = [
 
 
 def panes_of(operator: Operator) -> Mapping[str, Pane]:
-    """The panes of an operator's system by name, ``graph`` first. Raises FormatError if it is not registered."""
+    """Return the panes of an operator's system by name, ``graph`` first. Raises FormatError for an unknown system."""
     return system_of(operator).panes
 
 
 def read_pane(asked: Asked[Any], name: str) -> PaneData:
-    """The data of one pane.
+    """Return the data of one pane.
 
-    Raises SpecError for a pane that the operator's system does not have; also the errors of the pane.
+    Raises SpecError for a pane that the operator's system does not have, and the errors of the pane itself.
     """
     return _pane(asked, name).read(asked)
 
 
 def exports(asked: Asked[Any], name: str, data: PaneData) -> list[Form]:
-    """The forms in which a pane can be copied or saved; ``data`` is what :func:`read_pane` gave."""
+    """Return the forms in which a pane can be copied or saved; ``data`` is the result of :func:`read_pane`."""
     return _pane(asked, name).exports(asked, data)
 
 
 def export(asked: Asked[Any], name: str, data: PaneData, form: str) -> bytes:
-    """One of :func:`exports`, by its ``format`` in any case, as the content of its file.
+    """Return the file content of one form of :func:`exports`, by its ``format`` in any case.
 
-    Raises SpecError for a format that the pane does not have, or a PNG that only a browser can make.
+    Raises SpecError for a format that the pane does not have, or for a PNG that only a browser can make.
     """
     return forms.content(asked, name, exports(asked, name, data), data, form)
 

@@ -1,4 +1,4 @@
-"""The steps of several operators side by side: which are the same, which differ, and which one operator has alone."""
+"""Align the steps of several operators, and mark steps that are equal, that differ, or that only one operator has."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Mark = Literal["same", "some", "differs", "only"]
 
 @dataclass(frozen=True)
 class AlignedRow:
-    """The steps of several operators that belong together, in ``cells``; None where an operator has none here."""
+    """Steps of several operators that correspond; a cell is None where its operator has no such step."""
 
     cells: tuple[TracedStep | None, ...]
 
     @property
     def there(self) -> tuple[int, ...]:
-        """The operators that have a step here, by their numbers."""
+        """The numbers of the operators that have a step in this row."""
         return tuple(number for number, cell in enumerate(self.cells) if cell is not None)
 
     @property
     def mark(self) -> Mark:
-        """``same``: all have the same step; ``some``: several do, others none; ``differs``; ``only``: one has it."""
+        """``same``: all have an equal step; ``some``: several have one; ``differs``; ``only``: one has one."""
         if len(self.there) == 1:
             return "only"
         if len({cell.key for cell in self.cells if cell is not None}) > 1:
@@ -34,34 +34,34 @@ class AlignedRow:
 
 
 def trace_all(formats: Sequence[str], values: Sequence[object]) -> list[list[TracedStep]]:
-    """The steps of operators or states, each with the format of its system: equal keys, equal steps.
+    """Trace the steps of operators or states, each with the format of its system; equal steps have equal keys.
 
-    Steps of two systems are never equal, and never take anything in common.
+    Steps of two systems are never equal, and never have a common input.
     """
-    found: list[list[TracedStep]] = [[] for _ in values]
+    traces_of: list[list[TracedStep]] = [[] for _ in values]
     first = 0
     for name in dict.fromkeys(formats):
-        numbers = [number for number, one in enumerate(formats) if one == name]
+        numbers = [number for number, other in enumerate(formats) if other == name]
         system = find_system(name)
         if not isinstance(system, Traced):
             continue
         traces = system.traces([values[number] for number in numbers])
         keys = [key for trace in traces for step in trace for key in (step.key, *step.takes)]
         for number, trace in zip(numbers, traces, strict=True):
-            found[number] = [
+            traces_of[number] = [
                 replace(step, key=step.key + first, takes=frozenset(key + first for key in step.takes))
                 for step in trace
             ]
         first += 1 + max(keys, default=0)
-    return found
+    return traces_of
 
 
 def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
     """Put the steps of operators in rows.
 
-    Equal steps share a row. What is left is paired where it is of one kind and takes something in common, the most
-    in common first. The rows stand in the order of the first operator; a step that it lacks stands before the next one
-    of its own operator that has a row, or at the end.
+    Equal steps share a row. The other steps are paired where they have the same kind and common inputs, the most common
+    inputs first. The rows follow the order of the first operator. A step that the first operator lacks comes before its
+    own operator's next step that has a row, or at the end.
     """
     rows: list[_Row] = []
     for number, trace in enumerate(traces):
@@ -73,7 +73,7 @@ def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
             home = homes[place]
             if home is None:
                 home = _Row()
-                after = next((one for one in homes[place:] if one is not None), None)
+                after = next((next_row for next_row in homes[place:] if next_row is not None), None)
                 rows.insert(max(before + 1, len(rows) if after is None else rows.index(after)), home)
             home.cells[number] = step
             before = rows.index(home)
@@ -82,17 +82,17 @@ def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
 
 @dataclass(eq=False)
 class _Row:
-    """A row under way: its steps by the numbers of their operators."""
+    """A row in the making: its steps by the numbers of their operators."""
 
     cells: dict[int, TracedStep] = field(default_factory=dict)
-    taken: int = -1  # the operator whose step is to come here
+    filled_by: int = -1  # the number of the last operator with a step in this row
 
 
 def _equal(rows: Sequence[_Row], number: int, step: TracedStep) -> _Row | None:
-    """The row of an equal step, unless another step of this operator has it."""
+    """Return the row of an equal step, unless another step of this operator is in it."""
     for row in rows:
-        if row.taken != number and any(cell.key == step.key for cell in row.cells.values()):
-            row.taken = number
+        if row.filled_by != number and any(cell.key == step.key for cell in row.cells.values()):
+            row.filled_by = number
             return row
     return None
 
@@ -100,20 +100,20 @@ def _equal(rows: Sequence[_Row], number: int, step: TracedStep) -> _Row | None:
 def _alike(
     rows: Sequence[_Row], number: int, trace: Sequence[TracedStep], homes: Sequence[_Row | None]
 ) -> list[tuple[int, _Row]]:
-    """Rows for steps that are equal to none, by their places in the trace."""
+    """Return rows for steps without an equal step, by their indices in the trace."""
     pairs = []
     for place, (step, home) in enumerate(zip(trace, homes, strict=True)):
         if home is not None:
             continue
         for row in rows:
-            if row.taken == number:
+            if row.filled_by == number:
                 continue
             common = max(len(step.takes & cell.takes) if cell.kind == step.kind else 0 for cell in row.cells.values())
             if common:
                 pairs.append((-common, place, row))
-    found: dict[int, _Row] = {}
+    homes_found: dict[int, _Row] = {}
     for _, place, row in sorted(pairs, key=lambda pair: pair[:2]):
-        if place not in found and row.taken != number:
-            row.taken = number
-            found[place] = row
-    return list(found.items())
+        if place not in homes_found and row.filled_by != number:
+            row.filled_by = number
+            homes_found[place] = row
+    return list(homes_found.items())

@@ -1,4 +1,4 @@
-"""The request to an operator view: an operator, its sizes, and a few choices."""
+"""The request to an operator view: an operator, its sizes, and some choices."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MOST_NAME = 80
 
 @dataclass(frozen=True)
 class Asked(Generic[_Operator]):
-    """An operator and the choices of the view; plain values, so that equal requests have equal answers.
+    """A request: an operator and the choices of the view, as plain values, so that equal requests have equal answers.
 
-    A pane says which of these it depends on (:attr:`syno_lab.protocol.Pane.depends`) and reads no other.
+    A pane declares the fields that it depends on (:attr:`syno_lab.protocol.Pane.depends`) and reads no other field.
 
     Attributes:
         operator: the operator, of any system.
         name: the operator's name; any text.
-        binding: the sizes; None takes the system's :meth:`~syno_lab.protocol.System.example_binding`.
-        element: the output element whose receptive field is shown: ``center``, or an index for each axis with commas
-            between them, ``:`` for all of an axis.
-        photo: the image that it is applied to: ``china`` and ``flower`` come with scikit-learn, ``own`` is ``image``.
-        weights: ``random`` normal ones, or ``mean``: all equal, so that each output is a mean of its inputs.
-        should_stop: long computations call it often; once it returns True they end without an answer. Not compared.
-        image: of shape [rows, columns] or [rows, columns, 3], from 0 to 255, for ``own``; compared by identity.
+        binding: the sizes; None means the system's :meth:`~syno_lab.protocol.System.example_binding`.
+        element: the output element whose receptive field is shown: ``center``, or an index for each axis, separated by
+            commas; ``:`` means the whole axis.
+        photo: the operator's input image: ``china`` or ``flower`` of scikit-learn, or ``own`` for ``image``.
+        weights: ``random`` for normal weights, or ``mean`` for equal weights, so that each output is a mean of inputs.
+        should_stop: a callback that long computations call often; when it returns True, they stop. Not compared.
+        image: the array for ``own`` [rows, columns] or [rows, columns, 3], from 0 to 255; compared by identity.
     """
 
     operator: _Operator
@@ -50,21 +50,21 @@ class Asked(Generic[_Operator]):
     should_stop: Stop | None = field(default=None, compare=False, repr=False)
 
     def bound(self) -> dict[str, int]:
-        """The complete binding. Raises SpecError when a variable is missing, or a size is no positive integer."""
+        """Return the complete binding. Raises SpecError for a missing variable, or a size that is not positive."""
         if self.binding is None:
             return system_of(self.operator).example_binding(self.operator)
         return self.operator.complete_binding(dict(self.binding))
 
     def file_name(self, what: str) -> str:
-        """A name for a file, of letters, digits, ``-`` and ``_`` only, made from any name of an operator."""
-        kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in self.name[:MOST_NAME])
-        return f"{kept.strip('-') or 'operator'}-{what}"
+        """Return a file name of letters, digits, ``-`` and ``_`` only, from any name of an operator."""
+        safe_name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in self.name[:MOST_NAME])
+        return f"{safe_name.strip('-') or 'operator'}-{what}"
 
 
 def read_element(text: str) -> Any:
-    """``center``, or the index that a text such as ``0, 3, :, 5`` says.
+    """Parse ``center``, or an index such as ``0, 3, :, 5``.
 
-    Raises SpecError for any other text, and for what is none.
+    Raises SpecError for any other text, and for a value that is no text.
     """
     entries = [entry.strip() for entry in text.split(",")] if isinstance(text, str) else [""]
     if entries == [CENTER]:
@@ -77,7 +77,7 @@ def read_element(text: str) -> Any:
 
 
 def read_image(image: Any) -> np.ndarray[Any, Any]:
-    """A user's image as [rows, columns, 3] in 0..1. Raises SpecError where it is no array of that kind."""
+    """Convert a user's image to [rows, columns, 3] in 0..1. Raises SpecError for an array of another kind."""
     if image is None:
         raise SpecError("photo: expected an image for 'own', found none; give image=array")
     array = np.asarray(image)
@@ -89,7 +89,7 @@ def read_image(image: Any) -> np.ndarray[Any, Any]:
             "image: expected numbers from 0 to 255 of shape [rows, columns] or [rows, columns, 3], "
             f"found {array.dtype} of shape {list(array.shape)}"
         )
-    found = array[:, :, :3].astype(np.float64)
-    if not np.isfinite(found).all() or found.min() < 0 or found.max() > 255:
+    colours = array[:, :, :3].astype(np.float64)
+    if not np.isfinite(colours).all() or colours.min() < 0 or colours.max() > 255:
         raise SpecError("image: expected numbers from 0 to 255, found some outside")
-    return found / 255.0
+    return colours / 255.0

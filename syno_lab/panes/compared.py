@@ -1,6 +1,6 @@
-"""Several operators side by side, as plain data: pictures, aligned steps, costs and receptive fields.
+"""Compare several operators, as plain data: pictures, aligned steps, costs and receptive fields.
 
-An unfinished operator, such as a place of a stepper's session, can be compared too; it has a picture and steps alone.
+An unfinished operator, such as a place of a stepper's session, can be compared too; it has only a picture and steps.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from syno_lab.sessions.session import Session, session_of
 from syno_lab.sessions.shown import plain
 from syno_lab.systems import find_system, operator_named, operator_of, system_for, system_of
 
-#: How many operators are put side by side.
+#: The least and the largest number of operators in a comparison.
 FEWEST, MOST = 2, 4
 LETTERS = "ABCD"
-#: What stands in a cell for which there is nothing.
+#: The text of an empty cell.
 NOTHING = "–"
-#: Seconds of computing for what is said of an unfinished operator.
+#: The most seconds of computing for the status of an unfinished operator.
 _STATUS_S = 0.3
 _STRONGEST = ("differs", "only", "some", "same")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One of the things compared.
+    """An operator in a comparison.
 
     Attributes:
-        name: for people.
-        format: of its system.
-        operator: the operator; None for an unfinished one.
-        session: at the state of an unfinished one, else None.
+        name: the displayed name.
+        format: the format of its system.
+        operator: the operator; None for an unfinished operator.
+        session: the session at the state of an unfinished operator, else None.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Subject:
 
 
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
-    """What is compared, with names: the given ones, else those of the known operators that equal them.
+    """Return the subjects with their names: the given names, else the names of equal known operators.
 
-    Raises SynoError for fewer than two or more than four, for another number of names, and for a value that is neither
-    an operator, nor a known one's name, a file or a text of one, nor a state of one.
+    Raises SynoError for fewer than two or more than four values, for another number of names, and for a value that is
+    not an operator, the name of a known operator, the file or text of an operator, or the state of an operator.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")
@@ -75,25 +75,25 @@ def _subject(value: Any, name: str) -> Subject:
 
 
 def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Sizes of all variables at which every operator is legal.
+    """Return sizes of all variables at which every operator is legal.
 
     Args:
-        subjects: the operators; unfinished ones have no say.
-        binding: sizes that are asked for; the others are those with which the view of one of the operators shows it.
+        subjects: the operators; unfinished operators are ignored.
+        binding: requested sizes; the other sizes are those of one operator's view.
 
-    Raises SpecError where a size that is asked for does not fit, or no such sizes are found.
+    Raises SpecError where a requested size does not fit, or where no such sizes are found.
     """
-    operators = [one.operator for one in subjects if one.operator is not None]
+    operators = [subject.operator for subject in subjects if subject.operator is not None]
     examples = [system_of(operator).example_binding(operator) for operator in operators]
     examples.sort(key=len, reverse=True)
     refused: SynoError | None = None
     for first in examples:
-        sizes = {name: size for one in (*reversed(examples), first) for name, size in one.items()} | dict(binding or {})
+        sizes = {name: size for at in (*reversed(examples), first) for name, size in at.items()} | dict(binding or {})
         try:
             for operator in operators:
                 bound = sizes_of(operator, sizes)
                 operator.input_sizes(bound)
-                operator.flops(bound)  # counts every loop, and so refuses a size that is no whole number
+                operator.flops(bound)  # counts every loop, and so raises an error for a fractional size
         except SynoError as error:
             refused = refused or error
         else:
@@ -105,12 +105,12 @@ def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None 
 
 
 def sizes_of(operator: Operator, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The complete binding of one operator among those that are compared at these sizes."""
+    """Return the complete binding of one operator at the sizes of the comparison."""
     return operator.complete_binding({name: sizes[name] for name in operator.variables if name in sizes})
 
 
 class Drawn(TypedDict):
-    """A picture; ``links`` as the pane ``graph`` has them."""
+    """A picture; ``links`` are as in the pane ``graph``."""
 
     svg: str
     description: str
@@ -118,9 +118,9 @@ class Drawn(TypedDict):
 
 
 class Column(Drawn):
-    """An operator that is compared; ``about`` has its shapes in symbols.
+    """An operator in a comparison; ``about`` has its shapes in symbols.
 
-    ``marks`` has for the nodes of its picture that are not alike everywhere ``some``, ``differs`` or ``only``.
+    ``marks`` has ``some``, ``differs`` or ``only`` for the nodes of the picture that are not the same in all operators.
     """
 
     letter: str
@@ -131,14 +131,14 @@ class Column(Drawn):
 
 
 class StepCell(TypedDict):
-    """A step of an operator, and the nodes of its picture that are this step."""
+    """A step of an operator, and the ids of its nodes in the picture."""
 
     text: str
     ids: list[str]
 
 
 class StepRow(TypedDict):
-    """Steps that belong together, one of each operator or none; ``words`` say the ``mark``."""
+    """Corresponding steps, at most one of each operator; ``words`` display the ``mark``."""
 
     mark: str
     words: str
@@ -146,14 +146,14 @@ class StepRow(TypedDict):
 
 
 class NumberCell(TypedDict):
-    """A value; ``ratio`` says how many times the first operator's it is, where both are known numbers."""
+    """A value; ``ratio`` is its quotient with the first operator's value, where the two are numbers."""
 
     text: str
     ratio: str
 
 
 class NumberRow(TypedDict):
-    """A value of each operator, and whether what is known of them differs."""
+    """A value of each operator, and whether the existing values differ."""
 
     group: str
     title: str
@@ -162,18 +162,18 @@ class NumberRow(TypedDict):
 
 
 def columns_and_rows(subjects: Sequence[Subject]) -> tuple[list[Column], list[StepRow]]:
-    """The pictures, and the steps in rows. Raises SynoError when the layout program is missing."""
-    traced = [one.session.state if one.session is not None else one.operator for one in subjects]
-    aligned = align(trace_all([one.format for one in subjects], traced))
+    """Return the pictures, and the steps in rows. Raises SynoError when the layout program is missing."""
+    traced = [subject.session.state if subject.session is not None else subject.operator for subject in subjects]
+    aligned = align(trace_all([subject.format for subject in subjects], traced))
     columns: list[Column] = []
-    for number, one in enumerate(subjects):
+    for number, subject in enumerate(subjects):
         columns.append(
             {
                 "letter": LETTERS[number],
-                "name": one.name,
-                "system": find_system(one.format).title,
-                "about": str(one.operator) if one.session is None else one.session.status(_STATUS_S),
-                **_picture(one),
+                "name": subject.name,
+                "system": find_system(subject.format).title,
+                "about": str(subject.operator) if subject.session is None else subject.session.status(_STATUS_S),
+                **_picture(subject),
                 "marks": _marks(aligned, number),
             }
         )
@@ -191,12 +191,12 @@ def _picture(subject: Subject) -> Drawn:
 
 
 def _marks(rows: Sequence[AlignedRow], number: int) -> dict[str, str]:
-    found: dict[str, str] = {}
+    mark_of: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: _STRONGEST.index(row.mark), reverse=True):
         cell = row.cells[number]
         if cell is not None:
-            found.update(dict.fromkeys(cell.ids, row.mark))
-    return {name: mark for name, mark in found.items() if mark != "same"}
+            mark_of.update(dict.fromkeys(cell.ids, row.mark))
+    return {name: mark for name, mark in mark_of.items() if mark != "same"}
 
 
 def _shown(row: AlignedRow) -> StepRow:
@@ -210,7 +210,7 @@ def _shown(row: AlignedRow) -> StepRow:
 
 
 def table_row(group: str, title: str, values: Sequence[float | str | None]) -> NumberRow:
-    """One line of the table."""
+    """Return a row of the table."""
     first = values[0]
     cells: list[NumberCell] = []
     for number, value in enumerate(values):
@@ -218,8 +218,8 @@ def table_row(group: str, title: str, values: Sequence[float | str | None]) -> N
         if number and _is_number(value) and _is_number(first) and first:
             ratio = f"{float(value) / float(first):.3g} x"  # type: ignore[arg-type]
         cells.append({"text": _text(value), "ratio": ratio})
-    known = {cell["text"] for cell in cells} - {NOTHING}
-    return {"group": group, "title": title, "cells": cells, "differs": len(known) > 1}
+    texts = {cell["text"] for cell in cells} - {NOTHING}
+    return {"group": group, "title": title, "cells": cells, "differs": len(texts) > 1}
 
 
 def _is_number(value: object) -> bool:
@@ -235,18 +235,18 @@ def _text(value: float | str | None) -> str:
 
 
 def cost_rows(subjects: Sequence[Subject], sizes: Mapping[str, int]) -> list[NumberRow]:
-    """Shapes, FLOPs, parameters, memory and weights at these sizes."""
-    found: list[list[Any]] = []
-    for one in subjects:
-        if one.operator is None:
-            found.append([None] * 6)
+    """Return rows of shapes, FLOPs, parameters, memory and weights at these sizes."""
+    values_of: list[list[Any]] = []
+    for subject in subjects:
+        if subject.operator is None:
+            values_of.append([None] * 6)
             continue
-        bound, operator = sizes_of(one.operator, sizes), one.operator
+        bound, operator = sizes_of(subject.operator, sizes), subject.operator
         shapes = [_shape(operator.input_sizes(bound)), _shape(operator.output_sizes(bound))]
         costs = [operator.flops(bound), operator.params(bound), operator.memory(bound)]
-        found.append([*shapes, *costs, len(operator.weight_sizes(bound))])
+        values_of.append([*shapes, *costs, len(operator.weight_sizes(bound))])
     titles = ("input", "output", "FLOPs", "parameters", "memory [bytes]", "weights")
-    return [table_row("Costs", title, values) for title, values in zip(titles, zip(*found, strict=True), strict=True)]
+    return [table_row("Costs", title, row) for title, row in zip(titles, zip(*values_of, strict=True), strict=True)]
 
 
 def _shape(sizes: Iterable[int]) -> str:
@@ -256,28 +256,28 @@ def _shape(sizes: Iterable[int]) -> str:
 def reach_rows(
     subjects: Sequence[Subject], sizes: Mapping[str, int], should_stop: Stop | None = None
 ) -> list[NumberRow]:
-    """How many elements of each input axis the output element in the middle reads.
+    """Return rows of how many elements of each input axis the output element in the middle reads.
 
-    Axes are put in a row by their place; an operator whose system cannot tell has :data:`NOTHING`. Raises StoppedError
-    when it was told to stop.
+    Each row has the axes of one index. An operator whose system cannot answer has :data:`NOTHING`. Raises StoppedError
+    when ``should_stop`` returns True.
     """
-    found: list[list[AxisRead]] = []
-    for one in subjects:
+    axes_of: list[list[AxisRead]] = []
+    for subject in subjects:
         axes: list[AxisRead] = []
-        if one.operator is not None and "reach" in panes_of(one.operator):
-            bound = tuple(sizes_of(one.operator, sizes).items())
+        if subject.operator is not None and "reach" in panes_of(subject.operator):
+            bound = tuple(sizes_of(subject.operator, sizes).items())
             try:
-                axes = read_pane(Asked(one.operator, one.name, bound, should_stop=should_stop), "reach")["axes"]
+                axes = read_pane(Asked(subject.operator, subject.name, bound, should_stop=should_stop), "reach")["axes"]
             except StoppedError:
                 raise
-            except SynoError:  # too large to look at every element, or no gradients
+            except SynoError:  # too large to check every element, or no gradients
                 axes = []
-        found.append(axes)
+        axes_of.append(axes)
     rows = []
-    for axis in range(max(map(len, found), default=0)):
-        there = [axes[axis] if axis < len(axes) else None for axes in found]
-        title = " / ".join(dict.fromkeys(str(one["size"]) for one in there if one is not None))
-        cells = [None if one is None else _read(one) for one in there]
+    for axis in range(max(map(len, axes_of), default=0)):
+        in_row = [axes[axis] if axis < len(axes) else None for axes in axes_of]
+        title = " / ".join(dict.fromkeys(str(axis_read["size"]) for axis_read in in_row if axis_read is not None))
+        cells = [None if axis_read is None else _read(axis_read) for axis_read in in_row]
         rows.append(table_row("Receptive field", f"reads of {title}", cells))
     return rows
 
@@ -295,7 +295,7 @@ _IDS = re.compile(r'\s(?:id|role|aria-label)="[^"]*"')
 
 
 def side_by_side(pictures: Sequence[tuple[str, str]]) -> str:
-    """SVG elements beside each other as one, each below its name; ``pictures`` has the name and the SVG of each."""
+    """Join SVG elements side by side, each below its name; ``pictures`` has each name and SVG."""
     parts, across, down = [], 0.0, 0.0
     for name, svg in pictures:
         width, height = map(float, _BOX.search(svg)[1].split()[2:])  # type: ignore[index]

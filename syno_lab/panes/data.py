@@ -1,23 +1,23 @@
-"""The data of panes as the browser gets them; what only one pane of one system has is beside that pane."""
+"""The data of panes as the browser receives it; data of a single pane is defined beside the pane."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-#: The data of any pane: one of the dictionaries below, or of those beside the panes.
+#: The data of any pane: a dictionary of this module or of the module of a pane.
 PaneData = Mapping[str, Any]
-#: A cell of a table, and a row of one by the names of its columns.
+#: A cell of a table, and a row of a table by the names of its columns.
 Cell = str | float | bool | list[str] | None
 Record = Mapping[str, Cell]
 
 
 class Content(TypedDict, total=False):
-    """Where the content of a form comes from: one of these.
+    """The source of a form's content; exactly one field is set.
 
-    ``path`` says where the text stands in the pane's data, ``svg_path`` where the SVG does of which the browser makes a
-    PNG. With ``pictures`` the pictures in the data are put side by side. ``figure`` holds the options of
-    :func:`syno_lab.codegen.figure_operator.figure`: the kernel draws it when it is asked for.
+    ``path`` leads to the text in the pane's data. ``svg_path`` leads to the SVG from which the browser makes a PNG.
+    With ``pictures`` the pictures in the data are joined side by side. ``figure`` holds the options of
+    :func:`syno_lab.codegen.figure_operator.figure`, and the kernel draws the figure on request.
     """
 
     text: str
@@ -28,7 +28,7 @@ class Content(TypedDict, total=False):
 
 
 class Form(Content):
-    """A form in which a pane can be copied or saved: its name for people and its file."""
+    """A form in which a pane can be copied or saved: its displayed name and its file."""
 
     format: str
     file: str
@@ -36,7 +36,7 @@ class Form(Content):
 
 
 class Piece(TypedDict):
-    """A part of a program's text: its colour, and the nodes of the drawing that it belongs to, where it has some."""
+    """A part of a program's text: its colour, and the ids of its nodes in the picture, if any."""
 
     text: str
     kind: NotRequired[str]
@@ -44,10 +44,10 @@ class Piece(TypedDict):
 
 
 class Link(TypedDict):
-    """What belongs to a node of a drawing.
+    """The links of a node of a picture.
 
-    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``; ``light`` has the ids of the nodes and lines that are lit
-    with it, ``marks`` those whose pieces of a loop nest are, and ``lines`` the lines of the one loop nest, from 0.
+    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. The page highlights with the node: the ids in
+    ``light``, the pieces of a loop nest with the ids in ``marks``, and the loop nest's lines in ``lines``, from 0.
     """
 
     words: str
@@ -58,7 +58,7 @@ class Link(TypedDict):
 
 
 class Picture(TypedDict):
-    """The picture of an operator; ``json`` is its file, ``links`` are by the ids of nodes."""
+    """The picture of an operator; ``json`` is the operator's file, ``links`` are by the ids of nodes."""
 
     svg: str
     dot: str
@@ -68,7 +68,7 @@ class Picture(TypedDict):
 
 
 class Bitmap(TypedDict):
-    """A picture of ``width`` by ``height`` pixels as PNG in base64, and what it shows in words."""
+    """A picture of ``width`` by ``height`` pixels as PNG in base64, and its description in words."""
 
     png: str
     words: str
@@ -77,10 +77,10 @@ class Bitmap(TypedDict):
 
 
 class Costs(TypedDict):
-    """The cost of an operator at the sizes of ``binding``, and of its parts.
+    """The cost of an operator and of its parts at the sizes of ``binding``.
 
-    ``totals`` has ``flops``, ``params`` and ``memory_bytes`` as the operator counts them, and what its system adds;
-    ``rows`` are those of :class:`syno_lab.panes.generic.CostRow`.
+    ``totals`` has the operator's ``flops``, ``params`` and ``memory_bytes``, and further totals of its system. ``rows``
+    are rows of :class:`syno_lab.panes.generic.CostRow`.
     """
 
     binding: dict[str, int]
@@ -89,17 +89,17 @@ class Costs(TypedDict):
 
 
 class Source(TypedDict):
-    """A program, and the same in pieces with colours of syntax."""
+    """A program's text, and its pieces with colours of syntax."""
 
     text: str
     pieces: list[Piece]
 
 
 class AxisRead(TypedDict):
-    """What is read along an input axis: its place, its size in symbols and its ``number`` of elements.
+    """The elements that are read along an input axis: its index, its size in symbols and its ``number`` of elements.
 
-    ``reads`` counts the elements that are read, ``extent`` those from the first to the last of them; ``cover`` is
-    ``whole``, ``part`` or ``none``.
+    ``reads`` is the number of elements that are read, ``extent`` the number from the first to the last of them.
+    ``cover`` is ``whole``, ``part`` or ``none``.
     """
 
     axis: int

@@ -1,4 +1,4 @@
-"""The forms in which panes can be copied or saved, and under which file name."""
+"""The forms in which panes can be copied or saved, with their file names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syno_lab.inputs import no_formula, quoted
 from syno_lab.panes.asked import Asked
 from syno_lab.panes.data import Bitmap, Content, Costs, Form, PaneData
 
-#: The ``format`` of an operator's file among the forms of its picture.
+#: The ``format`` of an operator's file in the pane ``graph``.
 OPERATOR_FILE = "operator file (JSON)"
 
 _MIMES = {
@@ -33,17 +33,17 @@ _MIMES = {
 
 
 def form(asked: Asked[Any], name: str, file: str, **more: Unpack[Content]) -> Form:
-    """A form of a pane: its name for people, the end of its file's name (``cost.csv``), one of :class:`.Content`."""
+    """Return a form: its displayed name, the end of its file's name (``cost.csv``), and one field of Content."""
     return {"format": name, "file": asked.file_name(file), "mime": _MIMES[file.rpartition(".")[2]], **more}
 
 
 def whole(asked: Asked[Any], what: str) -> Form:
-    """All data of a pane as JSON."""
+    """Return the form of all data of a pane as JSON."""
     return form(asked, "JSON", f"{what}.json", path=[])
 
 
 def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str = "") -> list[Form]:
-    """The forms SVG and PNG of a picture, which is SVG at ``path`` of the pane's data."""
+    """Return the forms SVG and PNG of a picture whose SVG is at ``path`` of the pane's data."""
     return [
         form(asked, f"{prefix}SVG", f"{what}.svg", path=path),
         form(asked, f"{prefix}PNG", f"{what}.png", svg_path=path),
@@ -51,7 +51,7 @@ def drawn(asked: Asked[Any], what: str, path: Sequence[str | int], prefix: str =
 
 
 def on_paper(asked: Asked[Any], what: str, prefix: str = "", **options: str | bool | dict[str, int]) -> list[Form]:
-    """The forms PDF and TeX of a figure for a paper's column."""
+    """Return the forms PDF and TeX of a figure for a paper's column."""
     return [
         form(asked, f"{prefix}PDF", f"{what}.pdf", figure=options),
         form(asked, f"{prefix}TeX", f"{what}-figure.tex", figure=options),
@@ -59,7 +59,7 @@ def on_paper(asked: Asked[Any], what: str, prefix: str = "", **options: str | bo
 
 
 def picture_forms(asked: Asked[Any], what: str) -> list[Form]:
-    """The forms of a pane ``graph``."""
+    """Return the forms of a pane ``graph``."""
     return [
         *drawn(asked, what, ["svg"]),
         *on_paper(asked, what),
@@ -70,14 +70,14 @@ def picture_forms(asked: Asked[Any], what: str) -> list[Form]:
 
 
 def cost_forms(asked: Asked[Any], data: Costs) -> list[Form]:
-    """The forms of a pane ``cost``."""
+    """Return the forms of a pane ``cost``."""
     return [form(asked, "CSV", "cost.csv", text=csv_text(data["rows"] or [data["totals"]])), whole(asked, "cost")]
 
 
 def csv_text(rows: Iterable[PaneData]) -> str:
-    """Records of equal keys as CSV with a head; no cell is a formula for a spreadsheet."""
+    """Write records of equal keys as CSV with a header; no cell is a formula for a spreadsheet."""
     lines = [
-        {name: no_formula(" | ".join(map(str, one)) if isinstance(one, list) else one) for name, one in row.items()}
+        {name: no_formula(" | ".join(map(str, cell)) if isinstance(cell, list) else cell) for name, cell in row.items()}
         for row in rows
     ]
     text = io.StringIO()
@@ -89,25 +89,25 @@ def csv_text(rows: Iterable[PaneData]) -> str:
 
 
 def content(asked: Asked[Any], pane: str, forms: Iterable[Form], data: PaneData, name: str) -> bytes:
-    """See :func:`syno_lab.panes.export`."""
-    by_name = {one["format"].lower(): one for one in forms}
-    found = by_name.get(name.lower())
-    if found is None:
+    """Implement :func:`syno_lab.panes.export`."""
+    by_name = {entry["format"].lower(): entry for entry in forms}
+    chosen = by_name.get(name.lower())
+    if chosen is None:
         raise SpecError(f"format: expected one of {', '.join(by_name)} for the pane {pane}, found {quoted(name)}")
-    if "text" in found:
-        return str(found["text"]).encode()
-    if "figure" in found:
+    if "text" in chosen:
+        return str(chosen["text"]).encode()
+    if "figure" in chosen:
         from syno_lab.codegen.figure_operator import figure  # its rooms are pGraphs' own: loaded on use
 
-        made = figure(asked.operator, **found["figure"])
-        return made.content(found["file"].rpartition(".")[2])
-    if "path" in found:
+        drawing = figure(asked.operator, **chosen["figure"])
+        return drawing.content(chosen["file"].rpartition(".")[2])
+    if "path" in chosen:
         value: Any = data
-        for key in found["path"]:
+        for key in chosen["path"]:
             value = value[key]
         return value.encode() if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=1)
-    if "pictures" in found:
-        return _side_by_side([data["input"], *(one for out in data["outputs"] for one in out["pictures"])])
+    if "pictures" in chosen:
+        return _side_by_side([data["input"], *(picture for out in data["outputs"] for picture in out["pictures"])])
     if "dot" in data:
         return render(data["dot"], "png")
     raise SpecError(f"{pane}: its PNG is made by the browser; here there is SVG")
@@ -117,12 +117,12 @@ def _side_by_side(pictures: Sequence[Bitmap]) -> bytes:
     from PIL import Image
 
     gap = 4
-    width = sum(one["width"] + gap for one in pictures) - gap
-    joined = Image.new("RGB", (width, max(one["height"] for one in pictures)), "white")
+    width = sum(picture["width"] + gap for picture in pictures) - gap
+    joined = Image.new("RGB", (width, max(picture["height"] for picture in pictures)), "white")
     at = 0
-    for one in pictures:
-        joined.paste(Image.open(io.BytesIO(base64.b64decode(one["png"]))).convert("RGB"), (at, 0))
-        at += one["width"] + gap
+    for picture in pictures:
+        joined.paste(Image.open(io.BytesIO(base64.b64decode(picture["png"]))).convert("RGB"), (at, 0))
+        at += picture["width"] + gap
     file = io.BytesIO()
     joined.save(file, format="PNG")
     return file.getvalue()

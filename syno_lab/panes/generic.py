@@ -1,4 +1,4 @@
-"""Panes for operators of any system: they use only the protocol of operators."""
+"""Panes for operators of any system, which use only the protocol of operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 
 def picture_pane(asked: Asked[Any]) -> Picture:
-    """The picture, without links."""
+    """Return the picture, without links."""
     operator = asked.operator
     svg = operator.svg()
     return {
@@ -40,24 +40,24 @@ def picture_pane(asked: Asked[Any]) -> Picture:
 
 
 def described(operator: Operator, svg: str) -> str:
-    """A description of an operator's picture: the first title of its SVG, which screen readers read out."""
-    found = _TITLE.search(svg)
-    return unescape(found[1]) if found else str(operator)
+    """Return an operator's description: the first title of its picture's SVG, which screen readers read out."""
+    match = _TITLE.search(svg)
+    return unescape(match[1]) if match else str(operator)
 
 
 class CostRow(msgspec.Struct, frozen=True):
     """The cost of a part of an operator.
 
     Attributes:
-        stage: its number.
-        does: what it does, in words.
-        sums: what it sums over.
-        out: the shape of its result, in symbols too where there are some.
-        iterations: how often its innermost statement runs.
-        flops: of it.
-        share: of the operator's FLOPs.
-        weight_bytes, out_bytes: of its weights and of its result, in float32.
-        ids: the nodes of the picture that are this part.
+        stage: the number of the part.
+        does: the work of the part, in words.
+        sums: the coordinates that it sums over.
+        out: the shape of its result, in symbols too if there are any.
+        iterations: the number of runs of its innermost statement.
+        flops: the FLOPs of the part.
+        share: its share of the operator's FLOPs.
+        weight_bytes, out_bytes: the bytes of its weights and of its result, in float32.
+        ids: the ids of its nodes in the picture.
     """
 
     stage: int
@@ -86,21 +86,21 @@ class CostRow(msgspec.Struct, frozen=True):
         iterations: int | None = None,
         ids: list[str] | None = None,
     ) -> CostRow:
-        """A row of the elements of its weights and of what it has ``made``; an iteration is 2 FLOPs unless told."""
+        """Make a row from the elements of its weights and its result ``made``; by default an iteration is 2 FLOPs."""
         share = flops / total if total else 0.0
         runs = flops // 2 if iterations is None else iterations
         return cls(stage, does, sums, out, runs, flops, share, FLOAT32_BYTES * weights, FLOAT32_BYTES * made, ids or [])
 
 
 def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> Costs:
-    """The cost of an operator, with further totals, and of its parts."""
+    """Return the cost of an operator, with further totals, and of its parts."""
     operator, bound = asked.operator, asked.bound()
     counted = {"flops": operator.flops(bound), **totals, "params": operator.params(bound)}
-    found = [msgspec.to_builtins(row) for row in rows]
-    return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": found}
+    parts = [msgspec.to_builtins(row) for row in rows]
+    return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": parts}
 
 
-#: Kinds of pieces of a program by the families of Pygments' tokens; a piece without a kind is plain.
+#: The kinds of pieces by the families of Pygments' tokens; a piece of another family has no kind.
 _KINDS = {
     "Token.Keyword": "keyword",
     "Token.Operator.Word": "keyword",
@@ -113,7 +113,7 @@ _KINDS = {
 
 
 def coloured(text: str) -> list[Piece]:
-    """Python text as pieces with ``text``, and ``kind`` where one has a colour; put together they are the text."""
+    """Split Python text into pieces with ``text``, and ``kind`` for a colour; the pieces joined are the text."""
     from pygments.lexers.python import PythonLexer
 
     pieces: list[Piece] = []
@@ -130,31 +130,31 @@ def coloured(text: str) -> list[Piece]:
 
 
 def source_pane(asked: Asked[Any]) -> Source:
-    """The PyTorch module as a file that needs torch alone."""
+    """Return the PyTorch module as a file that needs torch alone."""
     text = asked.operator.to_torch_source(asked.bound())
     return {"text": text, "pieces": coloured(text)}
 
 
 def tir_pane(asked: Asked[Any]) -> Source:
-    """TVM's TIR, unscheduled, written by a process of its own, as TVM can take its process down.
+    """Return TVM's unscheduled TIR, which a child process writes, because TVM can crash its process.
 
-    Raises SynoError when TVM refuses, dies or takes more than two minutes.
+    Raises SynoError when TVM raises an error, crashes or takes more than two minutes.
     """
     text, end = "", time.monotonic() + TIR_TIMEOUT_S
     with scratch("syno-tir-") as folder, closing(Worker(folder / "log")) as worker:
         try:
-            for said in worker.talk(_tir, asked.operator.to_json(), dict(asked.bound()), period_s=_POLL_S):
+            for message in worker.talk(_tir, asked.operator.to_json(), dict(asked.bound()), period_s=_POLL_S):
                 end_if(asked.should_stop, "waiting for TVM")
                 if time.monotonic() > end:
                     raise SynoError(f"TIR: TVM took more than {TIR_TIMEOUT_S:.0f} s; try smaller sizes")
-                text = said or text
+                text = message or text
         except CallFailedError as failure:
             raise SynoError(f"TIR: {str(failure).removeprefix('tir: ')}") from None
     return {"text": text, "pieces": coloured(text)}
 
 
 def _tir(say: Callable[[str], None], _: Callable[[], None], text: str, binding: dict[str, int]) -> None:
-    """Say the TIR of the operator with this text, in a worker."""
+    """Send the TIR of the operator with this text, in a worker."""
     say(f"{read_operator(text).to_tvm(binding).script()}\n")
 
 
@@ -170,5 +170,5 @@ SOURCE = Pane(
 )
 TIR = Pane(tir_pane, _SIZED, lambda asked, data: [form(asked, "TIR", "tir.py", path=["text"])], title="TIR")
 
-#: The panes of a system that has none of its own.
+#: The panes of a system without panes of its own.
 GENERIC = {"graph": GRAPH, "cost": COST, "source": SOURCE, "tir": TIR}

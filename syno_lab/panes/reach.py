@@ -1,9 +1,9 @@
-"""The receptive field of an operator of any system, found by gradients of its torch module, and its picture.
+"""The receptive field of an operator of any system, from gradients of its torch module, and its picture.
 
-A pGraph says exactly what it reads (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear, so
-here an input element counts as read where the gradient of the output element is not zero for at least one of
-:data:`DRAWS` random inputs and weights. A ReLU that is closed, or a maximum that another element holds, passes no
-gradient: what is read through these alone may be missing.
+The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear.
+For them an input element counts as read if the gradient of the output element is not zero for at least one of
+:data:`DRAWS` random inputs and weights. A closed ReLU passes no gradient, and a maximum passes none to other elements.
+So elements that are read only through these may be missing.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from syno_lab.panes.forms import drawn, form, whole
 from syno_lab.protocol import Operator, Pane
 
 Array = np.ndarray[Any, Any]
-#: Random inputs and weights; a ReLU in the middle of nothing else is closed in all of them once in 2^8 elements.
+#: The number of random inputs and weights. A single ReLU is closed in all of them for one of 2^8 elements.
 DRAWS = 8
-#: Gradients below this share of the largest one are rounding.
+#: Gradients below this share of the largest gradient are rounding errors.
 _ROUNDING = 1e-14
-_SCALE = 0.5  # of inputs: exp and products stay within float64
+_SCALE = 0.5  # the scale of inputs, so that exp and products stay within float64
 _CELL = 12
-_MOST_CELLS = 64  # along one axis of a picture
+_MOST_CELLS = 64  # cells along one axis of a picture
 
 
 def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]) -> Array:
-    """How much each input element counts for output elements.
+    """Return how much each input element counts for output elements.
 
     Args:
-        operator: of any system; its torch module is in evaluation.
-        where: for each output axis the index, or None for all of it.
-        asked: for the sizes and for being stopped.
+        operator: an operator of any system; its torch module is in evaluation mode.
+        where: for each output axis the index; None for the whole axis.
+        asked: the request, for the sizes and for stopping.
 
     Returns:
-        The mean of the absolute gradients over :data:`DRAWS` random inputs and weights, of the input's shape, in
-        float64; exactly 0 where all are 0. If ``where`` means several elements, each counts with a random factor.
+        The mean of the absolute gradients over :data:`DRAWS` random inputs and weights [shape of the input], in
+        float64; exactly 0 where all gradients are 0. Each of several elements in ``where`` gets a random factor.
 
-    Raises SpecError where no draw has finite gradients; StoppedError when it was told to stop.
+    Raises SpecError when no draw has finite gradients; StoppedError when ``should_stop`` returns True.
     """
     import torch
 
     bound = asked.bound()
     chosen = tuple(slice(None) if index is None else slice(index, index + 1) for index in where)
-    total, kept = np.zeros(operator.input_sizes(bound)), 0
-    with torch.random.fork_rng(devices=[]):  # the module's own first weights are not used: chance stays where it was
+    total, used = np.zeros(operator.input_sizes(bound)), 0
+    with torch.random.fork_rng(devices=[]):  # the initial weights are unused, so the random state must not change
         module = operator.to_torch(bound).double().eval()
     for seed in range(DRAWS):
         end_if(asked.should_stop, "working out gradients")
@@ -67,22 +67,22 @@ def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]
                 parameter.copy_(normal(parameter.shape) / inputs**0.5)
         x = (_SCALE * normal(total.shape)).requires_grad_()
         picked = module(x)[chosen]
-        # A plain sum would be constant where a softmax ends the operator.
+        # A plain sum would be constant for an operator that ends in a softmax.
         value = (picked * normal(picked.shape)).sum() if None in where else picked.sum()
-        (found,) = torch.autograd.grad(value, x, allow_unused=True) if value.requires_grad else (None,)
-        found = torch.zeros_like(x) if found is None else found.abs()
-        if bool(torch.isfinite(found).all()):
-            total += torch.where(found > _ROUNDING * found.max(), found, 0.0).numpy()
-            kept += 1
-    if not kept:
+        (gradient,) = torch.autograd.grad(value, x, allow_unused=True) if value.requires_grad else (None,)
+        gradient = torch.zeros_like(x) if gradient is None else gradient.abs()
+        if bool(torch.isfinite(gradient).all()):
+            total += torch.where(gradient > _ROUNDING * gradient.max(), gradient, 0.0).numpy()
+            used += 1
+    if not used:
         raise SpecError(f"receptive field: expected finite gradients for one of {DRAWS} random inputs, found none")
-    return total / kept
+    return total / used
 
 
 def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pane:
-    """The pane ``reach`` of a system whose operators have input ``axes`` of these sizes in symbols.
+    """Return the pane ``reach`` of a system whose operators have input ``axes`` with these sizes in symbols.
 
-    ``follows`` has for each of them the output axis along which it is read, or None.
+    ``follows`` has for each input axis the output axis along which it is read, or None.
     """
 
     def read(asked: Asked[Any]) -> Reach:
@@ -92,7 +92,7 @@ def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pa
 
 
 def reach_forms(asked: Asked[Any], data: Reach) -> list[Form]:
-    """The receptive field as a picture, as text and as records."""
+    """Return the forms of a receptive field: a picture, text and records."""
     return [
         *drawn(asked, "receptive-field", ["svg"]),
         form(asked, "text", "receptive-field.txt", path=["text"]),
@@ -104,31 +104,31 @@ def _reach(asked: Asked[Any], axes: Sequence[str], follows: Sequence[int | None]
     operator, bound = asked.operator, asked.bound()
     shape = operator.output_sizes(bound)
     where = index_of(read_element(asked.element), shape)
-    found = gradients(operator, where, asked)
+    strengths = gradients(operator, where, asked)
     fields = []
     for axis, (size, output) in enumerate(zip(axes, follows, strict=True)):
-        others = tuple(other for other in range(found.ndim) if other != axis)
-        positions = tuple(int(place) for place in np.flatnonzero(found.any(axis=others)))
-        number = found.shape[axis]
+        other_axes = tuple(other for other in range(strengths.ndim) if other != axis)
+        positions = tuple(int(place) for place in np.flatnonzero(strengths.any(axis=other_axes)))
+        number = strengths.shape[axis]
         index = None if output is None else where[output]
         stands = None if output is None or index is None else index * number // shape[output]
         offsets = None if stands is None else tuple(place - stands for place in positions)
         fields.append(AxisField(axis, size, number, positions, output, offsets))
     element = ", ".join(":" if index is None else str(index) for index in where)
     head = [
-        f"Y[{element}] reads {np.count_nonzero(found):,} of {found.size:,} elements of X,",
+        f"Y[{element}] reads {np.count_nonzero(strengths):,} of {strengths.size:,} elements of X,",
         f"those where its gradient is not 0 for one of {DRAWS} random inputs and weights",
     ]
     return {
         "text": "\n".join([*head, *axis_table(fields)]),
         "axes": axis_records(fields),
         "binding": bound,
-        "svg": field_svg(found, axes, lambda strength: f"gradient of size {strength:.2g}"),
+        "svg": field_svg(strengths, axes, lambda strength: f"gradient of size {strength:.2g}"),
     }
 
 
 def axis_records(fields: Sequence[AxisField]) -> list[AxisRead]:
-    """What is read along each axis, as plain data."""
+    """Return the elements that are read along each axis, as plain data."""
     return [
         {
             "axis": axis.axis,
@@ -143,10 +143,10 @@ def axis_records(fields: Sequence[AxisField]) -> list[AxisRead]:
 
 
 def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) -> str:
-    """A map of the last two input axes (of one axis, a strip): how strongly each position is read, over all others.
+    """Draw how strongly each position of the last two input axes is read, summed over the other axes.
 
-    ``counts`` has the input's shape, 0 where nothing is read; ``sizes`` are those of its axes in symbols; ``say`` puts
-    the sum at a position into words.
+    ``counts`` has the input's shape, 0 for elements that are not read. ``sizes`` are the sizes of its axes in symbols.
+    ``say`` puts the sum at a position into words. A single axis becomes a strip.
     """
     rest = tuple(range(max(counts.ndim - 2, 0)))
     plane = counts.sum(axis=rest) if counts.ndim else counts.reshape(1)
@@ -178,7 +178,7 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
 
 
 def _window(read: Any, length: int) -> tuple[int, int]:
-    """The part of an axis that is drawn, with the read elements in its middle."""
+    """Return the range of an axis that is drawn, with the elements that are read in its middle."""
     if length <= _MOST_CELLS:
         return 0, length
     middle = int(read[0] + read[-1]) // 2 if len(read) else length // 2
