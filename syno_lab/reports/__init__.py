@@ -1,8 +1,8 @@
-"""Read a lab for people: its jobs, trials, fronts and curves, and the paper's own points. The lab is not changed.
+"""Reads a lab for people: its jobs, trials, fronts and curves, and the paper's own points. The lab is not changed.
 
-`lab` reads the store while other processes write it; `rows` has its trials, `axes` and `fronts` the best of them over
-time, `courses` the curves of trainings and tunings, `published` the paper's statements; `tables` and `pictures` write
-files for other programs. Neither torch nor TVM is loaded.
+`lab` reads the store while other processes write it. `rows` has its trials, `axes` and `fronts` compare them, and
+`courses` has the curves of trainings and tunings. `published` has the paper's statements. `tables` and `pictures` write
+files for other programs. No module loads torch or TVM.
 """
 
 from syno_lab.reports.axes import Axis, find_axis, list_axes

@@ -1,13 +1,13 @@
-"""An atlas of operators: known and discovered ones on one plane, near each other where they do alike.
+"""An atlas of operators: known and discovered operators on one plane, where similar operators are near each other.
 
-The distance of two operators is the Euclidean distance of their traits (:meth:`syno_lab.protocol.System.traits`, by
-which searches compare operators too) at the sizes of one layer, :data:`LAYER`: what the output element in the middle
-reads of each axis, the effective ranks of the kernel, multiply-adds and parameters, mostly as logarithms to the base 2;
-a word that only one of the two has counts as 0 in the other. It is a metric on traits; 0 says that no trait tells two
-operators apart. Systems have words of their own, so operators of two systems are farther apart than what they do says.
+The distance of two operators is the Euclidean distance of their traits at the sizes of one layer, :data:`LAYER`.
+Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`): what the middle output element
+reads of each axis, the kernel's effective ranks, multiply-adds and parameters, mostly as logarithms to the base 2. A
+trait that only one operator has is 0 in the other. Distance 0 means that no trait distinguishes two operators. Systems
+have different traits, so operators of two systems are farther apart than their functions are.
 
-The plane is that of classical multidimensional scaling (Torgerson, Psychometrika 17, 1952): of all planes the one that
-keeps most of the squared distances, and :attr:`Atlas.kept` says how much. It has no random numbers.
+The plane is that of classical multidimensional scaling (Torgerson, Psychometrika 17, 1952): of all planes it keeps most
+of the squared distances, and :attr:`Atlas.kept` is the share. The plane does not depend on random numbers.
 """
 
 from __future__ import annotations
@@ -34,18 +34,17 @@ from syno_lab.systems import all_systems, binding_for, read_operator, system_of
 #: The layer at whose sizes operators are compared: a 3x3 convolution in the middle of a residual network.
 LAYER: Mapping[str, int] = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28, "s": 1, "window_h": 3, "window_w": 3}
 _SHAPE = (1, 64, 28, 28)
-#: How many operators of a lab an atlas has at most; those with the best results come first.
+#: The most operators of a lab in an atlas. The operators with the best results come first.
 MOST = 300
-#: Two operators whose places are nearer than this are drawn at one place.
+#: Two operators at a distance below this are drawn at one point.
 _SAME = 1e-6
 
 
 @dataclass(frozen=True)
 class Placed:
-    """One operator in an atlas; its ``key`` is that of its trial, or ``known:NAME``.
+    """One operator in an atlas; its ``key`` is its trial's key, or ``known:NAME``.
 
-    ``value`` is the result by the atlas's measure, None where there is none; ``x`` and ``y`` its place, in units of the
-    distance.
+    ``value`` is the result by the atlas's measure, or None; ``x`` and ``y`` are coordinates in units of the distance.
     """
 
     key: str
@@ -59,11 +58,10 @@ class Placed:
 
 @dataclass(frozen=True)
 class Atlas:
-    """Operators on a plane, the known ones first; ``measure`` is the axis by which results are compared.
+    """Operators on a plane, the known operators first; ``measure`` is the axis by which results are compared.
 
-    ``kept``: the share of the squared distances that the plane keeps, from 0 to 1; ``left_out``: how many operators do
-    not fit :data:`LAYER`, or have no traits there; ``more``: how many of the lab's are not in it, as it has its
-    :data:`MOST`.
+    ``kept`` is the share of the squared distances that the plane keeps, from 0 to 1. ``left_out`` counts operators that
+    do not fit :data:`LAYER` or have no traits there. ``more`` counts the lab's operators beyond :data:`MOST`.
     """
 
     places: tuple[Placed, ...]
@@ -74,8 +72,8 @@ class Atlas:
 
     @property
     def words(self) -> str:
-        """The atlas in a few sentences."""
-        known = sum(one.known for one in self.places)
+        """A description of the atlas in a few sentences."""
+        known = sum(item.known for item in self.places)
         text = f"{known} known and {len(self.places) - known} discovered operators by the distance of their traits; "
         text += f"the plane keeps {100 * self.kept:.0f} % of the squared distances."
         if self.left_out:
@@ -88,53 +86,53 @@ class Atlas:
 def atlas(
     rows: Sequence[TrialRow] = (), *, known: bool = True, most: int = MOST, should_stop: Stop | None = None
 ) -> Atlas:
-    """The atlas of the operators of a lab's trials, beside the known ones.
+    """Make the atlas of the operators of a lab's trials, together with the known operators.
 
     Args:
-        rows: trials; of several with one operator the one with the best result counts.
-        known: whether the known operators of all systems are in it.
+        rows: the trials. Of several trials with one operator the best counts.
+        known: whether the atlas has the known operators of all systems.
         most: the most operators of trials.
-        should_stop: asked after each operator.
+        should_stop: called after each operator; True stops the calculation.
 
-    Raises SpecError where none of them fits; StoppedError when it was told to stop.
+    Raises SpecError where no operator fits; StoppedError when ``should_stop`` stops the calculation.
     """
     measure = usual_measure(rows)
     trials = _trials(rows, measure)
-    named = [one for system in all_systems() for one in system.known.items()] if known else []
-    found = [Placed(f"known:{name}", name, make(), True) for name, make in named]
-    found += [Placed(row.key, row.label, operator, False, value) for operator, row, value in trials[:most]]
+    named = [item for system in all_systems() for item in system.known.items()] if known else []
+    candidates = [Placed(f"known:{name}", name, make(), True) for name, make in named]
+    candidates += [Placed(row.key, row.label, operator, False, value) for operator, row, value in trials[:most]]
     words: list[Mapping[str, int]] = []
     fitting = []
-    for one in found:
+    for item in candidates:
         end_if(should_stop, "comparing the traits of operators")
-        traits = traits_of(one.operator)
+        traits = traits_of(item.operator)
         if traits is not None:
             words.append(traits)
-            fitting.append(one)
+            fitting.append(item)
     if not fitting:
         raise SpecError("atlas: expected an operator that fits a convolution's layer, found none")
     places, kept = plane(words)
-    placed = tuple([replace(one, x=x, y=y) for one, (x, y) in zip(fitting, places, strict=True)])
-    return Atlas(placed, measure, kept, len(found) - len(fitting), max(0, len(trials) - most))
+    placed = tuple([replace(item, x=x, y=y) for item, (x, y) in zip(fitting, places, strict=True)])
+    return Atlas(placed, measure, kept, len(candidates) - len(fitting), max(0, len(trials) - most))
 
 
 def _trials(rows: Iterable[TrialRow], measure: str) -> list[tuple[Operator, TrialRow, float | None]]:
-    """Operators with their best trials, the best first."""
+    """Return the operators with their best trials, the best first."""
     axis = find_axis(measure)
-    given = [(axis_value(row, axis), row) for row in rows if row.operator and not row.is_baseline]
+    valued = [(axis_value(row, axis), row) for row in rows if row.operator and not row.is_baseline]
     best: dict[str, tuple[float | None, TrialRow]] = {}
-    for value, row in sorted(given, key=lambda one: -math.inf if one[0] is None else one[0], reverse=True):
+    for value, row in sorted(valued, key=lambda pair: -math.inf if pair[0] is None else pair[0], reverse=True):
         best.setdefault(row.operator, (value, row))
-    found = []
+    trials = []
     for text, (value, row) in best.items():
-        with suppress(FormatError):  # of a system that nobody knows here
-            found.append((read_operator(text), row, value))
-    found.sort(key=lambda one: (one[2] is None, -(one[2] or 0.0), one[1].number))
-    return found
+        with suppress(FormatError):  # the system is unknown here
+            trials.append((read_operator(text), row, value))
+    trials.sort(key=lambda trial: (trial[2] is None, -(trial[2] or 0.0), trial[1].number))
+    return trials
 
 
 def traits_of(operator: Operator) -> Mapping[str, int] | None:
-    """The traits of an operator at :data:`LAYER`; None where it does not fit, or nothing is known of it."""
+    """Return the traits of an operator at :data:`LAYER`; None where the operator does not fit or has no traits."""
     system = system_of(operator)
     try:
         bound = {**system.example_binding(operator), **binding_for(operator, LAYER, _SHAPE, _SHAPE)}
@@ -144,27 +142,27 @@ def traits_of(operator: Operator) -> Mapping[str, int] | None:
 
 
 def distance(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """The distance of two operators by their traits."""
+    """Return the distance of two operators by their traits."""
     return float(sum((one.get(word, 0) - other.get(word, 0)) ** 2 for word in {*one, *other}) ** 0.5)
 
 
 def plane(traits: Sequence[Mapping[str, int]]) -> tuple[list[tuple[float, float]], float]:
-    """A place for each of these traits, and the share of the squared distances that the places keep."""
+    """Return a point of the plane for each operator's traits, and the share of the squared distances that is kept."""
     import numpy as np
     from sklearn.manifold import ClassicalMDS
 
-    words = sorted({word for one in traits for word in one})
-    points = np.array([[float(one.get(word, 0)) for word in words] for one in traits])
-    whole = float(((points - points.mean(axis=0)) ** 2).sum())
-    if whole < _SAME:
+    words = sorted({word for entry in traits for word in entry})
+    points = np.array([[float(entry.get(word, 0)) for word in words] for entry in traits])
+    total = float(((points - points.mean(axis=0)) ** 2).sum())
+    if total < _SAME:
         return [(0.0, 0.0)] * len(traits), 1.0
-    found = ClassicalMDS(n_components=min(2, len(traits))).fit_transform(points)
-    found = np.column_stack([found, np.zeros(len(found))])[:, :2]
-    return [(float(x), float(y)) for x, y in found], min(1.0, float((found**2).sum()) / whole)
+    coordinates = ClassicalMDS(n_components=min(2, len(traits))).fit_transform(points)
+    coordinates = np.column_stack([coordinates, np.zeros(len(coordinates))])[:, :2]
+    return [(float(x), float(y)) for x, y in coordinates], min(1.0, float((coordinates**2).sum()) / total)
 
 
 class ShownPlace(msgspec.Struct, frozen=True):
-    """A place on a page: ``mark`` is of its system, ``text`` all of it in a line, ``page`` its address, or empty."""
+    """A point on a page: ``mark`` is its system's mark, ``text`` its description, ``page`` its address or empty."""
 
     key: str
     name: str
@@ -189,61 +187,61 @@ class ShownAtlas(msgspec.Struct, frozen=True):
 
 
 def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> ShownAtlas:
-    """An atlas for a page.
+    """Convert an atlas for a page.
 
     Args:
         found: the atlas.
-        pages: the address of an operator's page by its key, where it has one.
+        pages: the address of an operator's page by the operator's key.
     """
     axis = find_axis(found.measure)
-    values = [one.value for one in found.places if one.value is not None]
+    values = [item.value for item in found.places if item.value is not None]
     places = []
-    for one in found.places:
-        system = system_of(one.operator)
-        result = f"{axis.title} {one.value:.4g}" if one.value is not None else "no result"
-        text = f"{one.name} ({system.title}): {'known operator' if one.known else result}"
-        x, y, page = round(one.x, 4), round(one.y, 4), (pages or {}).get(one.key, "")
-        about = (one.key, one.name, system.title, mark_name(system.format), x, y, one.known, one.value, text, page)
-        places.append(ShownPlace(*about))
+    for item in found.places:
+        system = system_of(item.operator)
+        result = f"{axis.title} {item.value:.4g}" if item.value is not None else "no result"
+        text = f"{item.name} ({system.title}): {'known operator' if item.known else result}"
+        x, y, page = round(item.x, 4), round(item.y, 4), (pages or {}).get(item.key, "")
+        fields = (item.key, item.name, system.title, mark_name(system.format), x, y, item.known, item.value, text, page)
+        places.append(ShownPlace(*fields))
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
     return ShownAtlas(found.words, axis.title, low, high, places)
 
 
 _WIDTH, _HEIGHT, _ROOM, _LEGEND = 960.0, 560.0, 40.0, 52.0
-#: From the lowest to the highest result (the colours of viridis), for no result, and for known operators.
+#: Colours from the lowest to the highest result (viridis), for no result, and for known operators.
 SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
 _NO_RESULT, _KNOWN, _EDGE = "#a0a0a8", "#009e73", "#767680"
-_SIZE, _POINTS, _LETTER = 6.0, 11, 6.3  # a mark, the font of names, and the width of its letters, in pixels
+_SIZE, _POINTS, _LETTER = 6.0, 11, 6.3  # mark size, font size and letter width in pixels
 _MOST_LETTERS = 22
-# Lines are as wide as they say whatever the scale, and a hollow mark is hit inside too.
+# Lines keep their width at any scale, and a hollow mark reacts to a pointer inside too.
 _LINES = 'vector-effect="non-scaling-stroke" pointer-events="all"'
 
 
 def ids_of(shown: ShownAtlas) -> list[str]:
-    """The ids of the places in the picture, in their order."""
+    """Return the ids of the points in the picture, in their order."""
     return [f"p{number}" for number in range(len(shown.places))]
 
 
 def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
-    """The picture of :func:`syno_lab.reports.atlas.shown_atlas`: both directions have one scale.
+    """Draw a :func:`syno_lab.reports.atlas.shown_atlas`; both directions have one scale.
 
-    The shape of a mark says the system, its colour the result; known operators are hollow and have their names beside
-    them where there is room. ``has_links``: whether a place with a page leads there.
+    The shape of a mark shows the system, its colour the result. Known operators are hollow and have labels where there
+    is room. ``has_links`` links points to their pages.
     """
     places = shown.places
-    spots = _spots([(one.x, one.y) for one in places])
+    spots = _spots([(item.x, item.y) for item in places])
     names = _names(places, spots)
     parts = []
-    for name, one, (x, y) in zip(ids_of(shown), places, spots, strict=True):
+    for name, item, (x, y) in zip(ids_of(shown), places, spots, strict=True):
         look = f'fill="none" stroke="{_KNOWN}" stroke-width="2.4"'
-        if not one.known:
-            look = f'fill="{shade(one.value, shown.low, shown.high)}" stroke="{_EDGE}" stroke-width="1"'
-        path = mark_of(one.mark).path
+        if not item.known:
+            look = f'fill="{shade(item.value, shown.low, shown.high)}" stroke="{_EDGE}" stroke-width="1"'
+        path = mark_of(item.mark).path
         mark = f'<path d="{path}" transform="translate({x:.1f} {y:.1f}) scale({_SIZE})" {look} {_LINES}/>'
         text = names.get(name, "")
-        group = f'<g id="{name}"><title>{safe(one.text)}</title>{mark}{text}</g>'
-        if has_links and one.page:
-            group = f'<a href="{safe(one.page)}" aria-label="{safe(one.text)}">{group}</a>'
+        group = f'<g id="{name}"><title>{safe(item.text)}</title>{mark}{text}</g>'
+        if has_links and item.page:
+            group = f'<a href="{safe(item.page)}" aria-label="{safe(item.text)}">{group}</a>'
         parts.append(group)
     height = _HEIGHT + _LEGEND
     words, role = safe(shown.words), "group" if has_links else "img"
@@ -256,7 +254,7 @@ def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
 
 
 def shade(value: float | None, low: float, high: float) -> str:
-    """The colour of a result among those from ``low`` to ``high``."""
+    """Return the colour of a result among the results from ``low`` to ``high``."""
     if value is None:
         return _NO_RESULT
     share = 0.5 if high <= low else (value - low) / (high - low)
@@ -264,10 +262,10 @@ def shade(value: float | None, low: float, high: float) -> str:
 
 
 def _spots(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points on the picture, by one scale."""
+    """Return the points in pixels of the picture, by one scale."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
-    room = (_WIDTH - 2 * _ROOM - _MOST_LETTERS * _LETTER, _HEIGHT - 2 * _ROOM)  # names stand at the right
+    room = (_WIDTH - 2 * _ROOM - _MOST_LETTERS * _LETTER, _HEIGHT - 2 * _ROOM)  # names are to the right of marks
     scale = min(room[0] / wide if wide else 1e9, room[1] / high if high else 1e9, 120.0)
     left = _ROOM + (room[0] - scale * wide) / 2
     top = _ROOM + (room[1] - scale * high) / 2
@@ -275,29 +273,29 @@ def _spots(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _names(places: Sequence[ShownPlace], spots: Sequence[tuple[float, float]]) -> dict[str, str]:
-    """The names of known operators, each right of its mark, above or below it, where it lies on nothing else."""
-    taken = [(x - _SIZE, y - _SIZE, x + _SIZE, y + _SIZE) for x, y in spots]
-    found = {}
-    for number, (one, (x, y)) in enumerate(zip(places, spots, strict=True)):
-        text = printable(one.name)
-        if not one.known or len(text) > _MOST_LETTERS:
+    """Return the labels of known operators, to the right of the marks, where they overlap nothing."""
+    occupied = [(x - _SIZE, y - _SIZE, x + _SIZE, y + _SIZE) for x, y in spots]
+    labels = {}
+    for number, (item, (x, y)) in enumerate(zip(places, spots, strict=True)):
+        text = printable(item.name)
+        if not item.known or len(text) > _MOST_LETTERS:
             continue
         for down in (4.0, -8.0, 16.0, -20.0, 28.0):
             left, base = x + _SIZE + 3, y + down
             box = (left, base - 10, left + len(text) * _LETTER, base + 4)
-            if box[2] <= _WIDTH and not any(_meet(box, other) for other in taken):
-                taken.append(box)
-                found[f"p{number}"] = f'<text x="{left:.1f}" y="{base:.1f}" fill="{_EDGE}">{safe(text)}</text>'
+            if box[2] <= _WIDTH and not any(_meet(box, other) for other in occupied):
+                occupied.append(box)
+                labels[f"p{number}"] = f'<text x="{left:.1f}" y="{base:.1f}" fill="{_EDGE}">{safe(text)}</text>'
                 break
-    return found
+    return labels
 
 
-def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _meet(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
 def _legend(shown: ShownAtlas) -> str:
-    """What shapes and colours say, in two lines below the picture."""
+    """Draw the legend of shapes and colours, in two lines below the picture."""
     y, x, parts = _HEIGHT + 14, _ROOM, []
 
     def put(path: str, look: str, text: str) -> None:
@@ -307,10 +305,10 @@ def _legend(shown: ShownAtlas) -> str:
         x += 34 + _LETTER * len(text)
 
     circle = mark_of("circle").path
-    for title, mark in {one.system: one.mark for one in shown.places}.items():
+    for title, mark in {item.system: item.mark for item in shown.places}.items():
         put(mark_of(mark).path, f'fill="none" stroke="{_EDGE}" stroke-width="0.4"', title)
     put(circle, f'fill="none" stroke="{_KNOWN}" stroke-width="0.5"', "known operator")
-    if any(one.value is not None for one in shown.places):
+    if any(item.value is not None for item in shown.places):
         y, x = y + 22, _ROOM
         text = f"{shown.measure} from {shown.low:.4g}"
         parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{_EDGE}">{safe(text)}</text>')
@@ -323,13 +321,13 @@ def _legend(shown: ShownAtlas) -> str:
 
 
 def atlas_page(title: str, shown: ShownAtlas) -> str:
-    """The atlas as HTML: the picture and a table, both with links to the operators' pages; nothing is fetched."""
+    """Return the atlas as HTML, with the picture and a table that link to the operators' pages; it fetches nothing."""
     rows = []
-    for one in shown.places:
-        name = safe(one.name)
-        link = f'<a href="{safe(one.page)}">{name}</a>' if one.page else name
-        value = "known" if one.known else "" if one.value is None else f"{one.value:.4g}"
-        rows.append([link, safe(one.system), value])
+    for item in shown.places:
+        name = safe(item.name)
+        link = f'<a href="{safe(item.page)}">{name}</a>' if item.page else name
+        value = "known" if item.known else "" if item.value is None else f"{item.value:.4g}"
+        rows.append([link, safe(item.system), value])
     table = html_table(("operator", "system", shown.measure), rows)
     return html_page(title, [f"<p>{safe(shown.words)}</p>", atlas_svg(shown, has_links=True), table], _STYLE)
 

@@ -1,6 +1,6 @@
-"""The axes on which trials are compared, from accuracy to the probe; plain or over the baseline's.
+"""The axes on which trials are compared, from accuracy to the probe, as plain values or relative to the baseline.
 
-Accuracies on two rungs are two axes: they are never drawn as if they were one measure.
+Accuracies on two rungs are two axes, because they are two measures.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ __all__ = ["LATENCY", "RUNG", "Axis", "axis_value", "find_axis", "is_accuracy", 
 
 _MEMORY = Axis("memory_mib", "memory of the training", "MiB", False)
 _PROBE = Axis("probe", "score of the probe", "", True)
-_PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {one.name: one for one in (_MEMORY, _PROBE)}
+_PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {own.name: own for own in (_MEMORY, _PROBE)}
 
 
 def list_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> tuple[Axis, ...]:
-    """Every axis of a lab with these targets and rungs: accuracy first, then those on rungs, then the latencies."""
-    accuracy, *others = _PLAIN.values()
+    """Return every axis of a lab with these targets and rungs: accuracy, then accuracies on rungs, then latencies."""
+    accuracy, *rest = _PLAIN.values()
     named = (*(RUNG + rung for rung in rungs), *(LATENCY + target for target in targets))
-    return (accuracy, *map(find_axis, named), *others)
+    return (accuracy, *map(find_axis, named), *rest)
 
 
 def is_accuracy(axis: Axis) -> bool:
-    """Whether it is an accuracy: that of full trainings on test images, or that on a rung."""
+    """Whether an axis is an accuracy: of full trainings on test images, or of a rung."""
     return axis.name == "accuracy" or axis.name.startswith(RUNG)
 
 
 def find_axis(name: str) -> Axis:
-    """The axis of this name.
+    """Return the axis of this name.
 
-    ``accuracy``, ``accuracy@RUNG``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib`` or ``probe``. Raises
-    SynoError where there is no such axis.
+    Names are ``accuracy``, ``accuracy@RUNG``, ``latency_ms@TARGET``, ``flops``, ``params``, ``memory_mib`` and
+    ``probe``. Raises SynoError for any other name.
     """
     if name in _PLAIN:
         return _PLAIN[name]
@@ -48,19 +48,19 @@ def find_axis(name: str) -> Axis:
 
 
 def of_finals(axis: Axis) -> Axis:
-    """The axis as one of trials in rungs: their accuracy is that of the finals."""
+    """Return the axis for trials in rungs, where the accuracy is the accuracy of the finals."""
     return axis._replace(title="accuracy of the finals, test images") if axis.name == "accuracy" else axis
 
 
 def relative(axis: Axis) -> Axis:
-    """The axis as a comparison with the baseline: percentage points of accuracy, else a ratio (below 1 is less)."""
+    """Return the axis relative to the baseline: percentage points of accuracy, else a ratio (below 1 is less)."""
     if is_accuracy(axis):
         return axis._replace(title=f"{axis.title} against the baseline", unit="percentage points")
     return axis._replace(title=f"{axis.title} over the baseline's", unit="")
 
 
 def axis_value(row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | None = None) -> float | None:
-    """The row's value, None where it was not measured; against the baseline of its source where these are given."""
+    """Return the row's value, or None; with ``baselines`` relative to the baseline of the row's source."""
     value = _value(row, axis)
     if value is None or baselines is None:
         return value
@@ -70,7 +70,7 @@ def axis_value(row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | No
 def interval_on(
     row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | None = None
 ) -> tuple[float, float] | None:
-    """The interval of the row's finals on the axis of accuracy, as :func:`axis_value`; None where there is none."""
+    """Return the interval of the row's finals on the axis of accuracy, as :func:`axis_value` does; None without it."""
     if row.interval is None or axis.name != "accuracy":
         return None
     ends = row.interval if baselines is None else [_against(end, row, axis, baselines) for end in row.interval]
@@ -86,7 +86,7 @@ def _against(value: float, row: TrialRow, axis: Axis, baselines: Mapping[str, Tr
 
 
 def _value(row: TrialRow, axis: Axis) -> float | None:
-    found = row.value(axis.name)
-    if found is None or (axis.name == "accuracy" and row.state != "finished"):
+    value = row.value(axis.name)
+    if value is None or (axis.name == "accuracy" and row.state != "finished"):
         return None  # an unfinished training's accuracy is not comparable
-    return float(found)
+    return float(value)

@@ -1,7 +1,7 @@
-"""A case study of a search in rungs: a notebook with its figures, whose cells make them anew from the lab.
+"""A case study of a search in rungs: a notebook with its figures, whose cells make the figures again from the lab.
 
-The notebook is data (nbformat 4.5), written without Jupyter; it lies in the search's folder and finds the lab from
-there. Every number in it comes from the lab.
+The notebook is data (nbformat 4.5), written without Jupyter. It is in the search's folder and finds the lab from there.
+Every number in the notebook comes from the lab.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syno_lab.systems import find_system
 from syno_lab.versioned import JSON
 
 FILE_NAME = "case-study.ipynb"
-#: The rows of the table of the front that a notebook shows: the baseline, the finals, and the best others.
+#: The most rows of the front's table in a notebook: the baseline, the finals, and the best other trials.
 _MOST_ROWS = 12
 _NAMES = {"0.4": "within 0.4 of the FLOPs", "0.25": "within 0.25 of the FLOPs", "known": "the best known operator"}
 
@@ -43,7 +43,7 @@ class _Training(msgspec.Struct, frozen=True):
 
 
 class _Settings(msgspec.Struct, frozen=True):
-    """What the words of a case study need of a search's settings."""
+    """The search's settings that the text of a case study needs."""
 
     system: str
     minutes: float
@@ -53,7 +53,7 @@ class _Settings(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Study:
-    """A search that has come to its end, with its lab's folder and its ``result`` as the search wrote it."""
+    """A search that has ended, with its lab's folder and its ``result`` as the search wrote it."""
 
     lab: Path
     name: str
@@ -61,46 +61,46 @@ class Study:
 
     @property
     def finals(self) -> dict[str, int]:
-        """The numbers of the operators in the finals, by what they are the best of."""
+        """The numbers of the operators in the finals, by the kind that each operator won."""
         return searched(self.result).numbers
 
     def front_svg(self) -> str:
-        """Accuracy on the last rung against FLOPs, each over the baseline's where it has one there."""
+        """Draw accuracy on the last rung against FLOPs, relative to the baseline where it was trained on that rung."""
         with LabReader(self.lab) as reader:
             rows = reader.read().of(f"search:{self.name}")
-        rungs = [one.rung for row in rows for one in row.rungs]
+        rungs = [training.rung for row in rows for training in row.rungs]
         last = "network" if "network" in rungs else next(iter(rungs), "network")
         return _inside(front_picture(front_of(rows, (f"accuracy@{last}", "flops")), title=self.name).decode())
 
     def funnel_svg(self) -> str:
-        """How many operators came how far."""
+        """Draw how many operators reached each stage."""
         progress = progress_of(self.result, self.name)
         if progress is None:
             raise StoreError(f"{quoted(self.name)}: expected a search in rungs, found one without a funnel")
         return funnel_picture(progress)
 
     def finals_text(self) -> str:
-        """The baseline, the operators of the finals, and the best others on the last rung."""
-        whole = finals_table(self.result)
+        """Return a table of the baseline, the finals' operators, and the best other operators on the last rung."""
+        table = finals_table(self.result)
         numbers = {f"trial {number}" for number in self.finals.values()}
-        kept = [row for row in whole.rows if row[0] == "baseline" or str(row[0]).partition(" (")[0] in numbers]
-        others = sorted((row for row in whole.rows if row not in kept), key=lambda row: str(row[3] or ""), reverse=True)
-        rows = [*kept, *others[: max(0, _MOST_ROWS - len(kept))]]
-        left = len(whole.rows) - len(rows)
-        title = whole.title + (f"; {left} others are left out" if left else "")
-        return table_text(Table(title, whole.heads, rows))
+        finals = [row for row in table.rows if row[0] == "baseline" or str(row[0]).partition(" (")[0] in numbers]
+        rest = sorted((row for row in table.rows if row not in finals), key=lambda row: str(row[3] or ""), reverse=True)
+        rows = [*finals, *rest[: max(0, _MOST_ROWS - len(finals))]]
+        hidden = len(table.rows) - len(rows)
+        title = table.title + (f"; {hidden} others are left out" if hidden else "")
+        return table_text(Table(title, table.heads, rows))
 
     def operator_svg(self, number: int) -> str:
-        """The operator of a trial, drawn from its output to its input."""
+        """Draw the operator of a trial from its output to its input."""
         return _inside(str(read_why(self.lab, f"{self.name}#{number}").panes["graph"]["svg"]))
 
     def operator_text(self, number: int) -> str:
-        """What the lab knows of it: what it costs, where it was trained, and what is near it."""
+        """Describe an operator: its costs, its trainings and similar operators."""
         return why_text(read_why(self.lab, f"{self.name}#{number}"))
 
 
 def read_study(lab: str | Path, name: str) -> Study:
-    """The search ``name`` of the lab in a folder. Raises StoreError where it has no result yet."""
+    """Read the search ``name`` of the lab in a folder. Raises StoreError where the search has no result yet."""
     result = read_result(Path(lab), name)
     if result is None or "finalists" not in result:
         raise StoreError(f"expected a search {quoted(name)} in rungs that has ended in {lab}, found none")
@@ -108,44 +108,44 @@ def read_study(lab: str | Path, name: str) -> Study:
 
 
 def findings(study: Study) -> list[str]:
-    """What the finals say, a sentence for each operator."""
+    """Return a sentence on the finals for each operator."""
     sentences = []
-    said = searched(study.result)
+    result = searched(study.result)
     for number in dict.fromkeys(study.finals.values()):
-        of = [which for which, other in study.finals.items() if other == number]
-        told = f"**Trial {number}**, {' and '.join(_NAMES.get(which, printable(which)) for which in of)}"
-        shares = [point.replaced_ratio for which in of if (point := said.best.get(which)) is not None]
+        kinds = [kind for kind, winner in study.finals.items() if winner == number]
+        text = f"**Trial {number}**, {' and '.join(_NAMES.get(kind, printable(kind)) for kind in kinds)}"
+        shares = [point.replaced_ratio for kind in kinds if (point := result.best.get(kind)) is not None]
         if shares and shares[0] is not None:
-            told += f", takes {shares[0]:.3f} of the FLOPs of the layers that it replaces"
-        one = said.finals.get(number)
-        if one is None or one.by is None:
-            sentences.append(f"{told}; it was not compared.")
+            text += f", takes {shares[0]:.3f} of the FLOPs of the layers that it replaces"
+        final = result.finals.get(number)
+        if final is None or final.by is None:
+            sentences.append(f"{text}; it was not compared.")
             continue
-        by, interval = one.texts
+        by, interval = final.texts
         sentences.append(
-            f"{told}. Its {one.measure} in the finals is {one.operator or 0:.3f}, that of the network as it is "
-            f"{one.baseline or 0:.3f}: {by} ({one.by.confidence:.0%} interval {interval}, "
-            f"{len(one.seeds)} seeds), {one.verdict}."
+            f"{text}. Its {final.measure} in the finals is {final.operator or 0:.3f}, that of the network as it is "
+            f"{final.baseline or 0:.3f}: {by} ({final.by.confidence:.0%} interval {interval}, "
+            f"{len(final.seeds)} seeds), {final.verdict}."
         )
     return sentences or ["No operator came to the finals."]
 
 
 def case_study(study: Study) -> dict[str, JSON]:
-    """The notebook, as the JSON of nbformat 4.5: each code cell has what it makes as its output."""
-    said, asked = searched(study.result), msgspec.convert(study.result["settings"], _Settings)
-    training, layers = asked.training, asked.training.options.match
-    # Of the user's own without the digest, of a folder its last part.
+    """Return the notebook as the JSON of nbformat 4.5. Each code cell has its result as output."""
+    result, settings = searched(study.result), msgspec.convert(study.result["settings"], _Settings)
+    training, layers = settings.training, settings.training.options.match
+    # A user's own network without the digest; of a folder only its name.
     plain = (name.removeprefix("own:").partition("@")[0] for name in (training.backbone, training.data))
     network, data = (printable(name.rpartition("/")[2]) for name in plain)
-    systems = " and ".join(find_system(one).title for one in asked.system.split(","))
+    systems = " and ".join(find_system(system).title for system in settings.system.split(","))
     epochs = count_of(training.epochs, "epoch")
     cells = [
         _words(
             f"# A case study: {printable(study.name)}",
             f"{systems} were searched for {len(layers) or 'the'} layers of {network} on {data}, for "
-            f"{asked.minutes:g} minutes. The network as it is takes {said.baseline.flops:,} FLOPs for one example "
-            f"and has {said.baseline.params:,} parameters. A whole training has {epochs} with batches of "
-            f"{training.batch_size}; the finals train on {len(asked.seeds)} seeds.",
+            f"{settings.minutes:g} minutes. The network as it is takes {result.baseline.flops:,} FLOPs for one example "
+            f"and has {result.baseline.params:,} parameters. A whole training has {epochs} with batches of "
+            f"{training.batch_size}; the finals train on {len(settings.seeds)} seeds.",
             *([f"The layers: {', '.join(f'`{printable(name)}`' for name in layers)}."] if layers else []),
             "Each cell makes its figure from the lab, which the notebook finds two folders above its own.",
         ),
@@ -153,7 +153,7 @@ def case_study(study: Study) -> dict[str, JSON]:
             "from IPython.display import SVG\n\nfrom syno_lab.reports.case_study import read_study\n\n"
             f'study = read_study("../..", {study.name!r})'
         ),
-        _words("## What was found", *findings(study), f"The verdict of the search: {said.verdict}."),
+        _words("## What was found", *findings(study), f"The verdict of the search: {result.verdict}."),
         _code("print(study.finals_text())", text=study.finals_text()),
         _words("## How the search went"),
         _code("SVG(study.funnel_svg())", svg=study.funnel_svg()),
@@ -184,15 +184,15 @@ def case_study(study: Study) -> dict[str, JSON]:
 
 
 def write_case_study(lab: Path, name: str) -> Path:
-    """Write the notebook of a search that has ended into its folder. Raises StoreError as :func:`read_study`."""
-    place = lab / "searches" / name / FILE_NAME
+    """Write the notebook of a search that has ended into its folder. Raises StoreError as :func:`read_study` does."""
+    path = lab / "searches" / name / FILE_NAME
     text = msgspec.json.format(msgspec.json.encode(case_study(read_study(lab, name))), indent=1)
-    place.write_bytes(text + b"\n")
-    return place
+    path.write_bytes(text + b"\n")
+    return path
 
 
 def _inside(svg: str) -> str:
-    """An SVG to stand inside a page: without an XML declaration."""
+    """Return an SVG for use inside a page, without an XML declaration."""
     return svg[svg.index("<svg") :]
 
 

@@ -1,4 +1,4 @@
-"""The curves of trainings and tunings, running and ended ones."""
+"""The curves of running and ended trainings and tunings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from syno_lab.store.rungs import BASELINE, FINAL
 
 
 class Course(NamedTuple):
-    """One line of a figure, with the number, name and state of its job; 0 for a training in rungs, which is none.
+    """One curve of a figure, with the number, name and state of its job. The number is 0 for a training in rungs.
 
-    ``kind``: ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds so far); ``points`` are
-    pairs of these two values, ``losses`` of a training triples of epoch, training loss and test loss, in nats.
-    ``rung``: of a search in rungs, as accuracies of two rungs are not one measure; empty for the full recipe.
+    ``kind`` is ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds up to each trial).
+    ``points`` are pairs of these two values. ``losses`` are triples of epoch, training loss and test loss, in nats.
+    ``rung`` is the rung of a search, because each rung has its own measure; empty for the full recipe.
     """
 
     job: int
@@ -34,7 +34,7 @@ class Course(NamedTuple):
 
     @property
     def chart(self) -> str:
-        """The title of the figure that it belongs in: each rung has one of its own."""
+        """The title of the figure for this curve. Each rung has its own figure."""
         if self.kind != "train":
             return "Best latency of tunings"
         if self.rung == FINAL:
@@ -43,7 +43,7 @@ class Course(NamedTuple):
 
 
 class _Tuning(msgspec.Struct, frozen=True):
-    """One operator of a tuning: pairs of trial and best milliseconds so far."""
+    """One operator of a tuning: pairs of a trial and the best milliseconds up to that trial."""
 
     label: str = ""
     history: tuple[tuple[float, float | None], ...] = ()
@@ -54,50 +54,50 @@ class _Tunings(msgspec.Struct, frozen=True):
 
 
 def rung_courses(sources: Iterable[Source], *, newest: int = 20) -> tuple[Course, ...]:
-    """The curves of the newest trainings in rungs with more than one epoch; of each search and rung at most ``newest``.
+    """Return the curves of the newest trainings with more than one epoch, at most ``newest`` for each search and rung.
 
-    On the shorter rungs a training has one epoch, which is no curve.
+    On the shorter rungs a training has one epoch and no curve.
     """
-    found: list[Course] = []
+    all_courses: list[Course] = []
     for source in sources:
         for rung in source.rungs:
-            mine = [one for one in source.trainings if one.rung == rung]
+            trainings = [training for training in source.trainings if training.rung == rung]
             courses: list[Course] = []
-            for one in sorted(mine, key=lambda one: one.ended, reverse=True):
-                points, losses = _epochs(one.curve)
+            for training in sorted(trainings, key=lambda training: training.ended, reverse=True):
+                points, losses = _epochs(training.curve)
                 if len(points) > 1 and len(courses) < newest:
-                    who = "baseline" if one.number == BASELINE else f"trial {one.number}"
-                    name = f"{source.name}: {who} on {rung}, seed {one.seed}"
-                    courses.append(Course(0, name, one.state, "train", points, losses, rung))
-            found += courses
-    return tuple(found)
+                    title = "baseline" if training.number == BASELINE else f"trial {training.number}"
+                    name = f"{source.name}: {title} on {rung}, seed {training.seed}"
+                    courses.append(Course(0, name, training.state, "train", points, losses, rung))
+            all_courses += courses
+    return tuple(all_courses)
 
 
 def read_courses(jobs: Iterable[JobRecord], folder: Path, *, newest: int = 20) -> tuple[Course, ...]:
-    """The curves of the newest jobs that have one, running jobs first; of each kind at most ``newest``."""
+    """Return the curves of the newest jobs with a curve, running jobs first, at most ``newest`` for each kind."""
     ordered = sorted(jobs, key=lambda job: (job.state != "running", -job.id))
-    found: dict[str, list[Course]] = {"train": [], "tune": []}
+    by_kind: dict[str, list[Course]] = {"train": [], "tune": []}
     for job in ordered:
-        if job.kind in found and len(found[job.kind]) < newest:
-            found[job.kind] += _courses(job, folder)[: newest - len(found[job.kind])]
-    return (*found["train"], *found["tune"])
+        if job.kind in by_kind and len(by_kind[job.kind]) < newest:
+            by_kind[job.kind] += _courses(job, folder)[: newest - len(by_kind[job.kind])]
+    return (*by_kind["train"], *by_kind["tune"])
 
 
 def _courses(job: JobRecord, folder: Path) -> list[Course]:
-    place, name = job_folder(folder, job.id), job.name or f"job {job.id}"
+    job_files, name = job_folder(folder, job.id), job.name or f"job {job.id}"
     if job.kind == "train":
-        points, losses = _epochs(told(Outcome, job.result or {"curve": read_course(place / CURVE_FILE)}).curve)
+        points, losses = _epochs(told(Outcome, job.result or {"curve": read_course(job_files / CURVE_FILE)}).curve)
         return [Course(job.id, name, job.state, job.kind, points, losses)] if points else []
     if job.result:
         lines = told(_Tunings, job.result).results
     else:
-        course = read_course(place / COURSE_FILE)
-        both = course.items() if isinstance(course, dict) else ()
-        lines = tuple(told(_Tuning, {"label": label, "history": history}) for label, history in both)
-    found = [(one.label, tuple((trial, ms) for trial, ms in one.history if ms is not None)) for one in lines]
+        course = read_course(job_files / COURSE_FILE)
+        items = course.items() if isinstance(course, dict) else ()
+        lines = tuple(told(_Tuning, {"label": label, "history": history}) for label, history in items)
+    curves = [(line.label, tuple((trial, ms) for trial, ms in line.history if ms is not None)) for line in lines]
     return [
         Course(job.id, f"{name}: {label}" if len(lines) > 1 else name, job.state, job.kind, points)
-        for label, points in found
+        for label, points in curves
         if points
     ]
 

@@ -1,6 +1,6 @@
 """Pareto fronts over two or three axes, and the growth of the dominated volume.
 
-Dominance is defined by :func:`syno_lab.store.pareto.pareto_front`.
+:func:`syno_lab.store.pareto.pareto_front` defines dominance.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from syno_lab.store.pareto import Axis, pareto_front
 
 
 def short_number(value: float) -> str:
-    """Four digits, thousands as k, M, G, T: the page (``runs_chart.js``) writes its numbers so too."""
+    """Format a number with four digits and k, M, G or T, as the page (``runs_chart.js``) does."""
     size = abs(value)
-    for least, unit, name in ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
-        if size >= least:
+    for bound, unit, name in ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if size >= bound:
             return f"{float(f'{value / unit:.4g}'):g} {name}"
     return f"{value:.4g}"
 
 
 class Placed(NamedTuple):
-    """A trial that has a value on every axis; ``values`` are in the order of the axes.
+    """A trial with a value on every axis; ``values`` are in the order of the axes.
 
-    ``known`` is the name of the known operator with which its search began, else empty. ``intervals`` has for each axis
-    the values between which the finals leave the trial, or None. ``system`` is the title of the operator's system and
-    ``mark`` the name of its mark; both are empty without an operator.
+    ``known`` is the name of the known operator with which the trial's search began, else empty. ``intervals`` has the
+    interval of the finals for each axis, or None. ``system`` is the title of the operator's system and ``mark`` the
+    name of its mark; both are empty without an operator.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The label, and what the operator is known as."""
+        """The label, and the name of the known operator."""
         return f"{self.label} ({self.known})" if self.known else self.label
 
 
@@ -53,15 +53,14 @@ class Front(NamedTuple):
     """The data of a figure with two or three axes.
 
     Attributes:
-        axes: the axes; relative ones where values are compared with the baseline.
+        axes: the axes; relative axes where values are compared with the baseline.
         is_relative: whether values are compared with the baseline.
-        points: the trials that have a value on all axes, in the order in which they ended, with the baseline of each
-        source.
+        points: the trials with a value on all axes, in the order of their ends, and the baseline of each source.
         unplaced: the number of trials without a value on some axis.
         front: indices in ``points`` of the trials on the front, from the least to the greatest value of the first axis.
         reference: the corner up to which the volume counts.
         hypervolume: the volume that the front dominates up to ``reference``, in the product of the axes' units.
-        history: for each point that raised the volume, the number of points up to it and the new volume.
+        history: for each point that raised the volume, the number of points up to that point and the new volume.
     """
 
     axes: tuple[Axis, ...]
@@ -75,9 +74,9 @@ class Front(NamedTuple):
 
     @property
     def systems(self) -> dict[str, str]:
-        """The titles of the systems among the points with their marks, in the order in which they appear.
+        """The titles of the systems among the points with their marks, in the order of the points.
 
-        The baseline, which has a mark of its own, does not count.
+        The baseline has its own mark and does not count.
         """
         return {point.system: point.mark for point in self.points if point.system and not point.is_baseline}
 
@@ -89,18 +88,16 @@ def front_of(
     baselines: Mapping[str, TrialRow] | None = None,
     reference: Sequence[float] | None = None,
 ) -> Front:
-    """The Pareto front of ``rows`` over two or three axes by their names (:func:`.find_axis`).
+    """Return the Pareto front of ``rows`` over two or three axes by their names (:func:`.find_axis`).
 
     Args:
-        rows: trials; they are ordered by ``ended`` where it is known, baselines first.
-        axes: two or three names of axes.
-        baselines: the baseline of each source, to compare with; None: plain values.
-        reference: the corner up to which the volume counts. None: on each axis the worst value, moved out by a tenth of
-            the range of values (by a tenth of the value, or 1, where the range is empty). Two volumes can be compared
-            only if both had the same corner.
+        rows: the trials, in any order; they are sorted by ``ended`` where it is known, baselines first.
+        axes: the names of two or three axes.
+        baselines: the baseline of each source, for relative values; None: plain values.
+        reference: the corner up to which the volume counts. None: on each axis the worst value plus a tenth of the
+            range of values (if it is empty, a tenth of the value, or 1). Compare only volumes with equal corners.
 
-    Raises SynoError for an unknown axis, an axis named twice, fewer than two or more than three axes, or a
-    ``reference`` of another length.
+    Raises SynoError for an unknown or repeated axis, not two or three axes, or a ``reference`` of another length.
     """
     if not 2 <= len(axes) <= 3 or len(set(axes)) < len(axes):
         raise SynoError(f"a Pareto front needs two or three different axes, found {', '.join(axes) or 'none'}")
@@ -117,9 +114,9 @@ def front_of(
         values = [axis_value(row, axis, baselines) for axis in plain]
         known = [value for value in values if value is not None and np.isfinite(value)]
         if len(known) == len(values):
-            wide = tuple(interval_on(row, axis, baselines) for axis in plain)
-            about = (row.key, row.label, row.is_baseline, tuple(known), row.known, wide)
-            points.append(Placed(*about, *system_and_mark(row.operator)))
+            intervals = tuple(interval_on(row, axis, baselines) for axis in plain)
+            fields = (row.key, row.label, row.is_baseline, tuple(known), row.known, intervals)
+            points.append(Placed(*fields, *system_and_mark(row.operator)))
     corner = tuple(reference) if reference is not None else _beyond(points, shown)
     names = [axis.name for axis in shown]
     front = pareto_front(
@@ -142,16 +139,16 @@ def front_of(
 
 def _beyond(points: Sequence[Placed], axes: Sequence[Axis]) -> tuple[float, ...]:
     corner = []
-    for place, axis in enumerate(axes):
-        seen = [point.values[place] for point in points] or [0.0]
-        low, high = min(seen), max(seen)
+    for index, axis in enumerate(axes):
+        values = [point.values[index] for point in points] or [0.0]
+        low, high = min(values), max(values)
         step = 0.1 * ((high - low) or abs(high) or 10.0)
         corner.append(low - step if axis.maximise else high + step)
     return tuple(corner)
 
 
 def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[float]) -> list[tuple[int, float]]:
-    """Compute the volume only after points that no earlier point dominates: these are few."""
+    """Return the history of the volume. It is computed only after a point that no earlier point dominates."""
     if not points:
         return []
     signs = np.array([-1.0 if axis.maximise else 1.0 for axis in axes])
@@ -170,17 +167,17 @@ def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[fl
 
 
 def hypervolume(costs: np.ndarray, limit: np.ndarray) -> float:
-    """The volume that points dominate up to a corner, in the product of the units of the axes.
+    """Return the volume that points dominate up to a corner, in the product of the axes' units.
 
-    It is the sum over slices along the last axis, each with the volume of the other axes (HSO: While, Hingston, Barone
-    and Huband 2006, "A Faster Algorithm for Calculating Hypervolume").
+    The volume is a sum over slices along the last axis, each with the volume of the other axes (HSO: While, Hingston,
+    Barone and Huband 2006, "A Faster Algorithm for Calculating Hypervolume").
 
     Args:
-        costs: one point a row, two or more numbers each, the less the better; none is beyond ``limit``.
+        costs: one point a row, two or more numbers each, less is better; no point is beyond ``limit``.
         limit: the corner.
     """
     costs = costs[np.argsort(costs[:, -1])]
-    depths = np.diff(costs[:, -1], append=limit[-1])  # between two neighbours the same points dominate the slice
+    depths = np.diff(costs[:, -1], append=limit[-1])  # the same points dominate a slice between two neighbours
     if len(limit) == 2:
         return float(depths @ (limit[0] - np.minimum.accumulate(costs[:, 0])))
     slices = (depth * hypervolume(costs[:last, :-1], limit[:-1]) for last, depth in enumerate(depths, 1) if depth)

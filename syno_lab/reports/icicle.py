@@ -1,7 +1,7 @@
-"""An icicle plot of a tree, as plain data for a page: a box for each place, its children side by side below it.
+"""An icicle plot of a tree, as plain data for a page: a box for each node, with the boxes of its children below.
 
-Two trees are shown so: the tree of a search (:mod:`.trees`) and the space around a state (:mod:`.around`). Where boxes
-would be too narrow, the children with the least weight share one box.
+Two trees are shown as icicles: the tree of a search (:mod:`.trees`) and the neighbourhood of a state (:mod:`.around`).
+Where boxes would be too narrow, the children with the least weight share one box.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from syno_lab.search.branches import Branch, Branching
 
 Colour = Literal["reward", "searches", "distance", "probe", "primitive"]
 COLOURS: tuple[Colour, ...] = get_args(Colour)
-#: Words of steps that are part of a primitive: a CONTRACTION is made of SHAREs, and a weight is given to.
+#: Steps that are drawn as a primitive: a CONTRACTION has SHAREs, and a GIVE gives its weight a coordinate.
 _PARTS = {"CONTRACTION": "SHARE", "GIVE": "SHARE"}
 _WORD = re.compile(r"[^\W\d]\w*")
-#: A choice how many steps an operator may have.
+#: The text of a choice of the most steps of an operator.
 _BOUND = re.compile(r"at most (\d+) steps?")
 SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
 #: The narrowest box, as a share of the whole width.
@@ -40,11 +40,11 @@ _GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A box of an icicle plot, with the ``key`` and the ``kind`` of its place: empty and ``more`` of several in one.
+    """A box of an icicle plot, with the ``key`` and the ``kind`` of its node; a shared box has only the kind ``more``.
 
-    ``text`` stands in it, where that has no room ``short`` (its sign and its primitive), or ``sign`` alone; ``words``
-    are said of it. Levels count from 0; ``left`` and ``width`` are shares of the whole. ``edge`` is the primitive's
-    colour, empty for none; ``is_best``: whether it is on the way to the best trial.
+    ``text`` is written in the box, or ``short`` (sign and primitive), or ``sign`` alone where the box is narrow.
+    ``words`` describe the node. Levels count from 0. ``left`` and ``width`` are shares of the whole width. ``edge`` is
+    the primitive's colour, or empty. ``is_best`` marks nodes on the path to the best trial.
     """
 
     key: str = ""
@@ -63,7 +63,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Icicle:
-    """An icicle plot row by row, with the number of places shown (also those that share a box), and of ``matches``."""
+    """An icicle plot row by row, with the number of nodes shown (including shared boxes) and of ``matches``."""
 
     boxes: list[Box]
     places: int
@@ -80,28 +80,28 @@ def icicle(
     most: int = 1500,
     best: Collection[str] = (),
 ) -> Icicle:
-    """The boxes of a place and of the places below it.
+    """Return the boxes of a node and of the nodes below it.
 
     Args:
         what: the tree.
-        root: the place on top.
-        depth: the number of levels shown below it.
+        root: the key of the top node.
+        depth: the number of levels below the top node.
         colour: the number that the colour shows: darker is more (for the distance: less).
-        wanted: a filter: words that a place's text must contain, and comparisons such as ``reward>0.5``,
-            ``distance<=2``, ``kind=pruned``; places on the way to a match are kept too.
+        wanted: a filter: words in a node's text, and comparisons such as ``reward>0.5``, ``distance<=2``,
+            ``kind=pruned``. Nodes on the path to a match are shown too.
         most: the most boxes.
-        best: keys of the places on the way to the best trial.
+        best: the keys of the nodes on the path to the best trial.
 
-    Raises KeyError for an unknown place.
+    Raises KeyError for an unknown node.
     """
     fits = parse_filter(wanted)
-    kept = _kept(what, root, fits) if wanted.strip() else None
+    visible = _kept(what, root, fits) if wanted.strip() else None
     shades = _shades(what, root, depth, colour)
     boxes: list[Box] = []
     shown = 0
     row: list[tuple[str, float, float]] = [(root, 0.0, 1.0)]
     for level in range(depth + 1):
-        coming: list[tuple[str, float, float]] = []
+        next_row: list[tuple[str, float, float]] = []
         for key, left, width in row:
             if len(boxes) >= most:
                 break
@@ -111,52 +111,52 @@ def icicle(
             shown += 1
             if level == depth:
                 continue
-            children = [child for child in what.below(key) if kept is None or child in kept]
+            children = [child for child in what.below(key) if visible is None or child in visible]
             placed, rest = _placed(children, what, left, width)
-            coming += placed
+            next_row += placed
             if rest:
                 shown += len(rest)
                 room = min(NARROWEST, width)
                 boxes.append(_bundle(len(rest), branch, level + 1, left + width - room, room))
-        row = coming
-    matches = shown if kept is None else sum(fits(what.branch(key)) for key in kept)
+        row = next_row
+    matches = shown if visible is None else sum(fits(what.branch(key)) for key in visible)
     return Icicle(boxes, shown, matches)
 
 
 def listed(what: Branching, key: str, wanted: str = "") -> list[dict[str, str | float | None]]:
-    """The children of a place that match the filter ``wanted``, as records for a table, at most :data:`LISTED`."""
+    """Return the children of a node that match a filter, as records for a table, at most :data:`LISTED`."""
     fits = parse_filter(wanted)
-    found = []
+    records = []
     for child in what.below(key):
         branch = what.branch(child)
         if fits(branch):
             numbers = {name: getattr(branch, name) for name in _NUMBERS}
-            found.append({"key": child, "text": branch.text, "kind": branch.kind, "reason": branch.reason, **numbers})
-            if len(found) == LISTED:
+            records.append({"key": child, "text": branch.text, "kind": branch.kind, "reason": branch.reason, **numbers})
+            if len(records) == LISTED:
                 break
-    return found
+    return records
 
 
 def way_to(what: Branching, key: str) -> list[dict[str, str]]:
-    """The places from the root to this one, each with ``key`` and ``text``."""
-    found: list[dict[str, str]] = []
+    """Return the nodes from the root to this node, each with ``key`` and ``text``."""
+    nodes: list[dict[str, str]] = []
     at: str | None = key
     while at is not None:
-        found.append({"key": at, "text": what.branch(at).text})
+        nodes.append({"key": at, "text": what.branch(at).text})
         at = what.above(at)
-    return found[::-1]
+    return nodes[::-1]
 
 
 def parse_filter(text: str) -> Callable[[Branch], bool]:
-    """A filter as a function; a word that is no comparison of a known number or of the kind must occur in the text."""
+    """Convert a filter to a function. A word that is not a comparison with a known name must be in the node's text."""
     tests = [_test(word) for word in text.lower().split()]
     return lambda branch: all(test(branch) for test in tests)
 
 
 def _test(word: str) -> Callable[[Branch], bool]:
-    found = _COMPARISON.fullmatch(word)
-    if found is not None:
-        name, sign, value = found.groups()
+    match = _COMPARISON.fullmatch(word)
+    if match is not None:
+        name, sign, value = match.groups()
         if name == "kind" and sign == "=":
             return lambda branch: branch.kind.replace(" ", "").startswith(value)
         if name in _NUMBERS and (number := _number(value)) is not None:
@@ -171,49 +171,49 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _kept(what: Branching, root: str, fits: Callable[[Branch], bool]) -> set[str]:
-    """The matching places below ``root``, and all places on the way to them."""
-    kept: set[str] = set()
+def _kept(tree: Branching, root: str, fits: Callable[[Branch], bool]) -> set[str]:
+    """Return the matching nodes below ``root``, and all nodes on the paths to these."""
+    visible: set[str] = set()
     waiting = [root]
     while waiting:
         key = waiting.pop()
-        if fits(what.branch(key)):
+        if fits(tree.branch(key)):
             at: str | None = key
-            while at is not None and at not in kept:
-                kept.add(at)
-                at = None if at == root else what.above(at)
-        waiting += what.below(key)
-    return kept
+            while at is not None and at not in visible:
+                visible.add(at)
+                at = None if at == root else tree.above(at)
+        waiting += tree.below(key)
+    return visible
 
 
 def _placed(
-    children: Sequence[str], what: Branching, left: float, width: float
+    children: Sequence[str], tree: Branching, left: float, width: float
 ) -> tuple[list[tuple[str, float, float]], Sequence[str]]:
-    """The children side by side, each at least as wide as the narrowest box, and the children that do not fit."""
+    """Return the children side by side, each at least as wide as the narrowest box, and the children without room."""
     room = int(width / NARROWEST + 1e-9)
     if len(children) > room:
         children, rest = children[: max(0, room - 1)], children[max(0, room - 1) :]
         width -= NARROWEST
     else:
         rest = ()
-    weights = [max(0.0, what.weight(child)) for child in children]
-    whole, spare = sum(weights), width - len(children) * NARROWEST
+    weights = [max(0.0, tree.weight(child)) for child in children]
+    total, spare = sum(weights), width - len(children) * NARROWEST
     placed = []
     for child, weight in zip(children, weights, strict=True):
-        mine = NARROWEST + spare * (weight / whole if whole else 1 / len(children))
-        placed.append((child, left, mine))
-        left += mine
+        share = NARROWEST + spare * (weight / total if total else 1 / len(children))
+        placed.append((child, left, share))
+        left += share
     return placed, rest
 
 
-def _shades(what: Branching, root: str, depth: int, colour: Colour) -> Callable[[Branch], float | None]:
-    """A function from a place to its shade from 0 to 1, within the range shown; None for a place without a value."""
+def _shades(tree: Branching, root: str, depth: int, colour: Colour) -> Callable[[Branch], float | None]:
+    """Return a function from a node to its shade from 0 to 1 within the range shown; None without a value."""
     values: list[float] = []
     row = [root]
     while row and depth >= 0:
         depth -= 1
-        values += [value for key in row if (value := _value(what.branch(key), colour)) is not None]
-        row = [child for key in row for child in what.below(key)]
+        values += [value for key in row if (value := _value(tree.branch(key), colour)) is not None]
+        row = [child for key in row for child in tree.below(key)]
     low, high = min(values, default=0.0), max(values, default=0.0)
 
     def shade(branch: Branch) -> float | None:
@@ -234,7 +234,7 @@ def _value(branch: Branch, colour: Colour) -> float | None:
 
 
 def _fill(kind: str, shade: float | None) -> str:
-    """A box's colour; dark letters are readable on all of them, on light and on dark pages."""
+    """Return a box's colour. Dark letters are readable on every colour, on light and on dark pages."""
     if kind == "pruned":
         return _WHITE
     if kind == "dead end":
@@ -249,14 +249,14 @@ def _box(
 ) -> Box:
     name, look = _primitive(branch.text)
     kind, own = SIGNS[branch.kind], "" if look is None else look.sign
-    if bound := _BOUND.fullmatch(branch.text):  # of a choice how many steps there may be
+    if bound := _BOUND.fullmatch(branch.text):  # a choice of the most steps
         name, own = f"≤ {bound[1]} steps", f"≤{bound[1]}"
     fill = _fill(branch.kind, shade)
     return Box(
         key=branch.key,
         text=kind + branch.text,
         short=f"{kind}{name}" if bound else f"{kind}{own} {name}".strip(),
-        sign=own,  # what kind of place it is its border and its fill say
+        sign=own,  # border and fill show the node's kind
         words=branch.words,
         kind=branch.kind,
         level=level,
@@ -269,7 +269,7 @@ def _box(
 
 
 def _primitive(text: str) -> tuple[str, Look | None]:
-    """The first primitive in the text of a step, with its look in pictures; a word without one where it has none."""
+    """Return the first primitive in the text of a step and its look, else the first word and None."""
     words = _WORD.findall(text)
     for word in words:
         name = _PARTS.get(word, word)
@@ -293,18 +293,18 @@ def _bundle(number: int, parent: Branch, level: int, left: float, width: float) 
 
 
 def icicle_sketch(found: Icicle, words: str) -> str:
-    """The icicle plot as a small SVG, for pages without a kernel; ``words`` are its description."""
+    """Draw the icicle plot as a small SVG, for pages without a kernel; ``words`` are its description."""
     levels = 1 + max((box.level for box in found.boxes), default=0)
     parts = []
     for box in found.boxes:
         x, y, width = box.left * _WIDTH, box.level * _HIGH, box.width * _WIDTH
-        place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_HIGH}"'
+        frame = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_HIGH}"'
         dashed = ' stroke-dasharray="3 2"' if box.kind in ("pruned", "more") else ""
-        shape = f'<rect {place} fill="{box.fill}" stroke="#606060" stroke-width="0.5"{dashed}/>'
+        shape = f'<rect {frame} fill="{box.fill}" stroke="#606060" stroke-width="0.5"{dashed}/>'
         if box.edge:
             shape += f'<rect x="{x:.1f}" y="{y}" width="{min(3.0, width):.1f}" height="{_HIGH}" fill="{box.edge}"/>'
         letters = int((width - 8) / _LETTER)
-        shown = next((one for one in map(printable, (box.text, box.short, box.sign)) if len(one) <= letters), "")
+        shown = next((text for text in map(printable, (box.text, box.short, box.sign)) if len(text) <= letters), "")
         label = f'<text x="{x + 5:.1f}" y="{y + 16}" fill="#111111">{safe(shown)}</text>' if shown else ""
         parts.append(f"<g><title>{safe(box.words)}</title>{shape}{label}</g>")
     return picture(_WIDTH, levels * _HIGH, words, parts, ' font-size="11"')

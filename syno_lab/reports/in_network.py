@@ -1,7 +1,7 @@
-"""A trial in its network: the layers that its operator replaces, with their sizes, and the costs of the whole.
+"""A trial in its network: the layers that its operator replaces, with their sizes, and the costs of the network.
 
-An operator has its variables' sizes from the layers. The view of a trial's operator needs those, so that the costs that
-it shows are parts of the sum that the table of trials has.
+The layers give an operator's variables their sizes. The view of a trial's operator needs these sizes, so that its costs
+are parts of the sum in the table of trials.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from syno_lab.reports.lab import Reading
     from syno_lab.trial import TrialRequest
 
-#: The data that searches are usually made with, by what they must have in a path: these are known without the files.
+#: Usual data sets by a part of their path, with facts that need no files: classes, channels and image size.
 _USUAL = {"cifar-100": (100, 3, 32), "cifar-10": (10, 3, 32)}
 
 
@@ -31,8 +31,8 @@ Places = tuple[tuple[str, Mapping[str, int]], ...]
 class InNetwork:
     """The network of a trial, with its FLOPs for one example, 2 for each multiply-add, and its parameters.
 
-    ``places`` are the layers that the operator replaces, those of equal sizes together: a name for people, and the
-    sizes; ``replaced`` is their number.
+    ``places`` are the layers that the operator replaces, grouped by equal sizes: a name for people, and the sizes.
+    ``replaced`` is the number of layers.
     """
 
     backbone: str
@@ -42,17 +42,17 @@ class InNetwork:
     replaced: int
 
     def __str__(self) -> str:
-        """The costs of the whole, in a sentence."""
+        """Describe the costs of the network in a sentence."""
         layers = count_of(self.replaced, "layer")
         return f"{self.backbone} with it in {layers}: {self.flops:,} FLOPs, {self.params:,} parameters"
 
 
 def in_network(row: TrialRow, source: Source) -> InNetwork:
-    """The network in which a trial was trained, from the settings of its search. No file of data need be there.
+    """Return the network in which a trial was trained, from the settings of its search, without any file of data.
 
-    Nothing is run that the lab's folder holds. torch is imported. Raises SynoError where the network is not known here
-    (it is the user's own, its data are gone, the source has no settings of trainings), or has other costs here than the
-    trial: it was made by another version.
+    No code of the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (it is the
+    user's own, its data are missing, the source has no settings of trainings), or its costs differ from the trial's,
+    because another version made the trial.
     """
     from syno_lab.trial import TrialRequest
 
@@ -74,8 +74,8 @@ def in_network(row: TrialRow, source: Source) -> InNetwork:
 
 
 def find_network(row: TrialRow, reading: Reading) -> InNetwork | str:
-    """A trial's network, or in one line why it is not known here."""
-    source = next(one for one in reading.sources if one.key == row.source)
+    """Return a trial's network, or a line on why the network is unknown here."""
+    source = next(source for source in reading.sources if source.key == row.source)
     try:
         return in_network(row, source)
     except SynoError as error:
@@ -83,23 +83,23 @@ def find_network(row: TrialRow, reading: Reading) -> InNetwork | str:
 
 
 def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | None, str]:
-    """What the operator view is told of a trial's layers: the places, and a sentence about the operator."""
+    """Return the data on a trial's layers for the operator view: the layers, and a sentence about the operator."""
     if isinstance(found, str):
         return None, f"The layers in which it was trained are not known here: {found}"
     system = system_of(operator)
-    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # its numbers, for the same layers
+    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # its own sizes, for the same layers
     return None if has_own else found.places, f"In {found}"
 
 
 def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:
-    """Sizes at which trials of one network can be compared: those of the first layer that all replace.
+    """Return sizes at which trials of one network can be compared: the sizes of the first layer that all replace.
 
-    None where a network is not known, they are of several networks, or they have no such layer in common.
+    None where a network is unknown, the trials are of several networks, or no layer is common to all.
     """
-    known = [one for one in networks if isinstance(one, InNetwork)]
-    if len(known) < len(networks) or len({one.backbone for one in known}) != 1:
+    known = [network for network in networks if isinstance(network, InNetwork)]
+    if len(known) < len(networks) or len({network.backbone for network in known}) != 1:
         return None
-    by_name = [dict(one.places) for one in known]
+    by_name = [dict(network.places) for network in known]
     for name in by_name[0]:
         if all(name in places for places in by_name):
             return {variable: size for places in by_name for variable, size in places[name].items()}
@@ -107,9 +107,9 @@ def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:
 
 
 def _placed(request: TrialRequest, row: TrialRow, usual: tuple[int, int, int] | None = None) -> InNetwork:
-    """The network; ``usual`` are classes, channels and size of images whose files are not there.
+    """Return the network; ``usual`` are classes, channels and size of images whose files are missing.
 
-    Raises SpecError where its costs are not those of the trial.
+    Raises SpecError where its costs differ from the trial's.
     """
     from syno_lab.trial.backbone import full_costs_of, places_of
     from syno_lab.trial.facts import Facts
@@ -125,9 +125,9 @@ def _placed(request: TrialRequest, row: TrialRow, usual: tuple[int, int, int] | 
             f"found {costs.flops:,} and {costs.params:,}"
         )
     layers: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for place in places_of(request, facts):
-        if place.binding is not None:
-            layers.setdefault(tuple(place.binding.items()), []).append(place.name)
+    for layer in places_of(request, facts):
+        if layer.binding is not None:
+            layers.setdefault(tuple(layer.binding.items()), []).append(layer.name)
     more = {key: f" and {len(names) - 1} more like it" if len(names) > 1 else "" for key, names in layers.items()}
     places = tuple((names[0] + more[key], dict(key)) for key, names in layers.items())
     return InNetwork(request.backbone, places, costs.flops, costs.params, costs.replaced)

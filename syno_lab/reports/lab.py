@@ -1,8 +1,7 @@
-"""Read a lab's store repeatedly while other processes write it, through a read-only connection.
+"""Reads a lab's store repeatedly while other processes write it, through a read-only connection.
 
-SQLite shows readers the last committed state without blocking a writer (https://www.sqlite.org/wal.html), and tells
-cheaply whether anything has changed. A file that was removed or replaced is noticed by its inode number, without
-opening it.
+SQLite shows readers the last committed state without blocking a writer (https://www.sqlite.org/wal.html), and reports
+changes by a cheap query. The inode number reveals a removed or replaced file, without an open.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from syno_lab.store.rungs import FINAL
 
 @dataclass(frozen=True)
 class Reading:
-    """The contents of a lab at one moment: its jobs by submission, its searches by age, and the trials of all searches.
+    """The contents of a lab at one time: its jobs by submission, its searches by age, and the trials of all searches.
 
     Jobs of dead processes keep the state that the store has.
     """
@@ -59,9 +58,9 @@ class Reading:
         """The rows of a source by its key or its name, or all. Raises StoreError where there is no such source."""
         if not source:
             return self.rows
-        keys = [one.key for one in self.sources if source in (one.key, one.name)]
+        keys = [entry.key for entry in self.sources if source in (entry.key, entry.name)]
         if not keys:
-            known = printable(", ".join(one.key for one in self.sources), 2 * QUOTED) or "none"
+            known = printable(", ".join(entry.key for entry in self.sources), 2 * QUOTED) or "none"
             raise StoreError(f"no search {quoted(source)} in {self.folder}: there is {known}")
         return tuple(row for row in self.rows if row.source == keys[0])
 
@@ -104,23 +103,23 @@ class LabReader(Closing):
                 raise
 
     def leases(self) -> list[Lease]:
-        """Who runs the attempts under way; none before the first :meth:`read`."""
+        """Return the leases of running attempts; none before the first :meth:`read`."""
         with self._guard:
             return [] if self._store is None else Ledger(self._store.database).leases()
 
     def close(self) -> None:
-        """Close the file. It may be closed twice, and reading opens it again."""
+        """Close the file. A second call does nothing, and :meth:`read` opens the file again."""
         with self._guard:
             self._let_go()
 
     def _opened(self) -> Store:
         try:
-            found = self.file.stat()
+            status = self.file.stat()
         except OSError as error:
             raise StoreError(
                 f"the results store {self.file} is not there: expected the folder of a lab, or the file in it"
             ) from error
-        number = (found.st_dev, found.st_ino)
+        number = (status.st_dev, status.st_ino)
         if self._store is not None and number != self._number:
             self._let_go()
         if self._store is None:
@@ -137,6 +136,6 @@ class LabReader(Closing):
 
 def _read(store: Store, folder: Path) -> Reading:
     jobs = tuple(Ledger(store.database).jobs())
-    found = [read_search(log, store, jobs) for log in store.searches()]
-    found.sort(key=lambda one: one[0].created)
-    return Reading(folder, jobs, tuple(source for source, _ in found), tuple(row for _, rows in found for row in rows))
+    pairs = [read_search(log, store, jobs) for log in store.searches()]
+    pairs.sort(key=lambda pair: pair[0].created)
+    return Reading(folder, jobs, tuple(source for source, _ in pairs), tuple(row for _, rows in pairs for row in rows))

@@ -1,7 +1,7 @@
-"""The marks of trials in figures: the shape says the system, colour and size say how the trial stands.
+"""The marks of trials in figures. The shape shows the system; colour and size show the trial's status.
 
-A system has the mark of its place in the registry; the same outlines are drawn by matplotlib, as SVG and in the
-browser. All have the area of the circle of radius 1, so that none looks more important.
+A system has the mark of its index in the registry. Matplotlib, SVG and the browser draw the same outlines. Every mark
+has the area of the circle of radius 1, so that none looks more important.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from syno_lab.systems import SYSTEMS, find_system, format_of, formats
 
 
 class Mark(NamedTuple):
-    """One shape: the name of its marker in matplotlib, and its outline as the path of an SVG, y downwards."""
+    """One shape: the name of its marker in matplotlib, and its outline as an SVG path, y downwards."""
 
     marker: str
     path: str
@@ -26,24 +26,24 @@ MARKS = {
     "triangle": Mark("^", "M0-1.555L1.347.777L-1.347.777Z"),
     "cross": Mark("P", "M-.396-1.189H.396V-.396H1.189V.396H.396V1.189H-.396V.396H-1.189V-.396H-.396Z"),
 }
-#: The mark of the network that trials are compared with, whatever its operator.
+#: The mark of the baseline, whatever its operator.
 BASELINE = Mark("*", "M0-1.673L.376-.517H1.591L.608.198L.983 1.353L0 .639L-.983 1.353L-.608.198L-1.591-.517H-.376Z")
 
 
 def mark_of(name: str) -> Mark:
-    """The mark of this name, a circle where there is none of it, as in a file of another lab."""
+    """Return the mark of this name; a circle for an unknown name, as in a foreign lab's file."""
     return MARKS.get(name, MARKS["circle"])
 
 
 def mark_name(system: str) -> str:
-    """The name of the mark of the system of this format: by its place among all, each in turn."""
+    """Return the name of a system's mark, by the format and index of the system; marks repeat after the last."""
     return [*MARKS][[*dict.fromkeys((*SYSTEMS, *formats()))].index(system) % len(MARKS)]
 
 
 def system_and_mark(operator: str) -> tuple[str, str]:
-    """The title and the name of the mark of the system that reads an operator's JSON.
+    """Return the title, and the name of the mark, of the system that reads an operator's JSON.
 
-    Both are empty without an operator, and for JSON of a system that is not known here.
+    The texts are empty without an operator, and where the system is unknown here.
     """
     try:
         system = find_system(format_of(operator)) if operator else None

@@ -1,6 +1,6 @@
-"""Draw a front: with matplotlib as SVG or PNG and for papers, and as a small SVG for pages without a kernel.
+"""Draws a front: with matplotlib as SVG or PNG and for papers, and as a small SVG for pages without a Jupyter kernel.
 
-Equal data gives equal files.
+Equal data give equal files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
 
-#: Colour and area of each kind of mark; its shape is that of the system. Kinds differ in more than colour: trials are
-#: small, those on the front large, known operators hollow, and the baseline is a star.
+#: Colour and area of each kind of mark; the shape is the system's. Kinds differ in more than colour: trials are small,
+#: trials on the front large, known operators hollow, and the baseline is a star.
 KNOWN = "known operators"
 LOOKS = {
     "trials": ("#8a8a8a", 22),
@@ -41,7 +41,7 @@ _MOST_NAMES = 12
 
 
 def kinds_of(front: Front) -> list[str]:
-    """For each point of a front the kind of its mark, a key of :data:`LOOKS`."""
+    """Return the kind of mark for each point of a front, a key of :data:`LOOKS`."""
     on_front = set(front.front)
     return [
         "baseline" if point.is_baseline else KNOWN if point.known else "on the front" if at in on_front else "trials"
@@ -50,12 +50,12 @@ def kinds_of(front: Front) -> list[str]:
 
 
 def shape_of(point: Placed) -> Mark:
-    """The mark of a point: that of its system, of the baseline a star."""
+    """Return the mark of a point: its system's mark, or the star of the baseline."""
     return BASELINE if point.is_baseline else mark_of(point.mark)
 
 
 def describe_front(front: Front, title: str) -> str:
-    """The figure in one sentence, for readers who cannot see it."""
+    """Describe the figure in one sentence, for readers who cannot see it."""
     title, axes = printable(title), " and ".join(axis.text for axis in front.axes)
     if not front.points:
         return f"{title}: no trial has a value on {axes} yet."
@@ -71,38 +71,38 @@ def describe_front(front: Front, title: str) -> str:
 
 
 def _systems(front: Front) -> str:
-    """How many trials each system has, in a sentence; empty where there is one system."""
+    """Return a sentence with each system's number of trials; empty where there is one system."""
     if len(front.systems) < 2:
         return ""
-    told = []
+    counts = []
     for title, mark in front.systems.items():
         number = sum(point.system == title and not point.is_baseline for point in front.points)
-        told.append(f"{number} of {printable(title)} ({mark})")
-    return f" Trials by system: {', '.join(told)}."
+        counts.append(f"{number} of {printable(title)} ({mark})")
+    return f" Trials by system: {', '.join(counts)}."
 
 
 def _finals(front: Front) -> str:
-    """The intervals of the finals in a sentence; empty where the front has none."""
-    found = [
+    """Return a sentence with the intervals of the finals; empty where the front has none."""
+    intervals = [
         f"{printable(point.name)} {low:.4g} to {high:.4g}"
         for point in front.points
         for wide in point.intervals
         if wide is not None
         for low, high in [wide]
     ]
-    return f" Intervals of the finals: {', '.join(found[:_MOST_NAMES])}." if found else ""
+    return f" Intervals of the finals: {', '.join(intervals[:_MOST_NAMES])}." if intervals else ""
 
 
 def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", published: Sequence[Stated] = ()) -> bytes:
-    """Draw the points, the front and the volume over time, on a white ground.
+    """Draw the points, the front and the volume over time, on a white background.
 
     Args:
-        front: what to draw; a third axis becomes the colour.
+        front: the front; its third axis becomes the colour.
         form: ``svg`` or ``png``.
-        title: any text, shown above the figure.
-        published: statements from :func:`.published_on`, drawn as the paper's; only for relative axes.
+        title: a text above the figure.
+        published: the paper's statements from :func:`.published_on`, only for relative axes.
 
-    Raises FormatError for another form.
+    Raises FormatError for any other ``form``.
     """
     if form not in FORMS:
         raise FormatError(f"expected one of {', '.join(FORMS)} for a picture, found {quoted(form)}")
@@ -131,12 +131,12 @@ def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", pub
 
 
 class FrontFigure(Figure):
-    """A front for a paper: the points alone, without a title, which the caption has.
+    """A front for a paper: the points alone, without a title, because the caption has a title.
 
     Args:
-        front: as of :func:`front_picture`.
-        published: as of :func:`front_picture`.
-        title: for the description.
+        front: as for :func:`front_picture`.
+        published: as for :func:`front_picture`.
+        title: a title for the description.
     """
 
     def __init__(self, front: Front, *, published: Sequence[Stated] = (), title: str = "Trials") -> None:
@@ -160,10 +160,10 @@ class FrontFigure(Figure):
 
 
 def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Stated]) -> list[Any]:
-    """Draw the points and what belongs to them; returns what the legend shows."""
+    """Draw the points with their intervals and the front's line; return the handles of the legend."""
     import matplotlib as mpl
 
-    scale = mpl.rcParams["font.size"] / 10  # marks are as large as letters are
+    scale = mpl.rcParams["font.size"] / 10  # marks scale with the font
     x, y = front.axes[:2]
     axes.set_xlabel(x.text, parse_math=False)
     axes.set_ylabel(y.text, parse_math=False)
@@ -173,7 +173,7 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
         axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
     groups: dict[tuple[str, Mark], list[Placed]] = {}
     kinds = kinds_of(front)
-    for name in LOOKS:  # what is drawn later lies on top
+    for name in LOOKS:  # later groups are drawn on top
         for kind, point in zip(kinds, front.points, strict=True):
             if kind == name:
                 groups.setdefault((kind, shape_of(point)), []).append(point)
@@ -214,8 +214,8 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
         line = [front.points[place].values for place in front.front]
         where: Any = "pre" if x.maximise else "post"
         axes.step([v[0] for v in line], [v[1] for v in line], where=where, color="#2a7fd4", linewidth=1.2)
-    for number, one in enumerate(published):
-        (x0, x1), (y0, y1) = one.ranges[:2]
+    for number, statement in enumerate(published):
+        (x0, x1), (y0, y1) = statement.ranges[:2]
         axes.plot(
             [x0, x1] if x0 != x1 else [x0, x0],
             [(y0 + y1) / 2] * 2 if x0 != x1 else [y0, y1],
@@ -230,20 +230,20 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
 
 
 def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
-    """The legend where there are several systems: the kinds' colours without a shape, then the systems' shapes."""
+    """Return the legend for several systems: the kinds' colours without a shape, then the systems' shapes."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    found: list[Any] = []
+    handles: list[Any] = []
     for name, (colour, _) in LOOKS.items():
         if name == "baseline" and name in kinds:
-            found.append(Line2D([], [], linestyle="", marker=BASELINE.marker, markersize=9, color=colour, label=name))
+            handles.append(Line2D([], [], linestyle="", marker=BASELINE.marker, markersize=9, color=colour, label=name))
         elif name in kinds:
-            found.append(Patch(facecolor="none" if name == KNOWN else colour, edgecolor=colour, label=name))
-    for title, its in front.systems.items():
-        mark, label = mark_of(its).marker, printable(title)
-        found.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color="#444444", label=label))
-    return found
+            handles.append(Patch(facecolor="none" if name == KNOWN else colour, edgecolor=colour, label=name))
+    for title, name in front.systems.items():
+        mark, label = mark_of(name).marker, printable(title)
+        handles.append(Line2D([], [], linestyle="", marker=mark, markersize=6, color="#444444", label=label))
+    return handles
 
 
 def _draw_history(axes: Axes, front: Front) -> None:
@@ -259,27 +259,27 @@ def _draw_history(axes: Axes, front: Front) -> None:
 
 _LONGEST_NAME = 28
 _LINE = "#767676"
-# Sizes of letters from a point to its name, the nearest first; then the directions, the usual one first.
+# Distances from a point to its label in font sizes, the nearest first; then the directions, the usual first.
 _FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0, 12.0)
-_REFUSED = 10**6  # more than points and lines can be hit
+_REFUSED = 10**6  # more than the possible number of overlaps
 _WAYS = ((1, -1), (-1, -1), (1, 1), (-1, 1), (1, 0), (-1, 0), (0, -1), (0, 1))
-_MARK = 0.45  # half of the width of a point, in sizes of the font
+_MARK = 0.45  # half of the width of a point, in font sizes
 
 
 def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
-    """Write the labels of the front's points beside them: near, inside the axes, on no point, line or other name.
+    """Write the labels of the front's points near the points, inside the axes, where they overlap nothing.
 
-    A name that stands away from its point is tied to it by a thin line. One that has no place but on another name or
-    outside the axes is left out; the description of the figure has all.
+    A thin line ties a distant label to its point. A label with space only on another label or outside the axes is left
+    out; the figure's description has all labels.
     """
     import matplotlib as mpl
     from matplotlib.transforms import Bbox
 
     size = 0.8 * mpl.rcParams["font.size"]
     renderer = renderer_of(plot)
-    plot.draw_without_rendering()  # from here on it is known where points are
+    plot.draw_without_rendering()  # this computes the positions of points
     dot = plot.dpi / 72
-    taken = list(_taken(axes, front, _MARK * size * dot))
+    occupied = list(_occupied(axes, front, _MARK * size * dot))
     named: list[Bbox] = []
     inside = axes.bbox
     for place in front.front:
@@ -303,7 +303,7 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
                 drawn.set_in_layout(False)
                 box = _text_box(drawn, renderer)
                 is_inside = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-                hits = box.count_overlaps(taken) + (0 if is_inside and not box.count_overlaps(named) else _REFUSED)
+                hits = box.count_overlaps(occupied) + (0 if is_inside and not box.count_overlaps(named) else _REFUSED)
                 if best is None or hits < best[0]:
                     if best is not None:
                         best[2].remove()
@@ -325,12 +325,12 @@ def _text_box(drawn: Annotation, renderer: RendererBase) -> Bbox:
     """The box of an annotation's text, without its line."""
     from matplotlib.text import Text
 
-    drawn.update_positions(renderer)  # before that, the offset counts from the figure's corner
+    drawn.update_positions(renderer)  # else the offset counts from the figure's corner
     return Text.get_window_extent(drawn, renderer)
 
 
-def _taken(axes: Axes, front: Front, half: float) -> Iterator[Bbox]:
-    """The boxes of all points, and of the front's line and the intervals, in dots."""
+def _occupied(axes: Axes, front: Front, half: float) -> Iterator[Bbox]:
+    """Yield the boxes of all points, of the front's line and of the intervals, in dots."""
     from matplotlib.transforms import Bbox
 
     for x, y in axes.transData.transform([point.values[:2] for point in front.points]):
@@ -349,9 +349,9 @@ _TICKS = 5
 
 
 def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated] = ()) -> str:
-    """Draw the points, the front and its volume as SVG text on a white ground; arguments as of :func:`.front_picture`.
+    """Draw the points, the front and its volume as SVG text on a white background, as :func:`.front_picture` does.
 
-    It is drawn without matplotlib, which would delay a notebook's cell. A third axis is in the description alone.
+    This does not need matplotlib, which would delay a notebook's cell. Only the description has a third axis.
     """
     paper = published if front.is_relative else ()
     x0, x1 = _span(front, 0, paper)
@@ -372,12 +372,12 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated
     first, second = front.axes[:2]
     parts.append(text(_WIDTH / 2, _HEIGHT - 8, first.text, anchor="middle"))
     parts.append(text(14, _HEIGHT / 2, second.text, anchor="middle", turned=True))
-    for one in paper:
-        (a, b), (c, d) = one.ranges[:2]
+    for statement in paper:
+        (a, b), (c, d) = statement.ranges[:2]
         (left, low), (right, high) = place(a, c), place(b, d)
         size = f'x="{left - 2:.1f}" y="{high - 2:.1f}" width="{right - left + 4:.1f}" height="{low - high + 4:.1f}"'
         parts.append(
-            f'<rect {size} fill="{PAPER}" fill-opacity="0.35"><title>The paper: {safe(one.text)}</title></rect>'
+            f'<rect {size} fill="{PAPER}" fill-opacity="0.35"><title>The paper: {safe(statement.text)}</title></rect>'
         )
     for point in front.points:
         for side, wide in enumerate(point.intervals[:2]):
@@ -387,8 +387,8 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated
                 parts.append(_line(left, low, right, high, GREY))
     kinds = kinds_of(front)
     for kind, (colour, area) in LOOKS.items():
-        for point, found in zip(front.points, kinds, strict=True):
-            if found == kind:
+        for point, own_kind in zip(front.points, kinds, strict=True):
+            if own_kind == kind:
                 across, up = place(*point.values[:2])
                 look = f'fill="none" stroke="{colour}"' if kind == KNOWN else f'fill="{colour}"'
                 parts.append(_mark(shape_of(point), across, up, area**0.5 / 1.5, look, point.name))
@@ -406,16 +406,16 @@ def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated
 def _span(front: Front, axis: int, paper: Sequence[Stated]) -> tuple[float, float]:
     values = [point.values[axis] for point in front.points]
     values += [end for point in front.points for end in (point.intervals[axis : axis + 1] or (None,))[0] or ()]
-    values += [value for one in paper for value in one.ranges[axis]]
+    values += [value for statement in paper for value in statement.ranges[axis]]
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.06 * ((high - low) or abs(high) or 1.0)
     return low - room, high + room
 
 
 def _mark(mark: Mark, x: float, y: float, size: float, look: str, title: str) -> str:
-    """A mark in the middle of which ``x`` and ``y`` are; a stroke is 2 wide whatever its size."""
-    place = f'transform="translate({x:.1f} {y:.1f}) scale({size:.1f})" stroke-width="{2 / size:.2f}"'
-    return f'<path d="{mark.path}" {place} {look}><title>{safe(title)}</title></path>'
+    """Draw a mark around ``x`` and ``y``; its stroke has width 2 at any size."""
+    attributes = f'transform="translate({x:.1f} {y:.1f}) scale({size:.1f})" stroke-width="{2 / size:.2f}"'
+    return f'<path d="{mark.path}" {attributes} {look}><title>{safe(title)}</title></path>'
 
 
 def _line(x0: float, y0: float, x1: float, y1: float, colour: str = "#e0e0e0") -> str:

@@ -1,7 +1,7 @@
-"""The plan, the funnel and the finals of a search in rungs: as tables, in words, and the funnel as a picture.
+"""The plan, the funnel and the finals of a search in rungs, as tables and sentences, and the funnel as a picture.
 
-They are read from the files that the search writes (its status while it runs, its result at the end), or from a stored
-result. An untrained search has a funnel alone, without rungs.
+The data are those of the search's files (its status while it runs, its result at the end), or a stored result. An
+untrained search has only a funnel, without rungs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from syno_lab.store.rungs import CONFIRM, FINAL
 from syno_lab.versioned import JSON
 
 FINALS, MORE_SEEDS = "finals", "more seeds"
-#: What comes before any training, with its meaning for people.
+#: The stages before any training, with their meaning for people.
 DRAWS = {
     "drawn": "reached the input",
     "wished": "meet the wish",
     "affordable": "within the budgets, and no repeats",
     "probed": "have a score of the probe",
 }
-#: Parts of a plan that train no operator that was found.
+#: Parts of a plan that train no discovered operator for the first time.
 _OTHERS = {
     "baseline": "the network as it is, on the seeds of the finals",
     "draws": "drawing and probing operators",
@@ -40,11 +40,11 @@ _LONGEST = 60
 
 
 class Stage(NamedTuple):
-    """A stage of the funnel: a name of :data:`DRAWS`, that of a rung, or ``finals``.
+    """A stage of the funnel: a name of :data:`DRAWS`, a rung's name, or ``finals``.
 
-    ``number`` counts the operators that came so far (on a rung with all their trainings), ``failed`` those whose
-    training did not finish, ``waiting`` those whose trainings have not ended; ``seconds`` are worker seconds, None for
-    draws that are timed with a later stage.
+    ``number`` counts the operators that reached the stage (on a rung with all their trainings). ``failed`` counts those
+    with a training that failed, ``waiting`` those with a training that has not ended. ``seconds`` are worker seconds;
+    None for draws that are timed with a later stage.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Stage(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a search is: its ``phase`` is ``timing``, ``draws``, a rung's name, ``final`` or ``done``.
+    """The progress of a search: its ``phase`` is ``timing``, ``draws``, a rung's name, ``final`` or ``done``.
 
-    ``search_s`` are wall seconds so far, ``minutes`` those of the plan (None without one), ``workers`` trainings at a
-    time. ``plan`` has its parts in order (empty before the baseline is timed, and for an untrained search), ``stages``
-    the funnel, from what was drawn to the finals; ``verdict`` is what the search found, empty before its end.
+    ``search_s`` are wall seconds so far, ``minutes`` the plan's minutes (None without a plan), ``workers`` the number
+    of trainings at a time. ``plan`` has its parts in order; it is empty until the baseline is timed, and for an
+    untrained search. ``stages`` is the funnel from draws to finals. ``verdict`` is empty before the search's end.
     """
 
     name: str
@@ -78,32 +78,32 @@ class Progress(NamedTuple):
 
 
 def read_progress(lab: Path, search: str) -> Progress | None:
-    """The progress of a search in the lab's folder; None where it is none with a funnel, or has not begun."""
-    found = read_said(lab, search, STATUS)
-    return None if found is None else progress_of(found, search)
+    """Return the progress of a search in the lab's folder; None where there is no search with a funnel."""
+    status = read_said(lab, search, STATUS)
+    return None if status is None else progress_of(status, search)
 
 
 def read_result(lab: Path, search: str) -> dict[str, JSON] | None:
-    """The result of a search in the lab's folder; None before its end."""
+    """Return the result of a search in the lab's folder; None before its end."""
     return read_said(lab, search, RESULT)
 
 
 def progress_of(found: Mapping[str, JSON], name: str) -> Progress | None:
-    """The progress that a status or a result tells; None without a funnel."""
-    said = searched(found)
-    plan = said.plan or Plan()
-    if said.funnel is None:
+    """Return the progress in a status or a result; None without a funnel."""
+    content = searched(found)
+    plan = content.plan or Plan()
+    if content.funnel is None:
         return None
     parts = tuple(msgspec.structs.replace(part, name=title(part.name)) for part in plan.parts)
     return Progress(
         printable(name, _LONGEST),
-        _name(said.phase or "done"),
-        said.search_s or said.time.wall_s,
+        _name(content.phase or "done"),
+        content.search_s or content.time.wall_s,
         plan.minutes,
         max(1, plan.workers),
         parts,
-        _stages(said.funnel, parts),
-        _name(said.verdict),
+        _stages(content.funnel, parts),
+        _name(content.verdict),
     )
 
 
@@ -111,16 +111,16 @@ def _stages(funnel: Funnel, plan: Sequence[PlanPart]) -> tuple[Stage, ...]:
     stages = [Stage(name, int(funnel.draws[name])) for name in DRAWS if name in funnel.draws]
     if stages:
         stages[-1] = stages[-1]._replace(seconds=funnel.draws.get("seconds", 0.0))
-    order = [part.name for part in plan]  # a mapping that was in the store has lost its order
+    order = [part.name for part in plan]  # a stored mapping has lost its order
     for name in sorted(funnel.rungs, key=lambda name: order.index(title(name)) if title(name) in order else len(order)):
-        one = funnel.rungs[name]
-        waiting = max(0, one.begun - one.trained - one.failed)
-        stages.append(Stage(title(name), one.trained, one.failed, waiting, one.seconds))
+        counts = funnel.rungs[name]
+        waiting = max(0, counts.begun - counts.trained - counts.failed)
+        stages.append(Stage(title(name), counts.trained, counts.failed, waiting, counts.seconds))
     return tuple(stages)
 
 
 def title(rung: str) -> str:
-    """A rung's name for people."""
+    """Return a rung's name for people."""
     return {FINAL: FINALS, CONFIRM: MORE_SEEDS}.get(rung) or _name(rung)
 
 
@@ -129,7 +129,7 @@ def _name(text: str) -> str:
 
 
 def plan_table(plan: Progress) -> Table:
-    """The plan: for each part its trainings, worker seconds each and in all, and minutes with all workers busy."""
+    """Return the plan: each part's trainings, worker seconds each and in all, and minutes with all workers busy."""
     rows: list[list[Cell]] = [
         [
             f"{part.name}: {_OTHERS[part.name]}" if part.name in _OTHERS else part.name,
@@ -149,7 +149,7 @@ def plan_table(plan: Progress) -> Table:
 
 
 def funnel_table(progress: Progress) -> Table:
-    """The funnel: for each stage the operators that came so far, those that failed or wait, and worker seconds."""
+    """Return the funnel: for each stage the operators that reached it, failed or wait, and worker seconds."""
     rows = [
         [
             f"{stage.name}: {DRAWS[stage.name]}" if stage.name in DRAWS else stage.name,
@@ -164,7 +164,7 @@ def funnel_table(progress: Progress) -> Table:
 
 
 def describe_funnel(progress: Progress) -> str:
-    """The funnel in one sentence, for readers who cannot see it."""
+    """Describe the funnel in one sentence, for readers who cannot see it."""
     drawn = [f"{stage.number:,} {stage.name}" for stage in progress.stages if not stage.is_trained]
     trained = [
         f"{stage.number:,} {'in the' if stage.name == FINALS else 'trained on'} {stage.name}"
@@ -177,7 +177,7 @@ def describe_funnel(progress: Progress) -> str:
 
 
 def headline(progress: Progress) -> str:
-    """Where the search is, in one line."""
+    """Describe the search's progress in one line."""
     minutes = f"{progress.search_s / 60:.1f} minutes"
     if progress.phase == "done":
         return f"{progress.name}: done after {minutes}{f': {progress.verdict}' if progress.verdict else ''}."
@@ -186,38 +186,38 @@ def headline(progress: Progress) -> str:
 
 
 def finals_table(result: Mapping[str, JSON]) -> Table:
-    """The front of a result: the baseline, and every operator that was trained on the last rung, the cheapest first.
+    """Return the front of a result: the baseline, and every operator of the last rung, the cheapest first.
 
-    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is that of
-    the difference from the baseline, over seeds and images where there are several seeds.
+    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is for the
+    difference from the baseline, over seeds and images where there are several seeds.
     """
-    said, progress = searched(result), progress_of(result, "")
+    content, progress = searched(result), progress_of(result, "")
     rungs = [stage.name for stage in progress.stages if stage.is_trained] if progress else []
     last = next((name for name in reversed(rungs) if name not in (FINALS, MORE_SEEDS)), "the last rung")
     heads = (
         *("operator", "of the replaced FLOPs", "parameters", f"accuracy on {last}, held out", "accuracy of the finals"),
         *("against the baseline", "interval", "seeds", "verdict"),
     )
-    base = said.baseline
+    base = content.baseline
     seeds = None if base.accuracies is None else len(base.accuracies)
     rows: list[list[Cell]] = [
         ["baseline", "1.000", base.params or 0, None, _three(base.accuracy), None, None, seeds, None]
     ]
-    is_joint = "," in said.settings.system
-    for one in sorted(said.front, key=lambda one: one.replaced_ratio or 0.0):
-        name = f"trial {one.number or 0}" + (f" ({_name(one.known)})" if one.known else "")
-        if is_joint and not one.known:  # a known one has its system in its name
-            name += f" ({_name(one.system)})"
-        final = said.finals.get(one.number or 0)
-        rows.append([name, _three(one.replaced_ratio), one.params, _three(one.accuracy), *_final_cells(final)])
-    untold = "".join(
-        f"; {_name(name)} is not compared: {printable(why, 200)}" for name, why in said.not_compared.items()
+    is_joint = "," in content.settings.system
+    for point in sorted(content.front, key=lambda point: point.replaced_ratio or 0.0):
+        name = f"trial {point.number or 0}" + (f" ({_name(point.known)})" if point.known else "")
+        if is_joint and not point.known:  # a known operator's name has its system
+            name += f" ({_name(point.system)})"
+        final = content.finals.get(point.number or 0)
+        rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *_final_cells(final)])
+    excluded = "".join(
+        f"; {_name(name)} is not compared: {printable(why, 200)}" for name, why in content.not_compared.items()
     )
-    return Table(f"The front; the finals decide, on the test images{untold}", heads, rows)
+    return Table(f"The front; the finals decide, on the test images{excluded}", heads, rows)
 
 
 def _final_cells(one: Comparison | None) -> list[Cell]:
-    """Accuracy, difference from the baseline, interval, seeds and verdict of a comparison; empty without one."""
+    """Return accuracy, difference from the baseline, interval, seeds and verdict of a comparison; empty without one."""
     return [None] * 5 if one is None else [_three(one.operator), *one.texts, len(one.seeds), _name(one.verdict)]
 
 
@@ -229,15 +229,15 @@ _WIDTH, _LINE, _LEFT, _RIGHT, _TOP = 640, 26, 110, 190, 26
 
 
 def funnel_picture(progress: Progress) -> str:
-    """The funnel as SVG text: a bar for each stage, as long as the logarithm of its operators.
+    """Draw the funnel as SVG text: a bar for each stage, with a length by the logarithm of its operators.
 
-    Its colours are readable on a light and on a dark ground; its label is :func:`describe_funnel`.
+    Its colours are readable on light and dark backgrounds. Its label is :func:`describe_funnel`.
     """
     most = max((stage.number for stage in progress.stages), default=0)
     room = _WIDTH - _LEFT - _RIGHT
     parts = [text(0, 14, "operators by stage (bars: logarithm)", 12)]
-    for place, stage in enumerate(progress.stages):
-        top = _TOP + place * _LINE
+    for index, stage in enumerate(progress.stages):
+        top = _TOP + index * _LINE
         length = room * log10(1 + stage.number) / log10(1 + max(most, 1))
         colour = LOOKS["on the front" if stage.is_trained else "trials"][0]
         parts.append(text(_LEFT - 8, top + 15, stage.name, 12, "end"))
@@ -251,7 +251,7 @@ def funnel_picture(progress: Progress) -> str:
 
 
 def _words(stage: Stage) -> str:
-    """What stands behind a bar."""
+    """Return the text behind a bar."""
     parts = [f"{stage.number:,}"]
     parts += [f"{stage.failed} failed"] if stage.failed else []
     parts += [f"{stage.waiting} under way"] if stage.waiting else []

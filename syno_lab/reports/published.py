@@ -1,7 +1,7 @@
-"""The numbers that the Syno paper states, for figures that show them marked as the paper's.
+"""The numbers that the Syno paper states, for figures that mark them as the paper's.
 
-``published.json`` has one entry for each statement, with the figure or table, the section, and the sentence from which
-it was taken. Points that the paper only draws are left out: no number was read off a picture.
+``published.json`` has one entry for each statement, with the figure or table, the section, and the quoted sentence.
+Points that the paper only draws are left out, because no number was measured in a picture.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         id: the entry's name.
         figure: the figure or table to which it belongs: ``figure_5``, ``table_2``, ``alpha_nas``, ….
-        place: its section or table in the paper.
+        place: the section or table of the statement in the paper.
         label: its subject.
         quote: the sentences, word for word.
-        model, dataset, device: those of the measurement; empty where they do not apply.
-        accuracy_points: accuracy minus the baseline's in percentage points, from the least to the greatest that the
-            sentence allows.
-        speedup: the baseline's latency over the operator's, a range likewise.
-        flops_ratio: FLOPs over the baseline's, a range likewise.
-        operator: the known operator that it is about.
+        model, dataset, device: the setting of the measurement; empty where it does not apply.
+        accuracy_points: accuracy minus the baseline's in percentage points, the range that the sentence allows.
+        speedup: the range of the baseline's latency over the operator's.
+        flops_ratio: the range of FLOPs over the baseline's.
+        operator: the known operator of the statement.
         times_operator_1: by the name of a measure, its value over Operator 1's.
-        steps, perplexity: those of a language model's training.
-        sizes, rates: pGraphs by the number of primitives, and the share of canonical ones.
-        samples, canonical: pGraphs drawn, and how many were canonical.
-        trials, distinct: random trials, and the distinct operators that they found.
+        steps, perplexity: the steps and the perplexity of a language model's training.
+        sizes, rates: numbers of primitives of pGraphs, and the shares of canonical pGraphs.
+        samples, canonical: the number of pGraphs drawn, and of canonical pGraphs.
+        trials, distinct: the number of random trials, and of the distinct operators that they found.
     """
 
     id: str
@@ -64,14 +63,14 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def text(self) -> str:
-        """The subject, the measurement's setting and the place in the paper, in one line."""
+        """The subject, the measurement's setting and the section of the paper, in one line."""
         about = ", ".join(word for word in (self.model, self.dataset, self.device) if word)
         return (
             f"{self.label} ({about}; the paper, {self.place})" if about else f"{self.label} (the paper, {self.place})"
         )
 
     def along(self, axis: str) -> Range | None:
-        """The range on the axis of this name, against the baseline; None where the paper states none."""
+        """Return the range on the axis of this name, relative to the baseline; None where the paper states none."""
         if axis == "accuracy":
             return self.accuracy_points
         if axis == "flops":
@@ -93,12 +92,12 @@ def _read() -> _File:
 
 
 def published_points(figure: str | None = None) -> tuple[Published, ...]:
-    """The statements that belong to a figure or table, or all."""
-    return tuple(one for one in _read().statements if figure in (None, one.figure))
+    """Return the statements of a figure or table, by default all."""
+    return tuple(statement for statement in _read().statements if figure in (None, statement.figure))
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """A statement in a figure: pairs in the order of the figure's axes."""
+    """A statement in a figure, with its ranges in the order of the figure's axes."""
 
     label: str
     text: str
@@ -106,13 +105,13 @@ class Stated(msgspec.Struct, frozen=True):
 
 
 def published_on(axes: Sequence[str]) -> list[Stated]:
-    """The statements that have a range on each of these axes, for a figure against the baseline.
+    """Return the statements with a range on each of these axes, for a figure relative to the baseline.
 
     The paper's latencies were measured on its Jetson Orin Nano, whatever target the axis names.
     """
-    found = []
-    for one in _read().statements:
-        ranges = tuple(span for axis in axes if (span := one.along(axis)) is not None)
+    statements = []
+    for published in _read().statements:
+        ranges = tuple(span for axis in axes if (span := published.along(axis)) is not None)
         if len(ranges) == len(axes):
-            found.append(Stated(one.label, one.text, ranges))
-    return found
+            statements.append(Stated(published.label, published.text, ranges))
+    return statements

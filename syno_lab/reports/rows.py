@@ -36,11 +36,11 @@ class Trained(Outcome, frozen=True, kw_only=True):
     """One training that has ended.
 
     Attributes:
-        number: the trial's; :data:`.store.rungs.BASELINE` for the network without an operator.
+        number: the trial's number; :data:`.store.rungs.BASELINE` for the network without an operator.
         rung: the name of the rung; :data:`.store.rungs.FINAL` for the finals.
-        seed: of the training.
-        measure: what the rung ranks by, higher is better.
-        ended: when (ISO 8601, UTC).
+        seed: the seed of the training.
+        measure: the measure by which the rung ranks, higher is better.
+        ended: the time of the end (ISO 8601, UTC).
     """
 
     number: int
@@ -54,11 +54,11 @@ class OnRung(NamedTuple):
     """The trainings of one operator on one rung.
 
     Attributes:
-        rung: its name.
-        seeds: how many trainings ended.
-        accuracy, measure: means over the seeds; None where one did not finish.
+        rung: the name of the rung.
+        seeds: the number of trainings that ended.
+        accuracy, measure: means over the seeds; None where a training did not finish.
         state: ``finished``, or the outcome of the first training that did not finish.
-        wall_s: seconds of all of them.
+        wall_s: the wall seconds of all these trainings.
     """
 
     rung: str
@@ -70,26 +70,26 @@ class OnRung(NamedTuple):
 
 
 def read_trainings(log: SearchLog) -> tuple[Trained, ...]:
-    """The trainings of a search in rungs that have ended, in the order of queueing; none of a search without rungs."""
-    return tuple(_trained(one) for one in log.rungs.trainings() if one.is_ended and one.rung != TIMING)
+    """Return the ended trainings of a search in rungs, in the order of the queue; empty for a search without rungs."""
+    return tuple(_trained(row) for row in log.rungs.trainings() if row.is_ended and row.rung != TIMING)
 
 
 def names_of_rungs(trainings: Iterable[Trained]) -> tuple[str, ...]:
-    """The rungs in the order in which they began, the finals last."""
-    found = dict.fromkeys(one.rung for one in trainings)
-    return tuple(sorted(found, key=lambda name: name == FINAL))
+    """Return the rungs in the order of their starts, the finals last."""
+    names = dict.fromkeys(training.rung for training in trainings)
+    return tuple(sorted(names, key=lambda name: name == FINAL))
 
 
 def on_rungs(trainings: Sequence[Trained]) -> tuple[OnRung, ...]:
-    """The trainings of one operator, put together by rung."""
-    found = []
+    """Group the trainings of one operator by rung."""
+    grouped = []
     for rung in names_of_rungs(trainings):
-        mine = [one for one in trainings if one.rung == rung]
-        state = next((one.state for one in mine if one.state != TRAINED), TRAINED)
-        accuracy = _mean([one.accuracy for one in mine], state)
-        measure = _mean([one.measure for one in mine], state)
-        found.append(OnRung(rung, len(mine), accuracy, measure, state, fsum(one.wall_s for one in mine)))
-    return tuple(found)
+        group = [training for training in trainings if training.rung == rung]
+        state = next((training.state for training in group if training.state != TRAINED), TRAINED)
+        accuracy = _mean([training.accuracy for training in group], state)
+        measure = _mean([training.measure for training in group], state)
+        grouped.append(OnRung(rung, len(group), accuracy, measure, state, fsum(item.wall_s for item in group)))
+    return tuple(grouped)
 
 
 def _mean(values: Sequence[float | None], state: str) -> float | None:
@@ -97,20 +97,20 @@ def _mean(values: Sequence[float | None], state: str) -> float | None:
     return fsum(known) / len(known) if state == TRAINED and known and len(known) == len(values) else None
 
 
-def _trained(one: RungTraining) -> Trained:
+def _trained(training: RungTraining) -> Trained:
     return Trained(
-        **msgspec.structs.asdict(told(Outcome, one.outcome)),
-        number=one.number,
-        rung=one.rung,
-        seed=one.seed,
-        measure=one.measure,
-        ended=one.ended or "",
+        **msgspec.structs.asdict(told(Outcome, training.outcome)),
+        number=training.number,
+        rung=training.rung,
+        seed=training.seed,
+        measure=training.measure,
+        ended=training.ended or "",
     )
 
 
-#: The name of the accuracy on a rung is ``accuracy@RUNG``; that of the finals is ``accuracy``.
+#: The name of the accuracy on a rung is ``accuracy@RUNG``; the name of the finals' accuracy is ``accuracy``.
 RUNG = "accuracy@"
-#: The name of the latency on a target is ``latency_ms@TARGET``; :mod:`syno_lab.store.latencies` says what it is of.
+#: The name of the latency on a target is ``latency_ms@TARGET``; :mod:`syno_lab.store.latencies` has the targets.
 LATENCY = "latency_ms@"
 
 
@@ -119,32 +119,31 @@ class TrialRow:
     """One trial: an operator with all its results.
 
     Attributes:
-        key: its unique name in the lab: ``search:NAME#12``; that of a baseline is
-            ``search:NAME#baseline``.
+        key: the trial's unique name in the lab: ``search:NAME#12``; for a baseline ``search:NAME#baseline``.
         source: the key of its :class:`Source`.
-        number: in the order of asking, from 0 on; -1 for the baseline of a search.
-        label: its name for people.
-        fingerprint: the operator's; empty for the network without an operator.
-        is_baseline: whether the source's other trials are compared with it.
+        number: the trial's number in the order of proposal, from 0 on; -1 for the baseline of a search.
+        label: the trial's name for people.
+        fingerprint: the operator's fingerprint; empty for the network without an operator.
+        is_baseline: whether the source's other trials are compared with this trial.
         state: the state of its training: ``waiting``, ``finished``, ``pruned``, ….
         reason: why the training did not finish, in one line.
-        accuracy: from 0 to 1 (for text exp(-loss)); None where there is none. Of a search in rungs that of the finals
-            alone: those of rungs are other measures, and ``rungs`` has them.
+        accuracy: the accuracy from 0 to 1 (for text exp(-loss)), or None. In a search in rungs it is the accuracy of
+            the finals; ``rungs`` has the accuracies of the rungs, which are other measures.
         flops: FLOPs of the whole network.
-        params: parameters, likewise.
+        params: parameters of the whole network.
         memory_mib: peak memory of its training in MiB; None where it was not measured.
         latencies: milliseconds by target, as the search defines them.
         wall_s: wall seconds of its training.
-        ended: the time of its end (ISO 8601, UTC); empty where it is not known.
-        job: the number of the job that trained it.
+        ended: the time of its end (ISO 8601, UTC); empty where it is unknown.
+        job: the number of the job that trained the trial.
         operator: the operator's JSON; empty for the network without an operator.
-        steps: the steps by which a search built the operator, from the output on; ``lengths``: how many of the
-            operator's steps each of them is.
-        probe: the score of the operator's probe, by which it is ranked without training; None where it was not probed.
-        rungs: the trainings of a search in rungs, the cheapest rung first; else none.
-        known: the name of the known operator with which the search began; empty for a discovered one.
-        interval: the accuracies between which the finals leave the operator: the baseline's mean, and the interval of
-            the difference from it; None before they are compared.
+        steps: the steps by which a search built the operator, from the output on; ``lengths``: the number of the
+            operator's steps in each of them.
+        probe: the probe's score, which ranks operators without training; None where the operator was not probed.
+        rungs: the trainings of a search in rungs, the cheapest rung first; else empty.
+        known: the name of the known operator with which the search began; empty for a discovered operator.
+        interval: the lowest and highest accuracy by the finals: the baseline's mean plus the interval of the
+            difference; None before the comparison.
     """
 
     key: str
@@ -173,19 +172,19 @@ class TrialRow:
 
     @property
     def rung(self) -> str:
-        """The last rung on which it was trained; empty in a search without rungs."""
+        """The last rung on which the operator was trained; empty in a search without rungs."""
         return self.rungs[-1].rung if self.rungs else ""
 
     def accuracy_on(self, rung: str) -> float | None:
-        """Its accuracy on a rung, the mean over the seeds; None where it has none there."""
-        return next((one.accuracy for one in self.rungs if one.rung == rung), None)
+        """Return the accuracy on a rung, the mean over the seeds; None where there is none."""
+        return next((entry.accuracy for entry in self.rungs if entry.rung == rung), None)
 
     def value(self, name: str) -> Cell:
-        """What a column has of it: a field, its accuracy on a rung (:data:`RUNG`) or a latency (:data:`LATENCY`)."""
+        """Return a column's value: a field, an accuracy on a rung (:data:`RUNG`) or a latency (:data:`LATENCY`)."""
         if name.startswith(RUNG):
             return self.accuracy_on(name.removeprefix(RUNG))
-        found: Cell = self.latencies.get(name.removeprefix(LATENCY)) if "@" in name else getattr(self, name)
-        return found
+        cell: Cell = self.latencies.get(name.removeprefix(LATENCY)) if "@" in name else getattr(self, name)
+        return cell
 
     @property
     def system(self) -> str:
@@ -194,7 +193,7 @@ class TrialRow:
 
     @property
     def primitives(self) -> str:
-        """The operator in a few words, as its system writes it: for a pGraph ``REDUCE SHARE UNFOLD``.
+        """A short summary of the operator by its system: for a pGraph ``REDUCE SHARE UNFOLD``.
 
         Empty for the network without an operator, and for JSON that no system reads.
         """
@@ -208,8 +207,8 @@ class TrialRow:
 class Source:
     """A search of a store: its ``key`` is ``search:NAME``.
 
-    ``trainings`` are those of a search in rungs that have ended, in the order of queueing. ``measured`` says for each
-    target what its latencies are and with how many candidates they were tuned.
+    ``trainings`` are the ended trainings of a search in rungs, in the order of the queue. ``measured`` describes the
+    latencies of each target, and with how many schedules they were tuned.
     """
 
     key: str
@@ -228,12 +227,12 @@ class Source:
 
 
 def rungs_among(rows: Iterable[TrialRow]) -> tuple[str, ...]:
-    """The rungs on which these trials were trained, the cheapest first, without the finals."""
-    return tuple(dict.fromkeys(one.rung for row in rows for one in row.rungs if one.rung != FINAL))
+    """Return the rungs on which these trials were trained, the cheapest first, without the finals."""
+    return tuple(dict.fromkeys(entry.rung for row in rows for entry in row.rungs if entry.rung != FINAL))
 
 
 def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tuple[Source, list[TrialRow]]:
-    """Read a search and its trials as rows, in the order of asking, the baseline first if it is known."""
+    """Read a search and its trials as rows, in the order of proposal, the baseline first if it is known."""
     source = f"search:{log.name}"
     query = (
         "SELECT DISTINCT target FROM syno_search_latencies JOIN syno_searches USING (search) WHERE name=? ORDER BY 1"
@@ -243,8 +242,8 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     trainings = read_trainings(log)
     status, result = (searched(read_said(store.path.parent, log.name, file)) for file in (STATUS, RESULT))
     by_number: dict[int, list[Trained]] = {}
-    for one in trainings:
-        by_number.setdefault(one.number, []).append(one)
+    for training in trainings:
+        by_number.setdefault(training.number, []).append(training)
     if trainings:
         baseline = _baseline_in_rungs(source, by_number.get(BASELINE, ()), result.baseline, log.created)
     else:
@@ -253,7 +252,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
     known, intervals = status.known_names | result.known_names, _intervals(result)
     for trial in log.trials():
         outcome = told(Outcome, trial.outcome)
-        found = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
+        pairs = ((target, finite(measured[target].get(trial.number, {}).get("latency_ms"))) for target in targets)
         row = TrialRow(
             f"{source}#{trial.number}",
             source,
@@ -267,7 +266,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
             trial.flops,
             trial.params,
             outcome.peak_mib,
-            {target: latency for target, latency in found if latency is not None},
+            {target: latency for target, latency in pairs if latency is not None},
             trial.wall_s,
             trial.ended or "",
             trial.job,
@@ -280,13 +279,13 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
         rows.append(_in_rungs(row, by_number.get(trial.number, ()), intervals.get(trial.number)) if trainings else row)
     if baseline is not None:
         targets = sorted({*targets, *baseline.latencies})
-    about = {target: tuned_how(target, measured.get(target, {}).values()) for target in targets}
-    found_source = Source(source, log.name, log.created, log.settings, tuple(targets), baseline, trainings, about)
-    return found_source, rows
+    texts = {target: tuned_how(target, measured.get(target, {}).values()) for target in targets}
+    search = Source(source, log.name, log.created, log.settings, tuple(targets), baseline, trainings, texts)
+    return search, rows
 
 
 class _How(msgspec.Struct):
-    """How a latency was tuned and measured, as far as its record in the store says it."""
+    """How a latency was tuned and measured, as far as its record in the store has the data."""
 
     trials: int | None = None
     functions: int | None = None
@@ -295,30 +294,30 @@ class _How(msgspec.Struct):
 
 
 def tuned_how(target: str, results: Iterable[Mapping[str, JSON]]) -> str:
-    """What latencies cover, where they were measured and how they were tuned.
+    """Describe what latencies cover, where they were measured and how they were tuned.
 
     ``results`` are data of :func:`syno_lab.experiments.tunings.summed` or of a whole network
-    (:class:`.network.NetworkFacts`). ``the whole network through Relax on this machine, 320 candidates tried for 18 to
-    20 functions together``, or ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried for
-    each operator in 3 sizes of layers``.
+    (:class:`.network.NetworkFacts`). Examples: ``the whole network through Relax on this machine, 320 candidates tried
+    for 18 to 20 functions together``; ``sum over the replaced layers, not the whole network, 48 to 64 candidates tried
+    for each operator in 3 sizes of layers``.
     """
-    given = [told(_How, one) for one in results]
-    trials = [one.trials for one in given if one.trials is not None]
+    records = [told(_How, result) for result in results]
+    trials = [record.trials for record in records if record.trials is not None]
     if target == TORCH:
         return "the whole network as PyTorch runs it, in the process that trained it"
     if is_of_network(target):
-        wheres = dict.fromkeys(one.where for one in given if one.where)
+        wheres = dict.fromkeys(record.where for record in records if record.where)
         where = f" on {', '.join(wheres)}" if wheres else ""
-        functions = [one.functions for one in given if one.functions is not None]
+        functions = [record.functions for record in records if record.functions is not None]
         tried = f", {_range(trials)} candidates tried" if trials else ""
         return (
             f"the whole network through Relax{where}{tried}"
             f"{f' for {_range(functions)} functions together' if functions and tried else ''}"
         )
-    sizes = [len(one.layers) for one in given if one.layers is not None]
+    sizes = [len(record.layers) for record in records if record.layers is not None]
     tried = f", {_range(trials)} candidates tried for each operator" if trials else ""
-    what = "sum over the replaced layers, not the whole network"
-    return f"{what}{tried}{f' in {_range(sizes)} sizes of layers' if sizes else ''}"
+    scope = "sum over the replaced layers, not the whole network"
+    return f"{scope}{tried}{f' in {_range(sizes)} sizes of layers' if sizes else ''}"
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -327,30 +326,30 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float, float] | None) -> TrialRow:
-    """The row of a trial in rungs: what its outcome in the store has is of the first rung alone."""
+    """Return the row of a trial in rungs. Its outcome in the store is about the first rung alone."""
     rungs = on_rungs(trainings)
     return replace(
         row,
         state=rungs[-1].state if rungs else row.state,
-        accuracy=next((one.accuracy for one in rungs if one.rung == FINAL), None),
+        accuracy=next((entry.accuracy for entry in rungs if entry.rung == FINAL), None),
         memory_mib=_memory(trainings),
-        wall_s=sum(one.wall_s for one in rungs),
-        ended=max((one.ended for one in trainings), default=""),
+        wall_s=sum(entry.wall_s for entry in rungs),
+        ended=max((training.ended for training in trainings), default=""),
         rungs=rungs,
         interval=interval,
     )
 
 
 def _baseline_in_rungs(source: str, trainings: Sequence[Trained], known: Baseline, created: str) -> TrialRow | None:
-    """The network without an operator, once its costs are known; its accuracies on rungs are there too."""
-    given: list[Trained | Baseline] = [*(one for one in trainings if one.rung == FINAL), known]
-    flops = next((one.flops for one in given if one.flops is not None), None)
-    params = next((one.params for one in given if one.params is not None), None)
+    """Return the row of the network without an operator, with accuracies on rungs; None before its costs are known."""
+    sources: list[Trained | Baseline] = [*(training for training in trainings if training.rung == FINAL), known]
+    flops = next((entry.flops for entry in sources if entry.flops is not None), None)
+    params = next((entry.params for entry in sources if entry.params is not None), None)
     if flops is None or params is None:
         return None
     row = TrialRow(f"{source}#baseline", source, -1, "baseline", "", True, "finished", "", None, flops, params)
     row = replace(_in_rungs(row, trainings, None), ended=created)
-    seeds = next((one.seeds for one in row.rungs if one.rung == FINAL), 0)
+    seeds = next((entry.seeds for entry in row.rungs if entry.rung == FINAL), 0)
     return replace(row, reason=_mean_of(seeds)) if seeds else row
 
 
@@ -359,39 +358,38 @@ def _mean_of(seeds: int) -> str:
 
 
 def _memory(trainings: Sequence[Trained]) -> float | None:
-    """The peak memory of the network itself, as the finals train it."""
-    return max((one.peak_mib for one in trainings if one.rung == FINAL and one.peak_mib is not None), default=None)
+    """Return the peak memory of the network itself in the finals' trainings."""
+    return max((row.peak_mib for row in trainings if row.rung == FINAL and row.peak_mib is not None), default=None)
 
 
 def _intervals(result: Searched) -> dict[int, tuple[float, float]]:
-    """The accuracies between which the finals leave each finalist, by its number."""
-    found = {}
-    for number, one in result.finals.items():
-        if one.baseline is not None and one.by is not None:
-            low, high = sorted((one.baseline + one.by.low, one.baseline + one.by.high))
-            found[number] = (exp(-high), exp(-low)) if one.measure == "loss" else (low, high)
-    return found
+    """Return the lowest and highest accuracy of each finalist by the finals, by its number."""
+    intervals = {}
+    for number, comparison in result.finals.items():
+        if comparison.baseline is not None and comparison.by is not None:
+            low, high = sorted((comparison.baseline + comparison.by.low, comparison.baseline + comparison.by.high))
+            intervals[number] = (exp(-high), exp(-low)) if comparison.measure == "loss" else (low, high)
+    return intervals
 
 
 def _baseline(
     source: str, log: SearchLog, status: Searched, result: Searched, jobs: Iterable[JobRecord]
 ) -> TrialRow | None:
-    """The network without an operator: the mean over the seeds on which the search trained it, and its tuned latency.
+    """Return the row of the network without an operator: the mean over the search's seeds, and its tuned latency.
 
-    While the search runs, its jobs give the baseline, afterwards its result does; a search in one process has only the
-    result.
+    While the search runs, its jobs have the baseline, and then its result. A search in one process has only the result.
     """
     start = f"{log.name}: baseline, seed "
-    trained = [
+    outcomes = [
         told(Outcome, job.result)
         for job in jobs
         if job.kind == "train" and job.name.startswith(start) and job.state == "finished" and job.result
     ]
     known = result.baseline
-    accuracies = [one.accuracy for one in trained if one.accuracy is not None]
+    accuracies = [outcome.accuracy for outcome in outcomes if outcome.accuracy is not None]
     accuracy = sum(accuracies) / len(accuracies) if accuracies else known.accuracy
-    flops = known.flops or next((one.flops for one in trained), None)
-    params = known.params or next((one.params for one in trained), None)
+    flops = known.flops or next((outcome.flops for outcome in outcomes), None)
+    params = known.params or next((outcome.params for outcome in outcomes), None)
     if accuracy is None or flops is None or params is None:
         return None
     tuned = status.tuning or result.tuning
@@ -407,8 +405,8 @@ def _baseline(
         accuracy,
         flops,
         params,
-        max((one.peak_mib for one in trained if one.peak_mib is not None), default=None),
+        max((outcome.peak_mib for outcome in outcomes if outcome.peak_mib is not None), default=None),
         {} if tuned is None or tuned.baseline_ms is None else {tuned.stored_as: tuned.baseline_ms},
-        sum(one.wall_s for one in trained),
+        sum(outcome.wall_s for outcome in outcomes),
         log.created,
     )

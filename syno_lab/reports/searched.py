@@ -1,7 +1,6 @@
-"""What a search says of itself in its files ``status.json`` and ``result.json``, as one value: written and read here.
+"""The content of a search's files ``status.json`` and ``result.json`` as one value, for writing and reading.
 
-The files may be of somebody else's lab and hold anything: a field that is not of the kind that it has here counts as
-not said.
+A foreign lab's files may have any content: a field with a value of the wrong type counts as missing.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ STATUS, RESULT = "status.json", "result.json"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Count | Annotated[float, msgspec.Meta(ge=0)]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
-#: The value of a field that a kind of search has not: it is left out of the files.
+#: The value of a field that a kind of search does not have. The files leave the field out.
 NOT_SAID: Any = msgspec.UNSET
-#: What the files say, in this order: results in rungs, of searches that train each operator in the network itself, and
-#: of searches without training, and what each of them says of itself while it runs.
+#: The fields of the files, in order: of results in rungs, of searches that train each operator in the network itself,
+#: and of searches without training; then of the status of each while it runs.
 IN_RUNGS = (
     *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "funnel", "time", "baseline"),
     *("best", "finalists", "comparisons", "not_compared", "verdict", "front", "recorded", "folder"),
@@ -47,19 +46,19 @@ _LATER = ("verdict", "lowered", "tuning")
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial among several of a result.
+    """A trial in a list of a result.
 
     Attributes:
-        number: of the trial; None for one that is not stored yet.
-        score: of a probe, in a search without training.
-        accuracy: from 0 to 1; None where there is none.
+        number: the trial's number; None for a trial that is not stored yet.
+        score: the probe's score, in a search without training.
+        accuracy: the accuracy from 0 to 1, or None.
         flops_ratio: FLOPs of the whole network over the baseline's.
-        replaced_ratio: those of the operator in all its slots over those of the layers that it replaces; None in a
-            search of whole networks.
+        replaced_ratio: FLOPs of the operator in all its slots over those of the replaced layers; None in a search of
+            whole networks.
         params: parameters of the network.
-        known: the name of the known operator that it is.
+        known: the name of the operator, if it is known.
         system: the title of the operator's system.
-        operator: its JSON.
+        operator: the operator's JSON.
     """
 
     number: int | None = None
@@ -74,15 +73,14 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float:
-        """The share of FLOPs that the search's limit is about."""
+        """The share of FLOPs to which the search's limit applies."""
         return self.flops_ratio if self.replaced_ratio is None else self.replaced_ratio
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial in short, for simulations and comparisons of searches.
+    """A trial in short form, for simulations and comparisons of searches.
 
-    ``taken`` are the steps by which it was built, ``steps`` their names; ``rungs`` has its measure on each rung that it
-    passed.
+    ``taken`` are the steps that built the operator, ``steps`` their names; ``rungs`` has the measure on each rung.
     """
 
     number: int | None = None
@@ -111,22 +109,22 @@ class Epoch(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """The score that a probe gives an operator."""
+    """The score of an operator by a probe."""
 
     score: float | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What is read of the stored outcome of a training (:class:`.TrialOutcome`), and of what a search adds to it.
+    """The parts of a training's stored outcome (:class:`.TrialOutcome`) that are read, with a search's additions.
 
     Attributes:
-        state, reason: how it ended, and why.
-        accuracy: from 0 to 1; of a training on a rung on the rung's images.
-        flops, params: of the whole network that was trained.
-        peak_mib: peak memory.
+        state, reason: the state at the end, and its reason.
+        accuracy: the accuracy from 0 to 1; on a rung, for the rung's images.
+        flops, params: FLOPs and parameters of the whole trained network.
+        peak_mib: peak memory in MiB.
         wall_s: wall seconds.
-        latency_ms: of the network in PyTorch; ``network_ms``: through TVM, where it is an objective.
-        probe: its score without training.
+        latency_ms: the network's latency in PyTorch; ``network_ms``: its latency in TVM, where it is an objective.
+        probe: the probe's score without training.
         curve: the epochs.
     """
 
@@ -144,12 +142,12 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def trained(self) -> float | None:
-        """The accuracy of a training that finished; None of any other."""
+        """The accuracy of a finished training; None for any other training."""
         return self.accuracy if self.state == "finished" else None
 
 
 class Baseline(msgspec.Struct, frozen=True):
-    """The network without an operator; ``accuracies`` and ``wall_s`` of its trainings by seed."""
+    """The network without an operator; ``accuracies`` and ``wall_s`` of its trainings are in the order of seeds."""
 
     flops: int | None = None
     params: int | None = None
@@ -159,7 +157,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Operators on a rung: that began, that have all their trainings, and that failed; and worker seconds."""
+    """The numbers of operators on a rung that began, ended all trainings or failed, and worker seconds."""
 
     begun: Count = 0
     trained: Count = 0
@@ -168,7 +166,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct):
-    """What was drawn, by the names of :data:`.progress.DRAWS`, with CPU seconds, and each rung."""
+    """The numbers of draws by the names of :data:`.progress.DRAWS`, their CPU seconds, and the counts of each rung."""
 
     draws: dict[str, Amount] = msgspec.field(default_factory=dict)
     rungs: dict[str, Counts] = msgspec.field(default_factory=dict)
@@ -177,7 +175,7 @@ class Funnel(msgspec.Struct):
 class PlanPart(msgspec.Struct, frozen=True):
     """A part of the plan: ``trainings`` of ``each_s`` worker seconds each (0 for drawing), ``seconds`` in all.
 
-    ``measure`` is what a rung ranks by; other parts have none.
+    ``measure`` is the measure by which a rung ranks; other parts have none.
     """
 
     name: str
@@ -195,19 +193,18 @@ class Plan(msgspec.Struct, frozen=True):
     parts: tuple[PlanPart, ...] = ()
 
     def part(self, name: str) -> PlanPart:
-        """The part of this name."""
+        """Return the part of this name."""
         return next(part for part in self.parts if part.name == name)
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Seconds of the whole search.
+    """The seconds of the whole search.
 
     Attributes:
-        wall_s: wall time.
-        cpu_s: CPU seconds by purpose; ``search_process_s``: those of the search's own process.
-        idle: the share of the workers' wall time in which they trained nothing, whatever else the machine did.
-        shares: of ``workers`` x wall time by purpose; ``rest`` is what is left for the store, the jobs, the estimate
-            and idle workers.
+        wall_s: wall seconds.
+        cpu_s: CPU seconds by purpose; ``search_process_s``: CPU seconds of the search's own process.
+        idle: the share of the workers' wall time without a training, whatever else the machine did.
+        shares: shares of ``workers`` x wall time by purpose; ``rest``: the store, jobs, surrogate and idle workers.
     """
 
     wall_s: Amount = 0.0
@@ -218,7 +215,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What is read of the settings: the name, the systems with commas between them, and the kind of search."""
+    """The settings that are read: the name, the systems with commas between them, and the kind of search."""
 
     name: str = ""
     system: str = ""
@@ -227,7 +224,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Layers of one size that were tuned: the name of the first, how many they are, their sizes, and milliseconds."""
+    """Tuned layers of one size: the name of the first layer, the number of layers, their sizes, and milliseconds."""
 
     name: str
     calls: int
@@ -239,14 +236,14 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     """The tunings of a search.
 
     Attributes:
-        target: that was tuned for; ``stored_as``: the target under which the store has the latencies.
-        of: what a latency is of.
-        trials: candidates of a tuning; ``scheduler``: how functions share them.
-        within, least_accuracy: which trials are tuned.
-        tuned: how many are; ``under_way``: the numbers of those whose tuning has not ended; ``failed``: reasons by the
-            others' numbers.
-        baseline_ms: the baseline's latency, None (with a reason) if unknown; ``baseline_layers``: the replaced layers
-            one by one; ``baseline_facts``: :class:`syno_lab.tuning.network.NetworkFacts` of the whole network, as data.
+        target: the target of the tunings; ``stored_as``: the target of the latencies in the store.
+        of: the description of a latency.
+        trials: the number of schedules in a tuning; ``scheduler``: how functions share them.
+        within, least_accuracy: the limits that select the tuned trials.
+        tuned: the number of tuned trials; ``under_way``: the numbers of trials in tuning; ``failed``: the reasons of
+            failed tunings by number.
+        baseline_ms: the baseline's latency, None (with a reason) if unknown; ``baseline_layers``: each replaced layer;
+            ``baseline_facts``: :class:`syno_lab.tuning.network.NetworkFacts` of the whole network, as data.
         front: ``number``, ``accuracy`` and ``latency_ms`` of the trials on the front of accuracy and latency.
     """
 
@@ -268,29 +265,29 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """A status or a result; a search of another kind has not all of it.
+    """A status or a result. Each kind of search has some of the fields.
 
     Attributes:
-        phase: the part that it is doing; of a result empty.
-        settings: all of them in a file; see :class:`Settings`.
-        trials: how many were told, ``states`` by their states.
-        end: why it ended.
-        pruned_share: of the trials.
+        phase: the current part of the search; empty in a result.
+        settings: the settings; a file has all of them, see :class:`Settings`.
+        trials: the number of trials that the search was told, ``states`` by their states.
+        end: why the search ended.
+        pruned_share: the share of pruned trials.
         search_s: wall seconds so far; a result in rungs has ``time`` instead. ``cpu_s``: CPU seconds.
         training_s, asking_s, store_s, held_s: see :class:`syno_lab.experiments.standing.Times`; ``overhead_share`` is
             ``held_s`` over the time of all trainings.
-        idle_share: the share of the workers' time without a training: choosing, starting processes, loading data.
-        last_failure: the last trial that ended without an accuracy, and why.
-        uses_probe: whether the score of the probe chooses what is asked.
-        funnel: None for a search that has none.
-        best: by shares of FLOPs the best discovered operator within each.
-        finalists: the numbers of the operators in the finals, by what they are the best of.
-        comparisons: the finals by the same names, ``not_compared``: why there is none.
-        known: the known operators with which it began: names by numbers, or points.
-        recorded: all trials in short, in the order of asking.
+        idle_share: the share of the workers' time without a training: proposing, starting processes, loading data.
+        last_failure: the last trial that ended without an accuracy, and the reason.
+        uses_probe: whether the probe's score chooses the proposed operators.
+        funnel: the funnel, or None.
+        best: the best discovered operator within each share of FLOPs.
+        finalists: the numbers of the operators in the finals, by the category that each operator won.
+        comparisons: the finals by the same categories, ``not_compared``: the reasons for missing comparisons.
+        known: the known operators with which the search began: names by numbers, or points.
+        recorded: all trials in short form, in the order of proposal.
         lowered: the trials for which the limit was lowered (``number``), and the limit since then (``replaced_ratio``);
-            None where it may not be, and in a status none yet.
-        examined: operators with a score; ``elites``: those that are kept; ``picture``: the file of the front.
+            None where the limit is fixed, or in a status where it has not been lowered.
+        examined: the number of scored operators; ``elites``: of kept operators; ``picture``: the file of the front.
     """
 
     phase: str = ""
@@ -334,14 +331,14 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
 
     def said(self, names: Sequence[str]) -> dict[str, JSON]:
-        """These fields as plain data, as a file has them; what is not known yet of its end and tunings is left out."""
+        """Return these fields as plain data, as in a file, without unknown fields about the end and the tunings."""
         plain: dict[str, JSON] = msgspec.json.decode(msgspec.json.encode(self))
         return {name: plain[name] for name in names if name not in _LATER or plain[name] not in ("", None)}
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The numbers of the operators in the finals, by what they are the best of."""
-        best = {name: one.number for name, one in self.best.items() if one is not None and one.number is not None}
+        """The numbers of the operators in the finals, by the category that each operator won."""
+        best = {name: item.number for name, item in self.best.items() if item is not None and item.number is not None}
         return self.finalists | {name: number for name, number in best.items() if name not in self.finalists}
 
     @property
@@ -353,19 +350,19 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     def known_names(self) -> dict[int, str]:
         """The names of the known operators with which the search began, by the numbers of their trials."""
         points = [*self.recorded, *(self.known if isinstance(self.known, list) else ())]
-        found = dict(self.known) if isinstance(self.known, dict) else {}
-        found |= {str(one.number): one.known for one in points}
-        return {int(number): name for number, name in found.items() if number.isdecimal() and name}
+        names = dict(self.known) if isinstance(self.known, dict) else {}
+        names |= {str(point.number): point.known for point in points}
+        return {int(number): name for number, name in names.items() if number.isdecimal() and name}
 
 
 def told(kind: type[Kind], said: Mapping[str, JSON] | None) -> Kind:
-    """A value from plain data; a field that is missing, or of another kind, has its default.
+    """Convert plain data to a value. A field that is missing or of another type has its default.
 
-    Of a list or a mapping the items of their kind are taken. Raises TypeError where a field without default is missing.
+    Lists and mappings keep the items of their type. Raises TypeError where a field without default is missing.
     """
-    found, fields = said or {}, msgspec.structs.fields(kind)
-    given = {field.name: _as(field.type, found.get(field.name, msgspec.UNSET)) for field in fields}
-    return kind(**{name: value for name, value in given.items() if value is not msgspec.UNSET})
+    data, fields = said or {}, msgspec.structs.fields(kind)
+    values = {field.name: _as(field.type, data.get(field.name, msgspec.UNSET)) for field in fields}
+    return kind(**{name: value for name, value in values.items() if value is not msgspec.UNSET})
 
 
 def _as(kind: Any, value: Any) -> Any:
@@ -373,7 +370,7 @@ def _as(kind: Any, value: Any) -> Any:
         return msgspec.convert(value, kind)
     origin, parts = get_origin(kind), get_args(kind)
     if origin is tuple and isinstance(value, list) and parts[1:] == (...,):
-        return tuple(item for item in (_as(parts[0], one) for one in value) if item is not msgspec.UNSET)
+        return tuple(item for item in (_as(parts[0], part) for part in value) if item is not msgspec.UNSET)
     if origin is dict and isinstance(value, dict):
         named = {name: _as(parts[1], item) for name, item in value.items()}
         return {name: item for name, item in named.items() if item is not msgspec.UNSET}
@@ -385,16 +382,16 @@ def _as(kind: Any, value: Any) -> Any:
 
 
 def searched(said: Mapping[str, JSON] | None) -> Searched:
-    """The content of a status or a result as a value."""
+    """Convert the content of a status or a result to a value."""
     return told(Searched, said)
 
 
 def finalists(result: Mapping[str, JSON]) -> dict[str, int]:
-    """The numbers of the operators in the finals of a result, by what they are the best of."""
+    """Return the numbers of the operators in the finals of a result, by the category that each operator won."""
     return searched(result).numbers
 
 
 def read_said(lab: Path, search: str, file: str) -> dict[str, JSON] | None:
-    """A status or a result in the lab's folder; None where there is none, or none that can be read."""
-    found = read_course(lab / "searches" / search / file) if is_plain_name(search) else None
-    return found if isinstance(found, dict) else None
+    """Read a status or a result in the lab's folder; None where the file is missing or not readable."""
+    content = read_course(lab / "searches" / search / file) if is_plain_name(search) else None
+    return content if isinstance(content, dict) else None

@@ -1,4 +1,4 @@
-"""A reading of a lab as plain data for a page: finite numbers, texts, lists and mappings."""
+"""Converts the contents of a lab to plain data for a page: finite numbers, texts, lists and mappings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from syno_lab.reports.text_tables import Cell, shown_table
 from syno_lab.store.latencies import short_title, target_of
 
 _TEXTS = ("label", "source", "state")
-#: Columns of searches in rungs, where there is one.
+#: Extra columns where a search in rungs is shown.
 _IN_RUNGS = ("known", "rung")
 _NUMBERS = ("accuracy", "flops", "params", "memory_mib", "probe", "wall_s", "number")
 _LAST = ("system", "primitives", "reason")
@@ -50,10 +50,10 @@ _TITLES = {
 def shown_trials(
     rows: Sequence[TrialRow], targets: Iterable[str]
 ) -> dict[str, list[str] | list[dict[str, str | list[Cell]]]]:
-    """A table by columns: ``keys``, and ``columns``, each with ``name``, ``title``, ``kind`` and ``values``.
+    """Return a table by columns: ``keys``, and ``columns``, each with ``name``, ``title``, ``kind`` and ``values``.
 
-    ``kind`` is ``text`` or ``number``; an unknown number is None, an unknown text empty. Trials of a search in rungs
-    have a column for the accuracy on each.
+    ``kind`` is ``text`` or ``number``; an unknown number is None, an unknown text empty. A search in rungs has a column
+    for the accuracy on each rung.
     """
     latencies = tuple(LATENCY + target for target in targets)
     rungs = rungs_among(rows)
@@ -77,34 +77,34 @@ def _title(name: str, in_rungs: bool) -> str:
 
 
 def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[str, str]]:
-    """The axes that a user can choose: ``name`` and ``title``."""
+    """Return the axes that a user can choose, each with ``name`` and ``title``."""
     return [{"name": axis.name, "title": axis.title} for axis in list_axes(targets, rungs)]
 
 
 def shown_sources(reading: Reading) -> list[dict[str, str | bool]]:
-    """The searches: ``key``, ``title``, and ``has_baseline``."""
+    """Return the searches, each with ``key``, ``title`` and ``has_baseline``."""
     return [
-        {"key": one.key, "title": f"search {one.name}", "has_baseline": one.baseline is not None}
-        for one in reading.sources
+        {"key": source.key, "title": f"search {source.name}", "has_baseline": source.baseline is not None}
+        for source in reading.sources
     ]
 
 
 def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> dict[str, Any]:
-    """A front for drawing.
+    """Return a front as data for drawing.
 
-    ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known`` (indices), of the
-    points the ``systems`` (titles) and ``marks`` (indices in ``outlines``, paths of SVG), ``legend`` (``title`` and
-    ``path`` of each system among them), ``values`` (a list for each axis), ``intervals`` (for each axis pairs or None),
-    ``front`` (indices), ``history``, ``hypervolume``, ``reference``, ``unplaced``, ``text``, and the ``paper``'s
-    statements of :func:`.published_on`.
+    The data have ``axes`` (``name``, ``text``, ``maximise``), ``keys``, ``labels``, ``baselines`` and ``known``
+    (indices); the points' ``systems`` (titles) and ``marks`` (indices in ``outlines``, SVG paths); ``legend``
+    (``title`` and ``path`` of each system); ``values`` (a list for each axis), ``intervals`` (for each axis pairs or
+    None), ``front`` (indices), ``history``, ``hypervolume``, ``reference``, ``unplaced`` and ``text``. ``paper`` has
+    the statements of :func:`.published_on`.
     """
     outlines = list(dict.fromkeys(shape_of(point).path for point in front.points))
     return {
         "axes": [{"name": axis.name, "text": axis.text, "maximise": axis.maximise} for axis in front.axes],
         "keys": [point.key for point in front.points],
         "labels": [point.name for point in front.points],
-        "baselines": [place for place, point in enumerate(front.points) if point.is_baseline],
-        "known": [place for place, point in enumerate(front.points) if point.known],
+        "baselines": [index for index, point in enumerate(front.points) if point.is_baseline],
+        "known": [index for index, point in enumerate(front.points) if point.known],
         "systems": [point.system for point in front.points],
         "outlines": outlines,
         "marks": [outlines.index(shape_of(point).path) for point in front.points],
@@ -112,7 +112,7 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
         "intervals": [[point.intervals[number] for point in front.points] for number in range(len(front.axes))],
         "values": [[point.values[number] for point in front.points] for number in range(len(front.axes))],
         "front": list(front.front),
-        "history": [list(one) for one in front.history],
+        "history": [list(pair) for pair in front.history],
         "hypervolume": front.hypervolume,
         "reference": list(front.reference),
         "unplaced": front.unplaced,
@@ -122,34 +122,34 @@ def shown_front(front: Front, title: str, published: Sequence[Stated] = ()) -> d
 
 
 def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[list[float]]]]:
-    """Curves for drawing: ``job``, ``name``, ``state``, ``kind``, ``chart`` (:attr:`.Course.chart`) and ``points``."""
+    """Return curves with ``job``, ``name``, ``state``, ``kind``, ``chart`` (:attr:`.Course.chart`) and ``points``."""
     return [
         {
-            "job": one.job,
-            "name": one.name,
-            "state": one.state,
-            "kind": one.kind,
-            "chart": one.chart,
-            "points": [list(point) for point in one.points],
+            "job": course.job,
+            "name": course.name,
+            "state": course.state,
+            "kind": course.kind,
+            "chart": course.chart,
+            "points": [list(point) for point in course.points],
         }
-        for one in courses
+        for course in courses
     ]
 
 
 def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:
-    """The progress of the chosen search, or of the newest one that has a funnel where none is chosen; else None."""
-    for one in reversed(reading.sources):
-        if source in ("", one.key, one.name):
-            found = read_progress(reading.folder, one.name)
-            if found is not None:
-                return one, found
+    """Return the progress of the chosen search, by default of the newest search with a funnel; else None."""
+    for search in reversed(reading.sources):
+        if source in ("", search.key, search.name):
+            progress = read_progress(reading.folder, search.name)
+            if progress is not None:
+                return search, progress
     return None
 
 
 def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict[str, Any]:
-    """A search for a page: ``headline``, the funnel as ``svg`` and in words as ``text``, ``tables``, ``finalists``.
+    """Return a search for a page: ``headline``, the funnel as ``svg`` and as ``text``, ``tables``, ``finalists``.
 
-    Each of ``finalists`` has the ``key`` and the ``label`` of a trial in the finals; there are none before the end.
+    Each entry of ``finalists`` has the ``key`` and the ``label`` of a trial in the finals; empty before the end.
     """
     tables = [plan_table(progress)] if progress.plan else []
     tables.append(funnel_table(progress))
@@ -169,9 +169,9 @@ def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict
 
 
 def usual_measure(rows: Iterable[TrialRow]) -> str:
-    """The axis by which trials are compared where a user does not say: the accuracy that the most is known by.
+    """Return the axis by which trials are compared by default: the most reliable known accuracy.
 
-    That of finals and full trainings; while no trial has one, that on the last rung; of an untrained search the probe.
+    This is the accuracy of finals and full trainings, else on the last rung. For an untrained search it is the probe.
     """
     trials = [row for row in rows if not row.is_baseline]
     if any(row.accuracy is not None for row in trials):
@@ -183,7 +183,7 @@ def usual_measure(rows: Iterable[TrialRow]) -> str:
 
 
 def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> str:
-    """A summary of the trials and the front, in one line for people."""
+    """Summarise the trials and the front in one line."""
     if not rows:
         return "No trials yet." if reading.sources else "No search yet."
     states: dict[str, int] = {}
@@ -199,15 +199,15 @@ def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> 
 
 
 def _latencies(reading: Reading, rows: Sequence[TrialRow], front: Front) -> str:
-    """What the latencies on the front's axes are, and how they were tuned; of several searches what each has."""
+    """Describe the latencies on the front's axes and their tuning; with several searches, for each search."""
     shown = {row.source for row in rows if row.latencies}
-    sources = [one for one in reading.sources if one.key in shown]
-    told: dict[str, list[str]] = {}
+    sources = [source for source in reading.sources if source.key in shown]
+    names_of: dict[str, list[str]] = {}
     for axis in front.axes:
         target = axis.name.removeprefix(LATENCY)
-        for one in sources if axis.name.startswith(LATENCY) else ():
-            if target in one.measured:
-                told.setdefault(f"{target_of(target)}: {one.measured[target]}", []).append(one.name)
-    if len(told) < 2:
-        return "".join(f" On {what}." for what in told)
-    return "".join(f" On {what} ({', '.join(names)})." for what, names in told.items())
+        for source in sources if axis.name.startswith(LATENCY) else ():
+            if target in source.measured:
+                names_of.setdefault(f"{target_of(target)}: {source.measured[target]}", []).append(source.name)
+    if len(names_of) < 2:
+        return "".join(f" On {text}." for text in names_of)
+    return "".join(f" On {text} ({', '.join(names)})." for text, names in names_of.items())

@@ -1,4 +1,4 @@
-"""Tables of facts as plain data, as text and as HTML: the front ends and files draw the same ones."""
+"""Tables of facts as plain data, as text and as HTML, for all front ends and files."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Cell = str | int | float | None
 
 
 class Table(NamedTuple):
-    """A title, the head of each column, and the cells row by row; None is a value that is not known."""
+    """A title, the head of each column, and the cells row by row. None is an unknown value."""
 
     title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
     def records(self) -> list[dict[str, Cell]]:
-        """The rows as mappings from head to cell."""
+        """Return the rows as mappings from head to cell."""
         return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
 
 
 def cell_text(cell: Cell) -> str:
-    """A cell for people: whole numbers with commas, others with four digits, nothing for what is not known."""
+    """Format a cell: whole numbers with commas, other numbers with four digits, an empty text for None."""
     if cell is None:
         return ""
     if isinstance(cell, str):
@@ -33,7 +33,7 @@ def cell_text(cell: Cell) -> str:
 
 
 def table_text(table: Table) -> str:
-    """A table for a terminal, its title above; numbers stand to the right."""
+    """Format a table for a terminal, with its title above; numbers are right-aligned."""
     lines = [list(table.heads), *([cell_text(cell) for cell in row] for row in table.rows)]
     kinds = [{type(row[i]) for row in table.rows} for i in range(len(table.heads))]
     numbers = [i for i, kind in enumerate(kinds) if kind & {int, float} and str not in kind]
@@ -41,7 +41,7 @@ def table_text(table: Table) -> str:
 
 
 def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[list[str]]]:
-    """A table for a page: ``title``, ``heads``, ``numbers`` (whether a column has numbers), ``rows`` of texts."""
+    """Return a table for a page: ``title``, ``heads``, ``numbers`` (whether a column is numeric), ``rows`` of texts."""
     columns = [[row[i] for row in table.rows] for i in range(len(table.heads))]
     return {
         "title": table.title,
@@ -52,16 +52,16 @@ def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[l
 
 
 def html_table(heads: Iterable[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of cells that are HTML already; the first cell of a row names it."""
-    said = f"<caption>{escape(printable(caption))}</caption>" if caption else ""
-    head = "".join(f'<th scope="col">{escape(printable(one))}</th>' for one in heads)
-    lines = (f'<th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in cells)}' for first, *cells in rows)
+    """Return a table of HTML cells; the first cell of a row is its head."""
+    caption_html = f"<caption>{escape(printable(caption))}</caption>" if caption else ""
+    head = "".join(f'<th scope="col">{escape(printable(title))}</th>' for title in heads)
+    lines = (f'<th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}' for first, *cells in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table>{caption_html}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def html_page(title: str, body: Iterable[str], style: str = "") -> str:
-    """A page that loads nothing and runs nothing, with parts of HTML below its title; ``style`` is more CSS."""
+    """Return a page that loads nothing and runs nothing, with HTML below its title; ``style`` is additional CSS."""
     return _PAGE.format(title=escape(printable(title)), body="\n".join(body), style=style)
 
 

@@ -1,11 +1,11 @@
-"""The tree of a search: of a Monte Carlo tree search from its files, of any search grown again trial by trial.
+"""The tree of a search: of a Monte Carlo tree search from its file, of any search by a replay of its trials.
 
-A search writes its tree whole, at most once a second (:mod:`syno_lab.experiments.watching`); its trials are in
-the store. A place has no pGraph of its own: it is derived from an operator that was found below the place.
+A search writes its whole tree at most once a second (:mod:`syno_lab.experiments.watching`); its trials are in the
+store. A node has no pGraph; the pGraph is derived from an operator that was found below the node.
 
-The store keeps the steps of every trial in the order of asking, whatever the method of the search. So the operators
-that were asked for up to a moment are a tree too (:func:`moment`), which only grows: a place keeps its number and its
-place among its siblings. What a search has of its own beside it (estimates, places that it only looked at) is left out.
+The store has the steps of every trial in the order of proposal, for every search method. So the operators proposed up
+to a time form a tree too (:func:`moment`). That tree only grows: a node keeps its number and its index among its
+siblings. It does not have the search's own data, such as estimates and nodes without a trial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = "tree.json"
 
 
 class PlaceRecord(msgspec.Struct, frozen=True):
-    """One place of the file; see :class:`syno_lab.search.tree.Place`."""
+    """One node of the file; see :class:`syno_lab.search.tree.Place`."""
 
     number: int
     parent: int
@@ -54,9 +54,9 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class SearchTree:
-    """The tree of a search (:class:`.icicle.Branching`); its keys are the numbers of the places.
+    """The tree of a search (:class:`.icicle.Branching`); its keys are the numbers of the nodes.
 
-    Children stand with the most searched first, or ``in_order`` of their numbers.
+    Children are ordered with the most searched first, or ``in_order`` of their numbers.
     """
 
     def __init__(self, places: Sequence[PlaceRecord], text: str = "output", *, in_order: bool = False) -> None:
@@ -77,7 +77,7 @@ class SearchTree:
         return "0"
 
     def branch(self, key: str) -> Branch:
-        """The data of a place. Raises KeyError for an unknown place."""
+        """Return the data of a node. Raises KeyError for an unknown node."""
         place = self._places[self._number(key)]
         kind: Kind = "open"
         if place.is_dead:
@@ -100,37 +100,37 @@ class SearchTree:
         )
 
     def above(self, key: str) -> str | None:
-        """The parent of a place; None for the root."""
+        """Return the parent of a node; None for the root."""
         number = self._number(key)
         return None if number == 0 else str(self._places[number].parent)
 
     def below(self, key: str) -> Sequence[str]:
-        """The children of a place, the most searched first."""
+        """Return the children of a node, the most searched first."""
         return [str(number) for number in self._children[self._number(key)]]
 
     def weight(self, key: str) -> float:
-        """The number of searches that went through a place."""
+        """Return the number of searches through a node."""
         return float(self._searches(self._number(key)))
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The steps that lead to a place, as the search names them."""
+        """Return the steps that lead to a node, by the search's names."""
         return tuple([place.step or "" for place in self._way(key)])
 
     def steps_taken(self, key: str) -> int:
-        """The number of an operator's steps that lead to a place."""
+        """Return the number of an operator's steps that lead to a node."""
         return sum([place.steps for place in self._way(key)])
 
     def _way(self, key: str) -> list[PlaceRecord]:
-        """The places from the root to a place, without the root."""
-        way = []
+        """Return the nodes from the root to a node, without the root."""
+        path = []
         number = self._number(key)
         while number:
-            way.append(self._places[number])
-            number = way[-1].parent
-        return way[::-1]
+            path.append(self._places[number])
+            number = path[-1].parent
+        return path[::-1]
 
     def summary(self) -> str:
-        """The counts of the tree, in one line."""
+        """Return the counts of the tree in one line."""
         first = self._places[0]
         kinds = [(place.is_dead, place.is_complete) for place in self._places]
         text = f"{first.visits + first.outstanding + first.fruitless} searches, {len(self)} places"
@@ -154,7 +154,7 @@ class SearchTree:
 
 
 def tree_file(lab: Path, name: str) -> Path:
-    """The tree file of the search of this name in a lab's folder. Raises StoreError for a name with a path in it."""
+    """Return the path of a search's tree file in a lab's folder. Raises StoreError for a name with a path in it."""
     if set(name) & set("/\\") or name in ("", ".", ".."):
         raise StoreError(f"the search {quoted(name)} has no folder of its own")
     return lab / _FILE / name / _NAME
@@ -172,39 +172,39 @@ def read_tree(file: Path) -> SearchTree:
             raise StoreError(str(error)) from None
         raise StoreError(f"{file}: {error.strerror}; only Monte Carlo tree searches have a tree") from None
     try:
-        found = read_versioned(content, _File, what=str(file), name=FORMAT, version=VERSION, most=MAX_BYTES)
+        tree = read_versioned(content, _File, what=str(file), name=FORMAT, version=VERSION, most=MAX_BYTES)
     except FormatError as error:
         raise StoreError(str(error)) from None
-    for number, place in enumerate(found.places):
+    for number, place in enumerate(tree.places):
         if place.number != number or not (-1 if number == 0 else 0) <= place.parent < number:
             raise StoreError(
                 f"{file}: place {number}: expected its number and a parent before it, found {quoted(place)}"
             )
-    if not found.places:
+    if not tree.places:
         raise StoreError(f"{file}: expected at least one place, found none")
-    return SearchTree(found.places)
+    return SearchTree(tree.places)
 
 
 def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | None:
-    """The trial with the highest accuracy whose operator was built through the place that these steps lead to.
+    """Return the trial with the highest accuracy whose operator was built through the node that these steps lead to.
 
-    Of trials in rungs without finals the one that came farthest, and of those the one with the highest accuracy there.
+    Of trials in rungs without finals, it is the trial on the last rung with the highest accuracy there.
     """
-    found = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
+    trials = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
 
     def worth(row: TrialRow) -> tuple[float, ...]:
         accuracy = -1.0 if row.accuracy is None else row.accuracy
         return accuracy, len(row.rungs), row.accuracy_on(row.rung) or 0.0, -row.number
 
-    return max(found, key=worth, default=None)
+    return max(trials, key=worth, default=None)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A search after some of its trials; ``words`` say what the last one brought, and which is the best so far.
+    """A search after some of its trials; ``words`` describe the last trial and name the best trial so far.
 
-    A place's reward in the ``tree`` is the mean of its trials by the axis ``measure``. ``best`` has the keys from the
-    first place to the operator of the best trial; it is empty before one has a value.
+    A node's reward in the ``tree`` is the mean of its trials by the axis ``measure``. ``best`` has the keys from the
+    root to the operator of the best trial; it is empty before a trial has a value.
     """
 
     tree: SearchTree
@@ -214,32 +214,32 @@ class Moment:
 
 
 def replayed(rows: Sequence[TrialRow]) -> tuple[TrialRow, ...]:
-    """The trials of one search that can be replayed: those with steps, in the order of asking."""
+    """Return the trials of one search that can be replayed: the trials with steps, in the order of proposal."""
     return tuple(sorted((row for row in rows if row.steps and not row.is_baseline), key=lambda row: row.number))
 
 
 def improvements(trials: Sequence[TrialRow]) -> list[int]:
-    """The trials, by their place from 1 on, that were better than all before them."""
+    """Return the positions, from 1 on, of the trials that were better than all earlier trials."""
     values = _values(trials, usual_measure(trials))
-    found, most = [], -float("inf")
-    for place, value in enumerate(values, 1):
+    positions, most = [], -float("inf")
+    for position, value in enumerate(values, 1):
         if value is not None and value > most:
             most = value
-            found.append(place)
-    return found
+            positions.append(position)
+    return positions
 
 
 def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
-    """The search after its first ``upto`` of :func:`replayed` trials, at least one.
+    """Return the search after its first ``upto`` of :func:`replayed` trials, at least one.
 
-    Raises ValueError where there are fewer.
+    Raises ValueError where there are fewer trials.
     """
     if not 1 <= upto <= len(trials):
         raise ValueError(f"expected 1 to {len(trials)} trials, found {upto}")
-    measure = usual_measure(trials)  # of all of them, so that it does not change on the way
+    measure = usual_measure(trials)  # by all trials, so that it does not change with `upto`
     values = _values(trials, measure)[:upto]
     places = _Growing()
-    ways = [places.add(row, value) for row, value in zip(trials, values, strict=False)]
+    paths = [places.add(row, value) for row, value in zip(trials, values, strict=False)]
     known = [number for number, value in enumerate(values) if value is not None]
     last, value = trials[upto - 1], values[upto - 1]
     words = f"After trial {upto} of {len(trials)}: {last.label}"
@@ -247,9 +247,9 @@ def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
     if not known:
         return Moment(places.tree(), (), measure, f"{words}; none has {measure} yet.")
     best = max(known, key=lambda number: values[number] or 0.0)
-    came = "it is the best so far" if best == upto - 1 else f"the best so far is {trials[best].label}"
+    comparison = "it is the best so far" if best == upto - 1 else f"the best so far is {trials[best].label}"
     most = "" if best == upto - 1 else f" with {values[best]:.4g}"
-    return Moment(places.tree(), ways[best], measure, f"{words}; {came}{most}.")
+    return Moment(places.tree(), paths[best], measure, f"{words}; {comparison}{most}.")
 
 
 def _values(trials: Sequence[TrialRow], measure: str) -> list[float | None]:
@@ -258,7 +258,7 @@ def _values(trials: Sequence[TrialRow], measure: str) -> list[float | None]:
 
 
 class _Growing:
-    """The places of a tree under way, in the order in which trials came through them first."""
+    """A growing tree, with its nodes in the order in which trials first reached them."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, str | None, int]] = [(-1, None, 0)]
@@ -267,20 +267,20 @@ class _Growing:
         self._ends: set[int] = set()
 
     def add(self, row: TrialRow, value: float | None) -> tuple[str, ...]:
-        """A trial; the keys of its places."""
-        at, way = 0, [0]
+        """Add a trial; return the keys of its nodes."""
+        at, path = 0, [0]
         for step, length in zip(row.steps, row.lengths, strict=True):
             if (at, step) not in self._children:
                 self._children[at, step] = len(self._steps)
                 self._steps.append((at, step, length))
                 self._through.append([])
             at = self._children[at, step]
-            way.append(at)
+            path.append(at)
         if row.operator:
             self._ends.add(at)
-        for place in way:
-            self._through[place].append(value)
-        return tuple(map(str, way))
+        for node in path:
+            self._through[node].append(value)
+        return tuple(map(str, path))
 
     def tree(self) -> SearchTree:
         return SearchTree([self._place(number) for number in range(len(self._steps))], in_order=True)

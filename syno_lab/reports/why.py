@@ -1,4 +1,4 @@
-"""Why this one: all that a lab knows of one operator that a search found, as a page that stands alone."""
+"""Why this operator: all data of a lab about one operator that a search found, as a page without other files."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NEAREST = 3
 
 @dataclass(frozen=True)
 class Why:
-    """What is known of one operator of a search; what was not measured is None or empty.
+    """The data about one operator of a search. Values that were not measured are None or empty.
 
-    ``row`` is its trial, ``baseline`` that of the network without an operator, ``known`` the name of the known operator
-    that it is. ``comparisons`` are the finals with it, by the name of the share of FLOPs that it is the best of;
-    ``panes`` the data of its panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
+    ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the operator's known name
+    or None. ``comparisons`` are its finals, by the share of FLOPs within which the operator is the best. ``panes`` has
+    the data of the panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
     """
 
     row: TrialRow
@@ -43,11 +43,11 @@ class Why:
 
 
 def read_why(folder: Path, key: str) -> Why:
-    """Read what the lab in ``folder`` knows of a trial.
+    """Read a lab's data about a trial.
 
     Args:
-        folder: of the lab.
-        key: ``NAME#NUMBER`` of a search's trial; ``search:NAME#NUMBER`` as well.
+        folder: the lab's folder.
+        key: ``NAME#NUMBER`` of a search's trial, or ``search:NAME#NUMBER``.
 
     Raises:
         StoreError: there is no such lab or trial, or the trial is the network without an operator.
@@ -58,24 +58,24 @@ def read_why(folder: Path, key: str) -> Why:
     row = reading.row(key if ":" in key.partition("#")[0] else f"search:{key}")
     if not row.operator:
         raise StoreError(f"{quoted(key)} is the network as it is: expected a trial with an operator")
-    source = next(one for one in reading.sources if one.key == row.source)
+    source = next(entry for entry in reading.sources if entry.key == row.source)
     operator = read_operator(row.operator)
-    said = searched(read_said(folder, source.name, RESULT))
-    mine = [name for name, number in said.numbers.items() if number == row.number and name in said.comparisons]
-    asked = Asked(operator, f"{row.label} of {source.name}")
+    content = searched(read_said(folder, source.name, RESULT))
+    own = [name for name, number in content.numbers.items() if number == row.number and name in content.comparisons]
+    question = Asked(operator, f"{row.label} of {source.name}")
     panes = {}
     for name in ("kernel", "cost", "near", "graph"):
         if name in panes_of(operator):
             try:
-                panes[name] = read_pane(asked, name)
-            except SynoError:  # such as a kernel that is too large: the page goes without
+                panes[name] = read_pane(question, name)
+            except SynoError:  # the page leaves out a pane, such as a too large kernel
                 continue
-    comparisons = {name: said.comparisons[name] for name in mine}
+    comparisons = {name: content.comparisons[name] for name in own}
     return Why(row, source.baseline, operator, comparisons, panes, system_of(operator).recognise(operator))
 
 
 def why_tables(found: Why) -> list[Table]:
-    """What is known as tables: a title, the heads and the cells of each."""
+    """Return the data as tables, each with a title, heads and cells."""
     row = found.row
     costs = {"flops": "FLOPs", "params": "parameters"}
     rows = [[title, f"{getattr(row, name):,}", _over(found, name)] for name, title in costs.items()]
@@ -86,25 +86,25 @@ def why_tables(found: Why) -> list[Table]:
         rows.append(["probe", f"{row.probe:.2f}", ""])
     heads: tuple[str, ...]
     tables = [Table("The network with it", ("", "value", "of the baseline's"), rows)]
-    finals = [_final(name, one) for name, one in found.comparisons.items()]
+    finals = [_final(name, comparison) for name, comparison in found.comparisons.items()]
     if finals:
         wide = ("best within", "baseline", "with it", "difference", "interval", "seeds", "verdict")
         tables.append(Table("Finals, on the test data", wide, finals))
     if row.rungs:
         heads = ("rung", "seeds", "measure", "accuracy", "baseline's there", "outcome")
-        tables.append(Table("Rungs", heads, [_passed(one, found.baseline) for one in row.rungs]))
+        tables.append(Table("Rungs", heads, [_passed(entry, found.baseline) for entry in row.rungs]))
     if "kernel" in found.panes:
         data = found.panes["kernel"]
         ranks = [
-            [one["name"], *(f"{one[rank]:.1f}" for rank in ("space", "outputs", "inputs"))] for one in data["rows"]
+            [axis["name"], *(f"{axis[rank]:.1f}" for rank in ("space", "outputs", "inputs"))] for axis in data["rows"]
         ]
         ranks.append(["share", *(f"{data['shares'][rank]:.0%}" for rank in ("space", "outputs", "inputs"))])
         heads = ("effective rank over", "offsets", "output channels", "input channels")
         tables.append(Table("Kernel for random weights", heads, ranks))
     if "near" in found.panes:
         near = [
-            [one["name"], f"{one['distance']:.2f}", "the same" if one["same"] else "; ".join(one["differences"][:2])]
-            for one in found.panes["near"]["rows"][:_NEAREST]
+            [it["name"], f"{it['distance']:.2f}", "the same" if it["same"] else "; ".join(it["differences"][:2])]
+            for it in found.panes["near"]["rows"][:_NEAREST]
         ]
         heads = ("operator", "distance in steps", "what differs most (cost)")
         tables.append(Table("Nearest known operators", heads, near))
@@ -117,14 +117,14 @@ def why_tables(found: Why) -> list[Table]:
 
 
 def why_text(found: Why) -> str:
-    """What is known, as text for a terminal."""
+    """Return the data as text for a terminal."""
     return "\n\n".join([_title(found), *map(table_text, why_tables(found))])
 
 
 def shown_why(found: Why) -> dict[str, JSON]:
-    """What is known, for a view: ``title``, ``tables`` (:func:`.shown_table`), ``pictures`` with ``svg`` and ``text``.
+    """Return the data for a view: ``title``, ``tables`` (:func:`.shown_table`), ``pictures`` with ``svg`` and ``text``.
 
-    ``paper`` of a picture: whether it is drawn on white.
+    ``paper`` of a picture: whether its background is white.
     """
     return {
         "title": _title(found),
@@ -134,20 +134,20 @@ def shown_why(found: Why) -> dict[str, JSON]:
 
 
 def _pictures(found: Why) -> list[tuple[str, str, bool]]:
-    """The kernel, drawn for any ground, and the operator, drawn for a white one, with their descriptions."""
-    drawn = []
+    """Return the kernel, for any background, and the operator, for a white background, with their descriptions."""
+    pictures = []
     for name, words, paper in (
         ("kernel", "The kernel beside a convolution's: darker is more.", False),
         ("graph", "The operator, from its output to its input.", True),
     ):
         if name in found.panes:
             svg = found.panes[name]["svg"]
-            drawn.append((svg[svg.index("<svg") :], words, paper))  # without an XML declaration
-    return drawn
+            pictures.append((svg[svg.index("<svg") :], words, paper))  # without an XML declaration
+    return pictures
 
 
 def why_page(found: Why) -> str:
-    """What is known, as an HTML page that loads nothing and runs nothing."""
+    """Return the data as an HTML page that loads nothing and runs nothing."""
     figures = {}
     for svg, words, paper in _pictures(found):
         kind = ' class="paper"' if paper else ""
@@ -165,12 +165,12 @@ figure.paper svg { background: #fff; color: #000; }
 
 
 def write_pages(folder: Path, keys: Iterable[str], into: Path) -> list[Path]:
-    """Write the pages of trials of the lab in ``folder`` as ``why-NUMBER.html`` into a folder. Raises as read_why."""
+    """Write the pages of a lab's trials as ``why-NUMBER.html`` into a folder. Raises as :func:`read_why` does."""
     files = []
     for key in keys:
-        found = read_why(folder, key)
-        files.append(into / f"why-{found.row.number}.html")
-        files[-1].write_text(why_page(found), encoding="utf-8")
+        why = read_why(folder, key)
+        files.append(into / f"why-{why.row.number}.html")
+        files[-1].write_text(why_page(why), encoding="utf-8")
     return files
 
 
@@ -183,17 +183,17 @@ def _measure(number: float | None) -> str:
     return "" if number is None else f"{number:.3f}"
 
 
-def _over(found: Why, name: str) -> str:
-    mine, base = (None if row is None else getattr(row, name) for row in (found.row, found.baseline))
-    if mine is None or not base:
+def _over(why: Why, name: str) -> str:
+    own, base = (None if row is None else getattr(row, name) for row in (why.row, why.baseline))
+    if own is None or not base:
         return ""
-    return f"{100 * (mine - base):+.1f} points" if name == "accuracy" else f"{mine / base:.1%}"
+    return f"{100 * (own - base):+.1f} points" if name == "accuracy" else f"{own / base:.1%}"
 
 
-def _passed(one: OnRung, baseline: TrialRow | None) -> list[str]:
-    base = None if baseline is None else baseline.accuracy_on(one.rung)
-    numbers = [_measure(number) for number in (one.measure, one.accuracy, base)]
-    return ["finals" if one.rung == FINAL else one.rung, str(one.seeds), *numbers, one.state]
+def _passed(trainings: OnRung, baseline: TrialRow | None) -> list[str]:
+    base = None if baseline is None else baseline.accuracy_on(trainings.rung)
+    numbers = [_measure(number) for number in (trainings.measure, trainings.accuracy, base)]
+    return ["finals" if trainings.rung == FINAL else trainings.rung, str(trainings.seeds), *numbers, trainings.state]
 
 
 def _final(name: str, one: Comparison) -> list[str]:
