@@ -1,4 +1,4 @@
-"""Backbone networks, the slots for operators in them, and the way from a network's layers to slots."""
+"""Backbone networks, the slots for operators in them, and the steps from a network's layers to slots."""
 
 from syno_lab.models.gpt import GPT, gpt2, gpt_tiny
 from syno_lab.models.layers import Survey, find_convolutions, survey

@@ -1,9 +1,9 @@
 """A small network of two convolutional blocks, without shortcuts.
 
 Source: C. Jin, P. M. Phothilimthana, S. Roy, Neural Architecture Search using Property Guided Synthesis, OOPSLA 2022,
-section 5: each block is convolution, ReLU and pooling; the convolution doubles the channels, the pooling halves height
-and width. What is before and after the blocks is not published and our own: a 3x3 convolution to ``width`` channels, so
-that both blocks have the same relation of shapes, the mean over the pixels, and a linear layer.
+section 5. Each block is convolution, ReLU and pooling; the convolution doubles the channels, the pooling halves height
+and width. The paper does not publish the layers before and after the blocks. Here they are a 3x3 convolution to
+``width`` channels, so that the two blocks have equal ratios of shapes, the mean over the pixels, and a linear layer.
 Shapes: B images, C channels, H rows, W columns.
 """
 
@@ -30,8 +30,8 @@ class ConvBlock(nn.Module):
 class ConvNet(nn.Module):
     """A 3x3 convolution to ``width`` channels, ``blocks`` blocks, the mean over the pixels, a linear layer.
 
-    The input is [B, ``in_channels``, H, W] with H and W from 2 to the power of ``blocks`` up (32 x 32 in the paper),
-    the output the logits [B, ``num_classes``]. Raises SpecError for numbers below 1.
+    The input is [B, ``in_channels``, H, W] with H and W of at least 2 to the power of ``blocks`` (32 x 32 in the
+    paper). The output is the logits [B, ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, num_classes: int = 10, in_channels: int = 3, width: int = 32, blocks: int = 2) -> None:

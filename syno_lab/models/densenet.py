@@ -1,9 +1,8 @@
-"""DenseNet-121: every layer of a block reads what all earlier ones of the block gave.
+"""DenseNet-121: every layer of a block reads the outputs of all earlier layers of the block.
 
 Source: G. Huang, Z. Liu, L. van der Maaten, K. Weinberger, Densely Connected Convolutional Networks, CVPR 2017, table 1
-(growth rate 32, compression 1/2). Reference implementation: torchvision's ``densenet121``, whose parameters (7,978,856
-at 1000 classes) and multiply-adds (2.83e9 on 224 x 224) it has.
-Shapes: B images, C channels, H rows, W columns.
+(growth rate 32, compression 1/2). Reference implementation: torchvision's ``densenet121``, with the same parameters
+(7,978,856 at 1000 classes) and multiply-adds (2.83e9 on 224 x 224). Shapes: B images, C channels, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ STEM = 64
 
 
 class DenseLayer(nn.Module):
-    """[B, C, H, W] to [B, C + 32, H, W]: a 1x1 convolution to 128 channels, a 3x3 one to 32, and the input before them.
+    """[B, C, H, W] to [B, C + 32, H, W]: a 1x1 convolution to 128 channels, a 3x3 convolution to 32, behind the input.
 
-    Each convolution comes after its normalisation and ReLU.
+    Normalisation and ReLU come before each convolution.
     """
 
     def __init__(self, channels: int) -> None:
@@ -54,8 +53,8 @@ class Transition(nn.Module):
 class DenseNet(nn.Module):
     """A 7x7 convolution, a pooling, four blocks of ``layers`` dense layers with transitions between, a linear layer.
 
-    The input is [B, ``in_channels``, H, W] with H and W from 29 up (224 in the paper), the output the logits
-    [B, ``num_classes``]. Raises SpecError for numbers below 1.
+    The input is [B, ``in_channels``, H, W] with H and W of at least 29 (224 in the paper). The output is the logits [B,
+    ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, layers: tuple[int, ...], num_classes: int = 1000, in_channels: int = 3) -> None:
@@ -89,7 +88,7 @@ class DenseNet(nn.Module):
 def densenet121(num_classes: int = 1000, in_channels: int = 3, layers: int = 24) -> DenseNet:
     """Return DenseNet-121: 7,978,856 parameters at 1000 classes, as torchvision's ``densenet121``.
 
-    ``layers``: the most dense layers of a block.
+    ``layers``: the most dense layers in a block.
     """
     check_counts("a dense network", layers=layers)
     return DenseNet(tuple(min(layers, count) for count in (6, 12, 24, 16)), num_classes, in_channels)

@@ -1,9 +1,9 @@
-"""EfficientNet-V2-S: inverted residual blocks, the early ones with one dense 3x3 convolution.
+"""EfficientNet-V2-S: inverted residual blocks; the early blocks have a dense 3x3 convolution.
 
 Source: M. Tan, Q. Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021, table 4. Reference implementation:
-torchvision's ``efficientnet_v2_s``, whose parameters (21,458,488 at 1000 classes) and multiply-adds (8.37e9 on 384 x
-384) it has, as well as its dropout (0.2), its stochastic depth (up to 0.2) and the 1e-3 of its normalisations.
-Shapes: B images, C channels, H rows, W columns.
+torchvision's ``efficientnet_v2_s``, with the same parameters (21,458,488 at 1000 classes) and multiply-adds (8.37e9 on
+384 x 384), dropout (0.2), stochastic depth (up to 0.2) and epsilon of the normalisations (1e-3). Shapes: B images, C
+channels, H rows, W columns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class StochasticDepth(nn.Module):
-    """[B, ...] to the same: in training an example becomes 0 with probability ``rate``, the others are scaled up.
+    """[B, ...] to the same shape: in training an example becomes 0 with probability ``rate``, others are scaled up.
 
     Source: G. Huang, Y. Sun, Z. Liu, D. Sedra, K. Weinberger, Deep Networks with Stochastic Depth, ECCV 2016.
     """
@@ -67,16 +67,16 @@ class StochasticDepth(nn.Module):
         """Apply it to a branch beside a shortcut."""
         if not (self.training and self.rate):
             return x
-        kept = torch.empty(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - self.rate)
-        return x * kept / (1 - self.rate)
+        mask = torch.empty(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - self.rate)
+        return x * mask / (1 - self.rate)
 
 
 class InvertedResidual(nn.Module):
     """[B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] by way of ``expansion`` C_in channels.
 
-    ``fused``: one dense 3x3 convolution expands and slides (Fused-MBConv); else a 1x1 convolution expands, a depthwise
-    3x3 one slides and the channels are scaled (MBConv). In training the block is left out for an image with probability
-    ``drop``, where it has a shortcut.
+    ``fused``: a dense 3x3 convolution expands and slides (Fused-MBConv). Otherwise a 1x1 convolution expands, a
+    depthwise 3x3 convolution slides, and the channels are scaled (MBConv). In training a block with a shortcut is
+    skipped for an image with probability ``drop``.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class InvertedResidual(nn.Module):
 class EfficientNetV2(nn.Module):
     """A 3x3 convolution of stride 2, six stages of inverted residual blocks, a 1x1 convolution, a linear layer.
 
-    The input is [B, ``in_channels``, H, W] with any H and W from 1 up (384 in the reference), the output the logits
-    [B, ``num_classes``]. ``blocks``: the most of a stage. Raises SpecError for numbers below 1.
+    The input is [B, ``in_channels``, H, W] with H and W of at least 1 (384 in the reference). The output is the logits
+    [B, ``num_classes``]. ``blocks``: the most blocks in a stage. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, num_classes: int = 1000, in_channels: int = 3, blocks: int = 15) -> None:

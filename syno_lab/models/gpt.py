@@ -1,10 +1,10 @@
-"""GPT-2 and a tiny one: transformers that predict the next token.
+"""GPT-2 and a tiny GPT: transformers that predict the next token.
 
 Source: A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language Models are Unsupervised Multitask
 Learners, 2019. Reference implementation: ``gpt2`` of openai/gpt-2 and of Hugging Face's transformers
-(``GPT2LMHeadModel``), whose 124,439,808 parameters the small model has; its authors call it 117M. The projection to
-queries, keys and values is one linear layer, named ``qkv``: the one that Syno replaces (section 9.3).
-Shapes: B texts, T tokens, V the vocabulary, D the width.
+(``GPT2LMHeadModel``). The small model has the same 124,439,808 parameters; its authors call it 117M. The projection to
+queries, keys and values is a single linear layer ``qkv``, which Syno replaces (section 9.3). Shapes: B texts, T tokens,
+V the vocabulary, D the width.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch.nn import functional
 from syno_lab.errors import SpecError
 from syno_lab.models.parts import check_counts
 
-_DEVIATION = 0.02  # of all weights at the start, as in the reference
+_DEVIATION = 0.02  # the standard deviation of initial weights, as in the reference
 
 
 class Attention(nn.Module):
-    """Attention of ``heads`` heads: [B, T, D] to [B, T, D]; ``causal``: a token sees itself and those before it."""
+    """Attention of ``heads`` heads: [B, T, D] to [B, T, D]; ``causal``: a token reads itself and earlier tokens."""
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool = True, bias: bool = True) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Attention(nn.Module):
         self.causal = causal
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply it to [B, T, D]."""
+        """Apply the attention to [B, T, D]."""
         batch, length, width = x.shape
         split = (batch, length, 3, self.heads, width // self.heads)
         queries, keys, values = self.qkv(x).view(split).permute(2, 0, 3, 1, 4)
@@ -63,11 +63,11 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Tokens [B, T] of int64 to logits [B, T, V], those at a place for the token after it; T is at most ``context``.
+    """Map tokens [B, T] of int64 to logits [B, T, V], at each position for the next token; T is at most ``context``.
 
-    ``vocabulary`` tokens, ``layers`` blocks of ``width`` channels in ``heads`` heads. The last layer has the weights of
-    the embedding. Weights are drawn from torch's global generator. Raises SpecError for numbers below 1, a width that
-    the heads do not divide, and a text that is longer than the context.
+    The model has ``vocabulary`` tokens and ``layers`` blocks of ``width`` channels in ``heads`` heads. The last layer
+    shares the embedding's weights. Weights are drawn from torch's global generator. Raises SpecError for numbers below
+    1, a width that the heads do not divide, or a text longer than the context.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                # What is added to the shortcuts is smaller the more blocks add to them (section 2.3 of the report).
+                # Branches start smaller the more blocks add to the shortcuts (section 2.3 of the report).
                 adds = name.endswith(("attention.out.weight", "down.weight"))
                 nn.init.normal_(parameter, std=_DEVIATION * ((2 * layers) ** -0.5 if adds else 1.0))
             elif name.endswith("bias"):

@@ -1,8 +1,8 @@
-"""All convolutions and linear layers of a network, with shapes, FLOPs and what speaks against replacing each.
+"""All convolutions and linear layers of a network, with shapes, FLOPs and the reasons why a layer cannot be replaced.
 
-They are seen in one forward pass over an example, so any ``nn.Module`` will do: one of :mod:`.registry`, one that
-``transformers`` builds from a configuration, or a user's own. A network on the meta device is surveyed without memory
-or time; a network with weights is run once.
+One forward pass over an example reads them, so any ``nn.Module`` works: a backbone of :mod:`.registry`, a model that
+``transformers`` builds from a configuration, or a user's own network. On the meta device, a survey needs no memory and
+no time. A network with weights is run once.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Example = tuple[int, int, int] | Tensor | Mapping[str, Tensor]
-#: The shapes of a layer's input and output in one call, or why an operator could not be called like that.
+#: The shapes of a layer's input and output in one call, or the reason why an operator cannot be called in that way.
 Call = tuple[torch.Size, torch.Size] | str
 
-# Linear layers that are no nn.Linear, by the name of their class; their weights are [C_in, C_out].
+# Linear layers that are no nn.Linear, by their class's name; their weights are [C_in, C_out].
 _TRANSPOSED = {"transformers.pytorch_utils.Conv1D"}
 _COLUMNS = (
     "name",
@@ -53,10 +53,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Survey:
-    """What a network does with one example: ``sites`` in the order of their calls, those never called at the end.
+    """The layers of a network on one example: ``sites`` in the order of their calls, then layers that are never called.
 
-    ``flops``: 2 for each multiply-add of its convolutions and matrix products, as torch counts them; ``params``: all
-    parameters, shared ones once; ``others``: the kinds of its other layers with weights, by their names.
+    ``flops``: 2 for each multiply-add of its convolutions and matrix products, as torch counts them. ``params``: all
+    parameters; shared parameters count once. ``others``: the kinds of its other layers with weights, by their names.
     """
 
     network: str
@@ -67,25 +67,25 @@ class Survey:
     others: Mapping[str, str] = field(default_factory=dict)
 
     def reasons(self, selection: Selection | None = None) -> dict[str, str | None]:
-        """Why each layer stays, by its name; None where ``selection`` replaces it."""
+        """Return why each layer stays, by its name; None for a layer that ``selection`` replaces."""
         chosen = selection or Selection()
-        found = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
+        reason_of = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
         other = "its kind is {} (conv2d and linear layers can be replaced)"
-        return found | {name: other.format(kind) for name, kind in self.others.items()}
+        return reason_of | {name: other.format(kind) for name, kind in self.others.items()}
 
     def select(self, selection: Selection | None = None) -> list[Site]:
-        """The sites that ``selection`` (by default: dense convolutions larger than 1x1) replaces.
+        """Return the sites that ``selection`` replaces (by default: dense convolutions larger than 1x1).
 
-        Raises SpecError where there is none, with the reasons.
+        Raises SpecError with the reasons when there is none.
         """
         reasons = self.reasons(selection)
-        found = [site for site in self.sites if reasons[site.name] is None]
-        if not found:
+        replaceable = [site for site in self.sites if reasons[site.name] is None]
+        if not replaceable:
             raise nothing_to_replace(self.network, reasons)
-        return found
+        return replaceable
 
     def rows(self, selection: Selection | None = None) -> list[dict[str, Any]]:
-        """One row a layer: name, kind, shapes, FLOPs and their share, parameters, whether replaced and why not."""
+        """Return one row a layer: name, kind, shapes, FLOPs, share, parameters, whether it is replaced, and why not."""
         reasons = self.reasons(selection)
         rows: list[dict[str, Any]] = [
             {
@@ -108,18 +108,18 @@ class Survey:
         return [{**row, "replaced": reasons[row["name"]] is None, "reason": reasons[row["name"]]} for row in rows]
 
     def to_frame(self, selection: Selection | None = None) -> pd.DataFrame:
-        """:meth:`rows` as a table of pandas."""
+        """Return :meth:`rows` as a pandas frame."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(selection))
 
 
 def survey(net: nn.Module, example: Example) -> Survey:
-    """Run ``net`` on ``example`` and return what was seen; the network is as before, lazy layers with shapes.
+    """Run ``net`` on ``example`` and return its layers. The network is unchanged, but its lazy layers get shapes.
 
     ``example``: the shape [C, H, W] of one image, a tensor (tokens, a batch), or a mapping of arguments to tensors as
-    models of ``transformers`` take them; numbers with a point get the network's type. Counts are those of the whole
-    example, so give a batch of one. Raises SpecError where the network refuses it.
+    for models of ``transformers``. Floating-point values get the network's dtype. The counts are for the whole example,
+    so use a batch of one. Raises SpecError when the network cannot run the example.
     """
     positional, named = arguments(net, example)
     names = {module: name for name, module in net.named_modules() if _kind(module) is not None}
@@ -140,34 +140,34 @@ def survey(net: nn.Module, example: Example) -> Survey:
 
         return watched
 
-    taken = _Taken(names, running)
+    reads = _Taken(names, running)
     with (
         _watched(net, {module: watch(module) for module in names}),
         torch.no_grad(),
         FlopCounterMode(display=False) as counter,
-        taken,
+        reads,
     ):
         try:
-            # torch counts attention where it is made of matrix products.
+            # torch counts attention only if it consists of matrix products.
             with sdpa_kernel(SDPBackend.MATH):
                 net(*positional, **named)
         except BaseException as error:
             if not is_theirs(error):
                 raise
-            wanted = _taken_type(net, positional) if isinstance(error, Exception) else None
-            if wanted is not None:
+            accepted = _taken_type(net, positional) if isinstance(error, Exception) else None
+            if accepted is not None:
                 raise SpecError(
-                    f"expected examples of {wanted}, which this {type(net).__name__} takes, found "
+                    f"expected examples of {accepted}, which this {type(net).__name__} takes, found "
                     f"{positional[0].dtype} {list(positional[0].shape)}: convert them in the data set"
                 ) from error
-            said = said_by(error).removeprefix("RuntimeError: ")
-            what = "images" if isinstance(example, tuple) else "an example"
+            message = said_by(error).removeprefix("RuntimeError: ")
+            wanted = "images" if isinstance(example, tuple) else "an example"
             shown = list(getattr(example, "shape", example))
-            raise SpecError(f"expected a network that takes {what} {shown}, found: {said}") from error
+            raise SpecError(f"expected a network that takes {wanted} {shown}, found: {message}") from error
     check_shapes(net)
     owners = _owners(net)
     calls = seen | {module: [] for module in names if module not in seen}
-    sites = [_site(names[one], one, called, owners, one in taken.modules) for one, called in calls.items()]
+    sites = [_site(names[module], module, called, owners, module in reads.modules) for module, called in calls.items()]
     return Survey(
         network=type(net).__name__,
         sites=tuple(sites),
@@ -191,12 +191,12 @@ def find_convolutions(
     groups: int | None = 1,
     predicate: Predicate | None = None,
 ) -> list[Site]:
-    """The convolutions of ``net`` that an operator of the same shapes can replace, in the order of their calls.
+    """Return the convolutions of ``net`` that an operator of the same shapes can replace, in the order of their calls.
 
-    The short way to a :func:`survey` with one image [C, H, W] of ``input_shape``, and none found is no error.
-    ``kernel_size``, ``stride`` and ``groups`` select (None: any), and so does ``predicate`` on name and module. What an
-    operator cannot replace is left out: see :attr:`.Site.obstacle`. Raises SpecError where the network refuses the
-    shape.
+    This is a :func:`survey` with one image [C, H, W] of ``input_shape``, but an empty result is no error. The arguments
+    ``kernel_size``, ``stride`` and ``groups`` select (None: any), and ``predicate`` selects by name and module. Layers
+    that no operator can replace are left out: see :attr:`.Site.obstacle`. Raises SpecError when the network cannot run
+    the shape.
     """
     selection = Selection(
         kernel_size=kernel_size, stride=stride, groups=groups, pointwise=kernel_size is None, predicate=predicate
@@ -214,36 +214,36 @@ def _kind(module: nn.Module) -> Kind | None:
 
 
 def _other_kind(module: nn.Module) -> str | None:
-    """The kind of a layer that has weights and is no convolution of images and no linear layer, else None."""
+    """Return the kind of a layer with weights that is no image convolution and no linear layer, else None."""
     if _kind(module) is not None:
         return None
     bases = [base for base in type(module).__mro__ if base is not nn.Module]
     if any(".quantized." in base.__module__ for base in bases):
         return f"a quantized {bases[0].__name__}" if hasattr(module, "weight") else None
-    known = next((base.__name__ for base in bases if base.__module__.startswith("torch.nn.modules.")), None)
+    of_torch = next((base.__name__ for base in bases if base.__module__.startswith("torch.nn.modules.")), None)
     computed = getattr(module, "parametrizations", None)
-    if known is None and computed is None and list(module.children()):
+    if of_torch is None and computed is None and list(module.children()):
         return None
     weights = [*module.parameters(recurse=False), *(() if computed is None else computed.parameters())]
     if not any(weight.ndim > 1 for weight in weights):
         return None
     scripted = getattr(module, "original_name", None) if isinstance(module, torch.jit.ScriptModule) else None
-    return f"{scripted} in TorchScript" if scripted else known or bases[0].__name__
+    return f"{scripted} in TorchScript" if scripted else of_torch or bases[0].__name__
 
 
 def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype | None:
-    """The type of examples with which ``net`` runs, where it refuses that of the example that it was given."""
+    """Return the dtype of examples with which ``net`` runs, if it fails with the dtype of its example."""
     weight = next((parameter.dtype for parameter in net.parameters() if parameter.is_floating_point()), torch.float32)
     for dtype in (weight, torch.int64) if positional else ():
         if positional[0].dtype != dtype:
-            with suppress(Exception):  # it refuses this type too
+            with suppress(Exception):  # the network fails with this dtype too
                 net(positional[0].to(dtype))
                 return dtype
     return None
 
 
 def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """The arguments by position and by name with which ``net`` is called on ``example``; ``batch`` images of a shape.
+    """Return the positional and named arguments that call ``net`` on ``example``; for a shape, ``batch`` images.
 
     Raises SpecError for a wrong shape.
     """
@@ -251,7 +251,7 @@ def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[T
 
     def moved(value: Tensor) -> Tensor:
         dtype = weight.dtype if value.is_floating_point() else value.dtype
-        return value.detach().to(weight.device, dtype, copy=True)  # layers may work in place
+        return value.detach().to(weight.device, dtype, copy=True)  # a copy, because layers may work in place
 
     if isinstance(example, Mapping):
         return (), {name: moved(value) for name, value in example.items()}
@@ -263,25 +263,25 @@ def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[T
 
 
 def _call(inputs: list[Any], output: Any) -> Call:
-    """The shapes of a call's first input and of its output, or why an operator could not be called like that."""
-    given = [value for value in inputs if value is not None]
-    if not given or not isinstance(given[0], Tensor) or given[0].is_nested:
+    """Return the shapes of a call's first input and of its output, or why an operator cannot be called in that way."""
+    values = [value for value in inputs if value is not None]
+    if not values or not isinstance(values[0], Tensor) or values[0].is_nested:
         return "its input is not one plain tensor"
-    if len(given) > 1:
-        return f"it is called with {len(given)} inputs, and an operator takes one"
+    if len(values) > 1:
+        return f"it is called with {len(values)} inputs, and an operator takes one"
     if not isinstance(output, Tensor):
         return f"its output is a {type(output).__name__}, not a tensor"
-    return given[0].shape, output.shape
+    return values[0].shape, output.shape
 
 
 class _Taken(TorchDispatchMode):
-    """Sees which layers' weights a function takes while the layer itself does not run: it needs their values."""
+    """Record layers whose weights a function reads while the layer does not run; it needs the weights' values."""
 
     def __init__(self, layers: Iterable[nn.Module], running: list[nn.Module]) -> None:
         super().__init__()
         plain = (layer for layer in layers if not any(map(is_of_torch, layer._forward_pre_hooks.values())))
         owned = ((layer, name, value) for layer in plain for name, value in layer._parameters.items())
-        # A bias stays, so it may be taken; a hook of torch's takes what it makes a weight from.
+        # A bias stays, so functions may read it. A hook of torch reads the tensors from which it makes a weight.
         self._owners = {_start(value): layer for layer, name, value in owned if value is not None and name != "bias"}
         self._owners.pop(None, None)
         self._running = running
@@ -298,7 +298,7 @@ class _Taken(TorchDispatchMode):
 
 
 def _start(tensor: Tensor) -> tuple[int, int] | None:
-    """Where its values begin, the same for most of its views; None where it has none."""
+    """Return the address of a tensor's first value, which most of its views share; None without values."""
     try:
         return tensor.untyped_storage()._cdata, int(tensor.storage_offset())
     except (NotImplementedError, RuntimeError, ValueError):
@@ -307,15 +307,15 @@ def _start(tensor: Tensor) -> tuple[int, int] | None:
 
 @contextmanager
 def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """In evaluation, with other forwards: hooks would see what hooks of the network's own make of a layer's output."""
+    """Replace forwards, in evaluation mode. Hooks would see the layers' outputs only after the network's own hooks."""
     with ExitStack() as after:
         after.enter_context(modes_kept(net))
-        for parameter in net.parameters():  # torch counts by hooks that fail at views of those with gradients
-            if parameter.requires_grad and parameter.is_leaf:  # copies of TorchScript have no leaves
+        for parameter in net.parameters():  # torch counts by hooks that fail for views of tensors with gradients
+            if parameter.requires_grad and parameter.is_leaf:  # parameters of TorchScript's copies are no leaves
                 after.callback(setattr, parameter, "requires_grad", True)
                 parameter.requires_grad = False
         after.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
-        torch.backends.mha.set_fastpath_enabled(False)  # it takes the weights of layers and does not call them
+        torch.backends.mha.set_fastpath_enabled(False)  # the fast path reads layers' weights without calling them
         for module, forward in forwards.items():
             if (own := vars(module).get("forward")) is not None:
                 after.callback(setattr, module, "forward", own)
@@ -326,7 +326,7 @@ def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -
 
 
 def _owners(net: nn.Module) -> dict[int, set[str]]:
-    """For each parameter (by identity) the modules that have it as their own, without their parametrizations."""
+    """Return for each parameter (by identity) the modules that own it, without their parametrizations."""
     owners: dict[int, set[str]] = {}
     for name, module in net.named_modules():
         for parameter in module._parameters.values():
@@ -335,18 +335,18 @@ def _owners(net: nn.Module) -> dict[int, set[str]]:
 
 
 def _site(name: str, module: nn.Module, seen: list[Call], owners: Mapping[int, set[str]], taken: bool) -> Site:
-    # The weights themselves: one that weight_norm or a parametrization computes is another tensor each time.
+    # The stored weights; weight_norm or a parametrization computes a new tensor for each call.
     weights = [parameter for own, parameter in module.named_parameters() if "bias" not in own]
-    others = sorted({owner for weight in weights for owner in owners.get(id(weight), ())} - {name})
+    sharing = sorted({owner for weight in weights for owner in owners.get(id(weight), ())} - {name})
     calls = [call for call in seen if not isinstance(call, str)]
     obstacle = next((call for call in seen if isinstance(call, str)), None)
-    if obstacle is None and taken and not others:
+    if obstacle is None and taken and not sharing:
         how = "besides its calls" if seen else "and the network does not call it"
         obstacle = f"a function takes its weight, {how}"
     elif obstacle is None and not seen:
         obstacle = "the network does not call it on this example"
-    elif obstacle is None and others:
-        obstacle = f"it shares its weight with {others[0]}"
+    elif obstacle is None and sharing:
+        obstacle = f"it shares its weight with {sharing[0]}"
     site = Site(
         name,
         *_channels(module),
@@ -389,7 +389,7 @@ def _convolution(site: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size
     height, width = calls[0][0][-2:]
     area = module.in_channels // module.groups * prod(module.kernel_size)
     site = replace(site, height=height, width=width, flops=sum(2 * area * prod(output) for _, output in calls))
-    pixels, wanted = (calls[0][1][-2], calls[0][1][-1]), _output_pixels(site)
+    pixels, padded = (calls[0][1][-2], calls[0][1][-1]), _output_pixels(site)
     obstacle = None
     if len({tuple(image[-2:]) for image, _ in calls}) > 1:
         obstacle = "it is called on images of several sizes"
@@ -397,8 +397,8 @@ def _convolution(site: Site, module: nn.Conv2d, calls: Sequence[tuple[torch.Size
         obstacle = "it is called on an image without a batch"
     elif site.dilation != (1, 1):
         obstacle = f"its dilation is {_times(site.dilation)}"
-    elif pixels != wanted:
-        obstacle = f"its output is {_times(pixels)}, and not {_times(wanted)} as its padding would have to make it"
+    elif pixels != padded:
+        obstacle = f"its output is {_times(pixels)}, and not {_times(padded)} as its padding would have to make it"
     return replace(site, obstacle=site.obstacle or obstacle)
 
 
@@ -415,12 +415,12 @@ def _times(pixels: tuple[int, int]) -> str:
 
 
 def nothing_to_replace(network: str, reasons: Mapping[str, str | None]) -> SpecError:
-    """The refusal of a network of which every layer stays, with the reasons."""
+    """Return the error for a network whose layers all stay, with the reasons."""
     return SpecError(f"expected something to replace in this {network}, found {in_short(reasons)}")
 
 
 def in_short(reasons: Mapping[str, str | None], most: int | None = None) -> str:
-    """The reasons why layers stay, each once with the first layer that has it; at most so many reasons."""
+    """Return why layers stay: each of at most ``most`` reasons once, with its first layer."""
     if not reasons:
         return "no convolution and no linear layer"
     first: dict[str, list[str]] = {}
@@ -428,5 +428,5 @@ def in_short(reasons: Mapping[str, str | None], most: int | None = None) -> str:
         if reason is not None:
             first.setdefault(reason, []).append(name or "the network itself")
     parts = [f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {why}" for why, names in first.items()]
-    left = [] if most is None else [f"{len(parts[most:])} other reasons"] * bool(parts[most:])
-    return "; ".join([*parts[:most], *left])
+    more = [] if most is None else [f"{len(parts[most:])} other reasons"] * bool(parts[most:])
+    return "; ".join([*parts[:most], *more])

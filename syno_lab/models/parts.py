@@ -1,4 +1,4 @@
-"""What several backbones are built with, and images at another resolution than the data's.
+"""Parts that several backbones share, and images at a resolution other than the data's.
 
 Shapes: B images, C channels, H rows, W columns.
 """
@@ -13,12 +13,12 @@ from torch.nn import functional
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
-#: Layers, channels, tokens of a vocabulary: no machine holds a network with more.
+#: The most layers, channels or tokens of a vocabulary; no machine can hold a larger network.
 MOST = 1 << 20
 
 
 def check_counts(whose: str, **counts: int) -> None:
-    """Raise SpecError, in the words of ``whose``, for a number that is not a whole one from 1 to `MOST`."""
+    """Raise SpecError with the name ``whose`` for a value that is no whole number from 1 to `MOST`."""
     for name, value in counts.items():
         number = positive(value)
         if number is None:
@@ -28,7 +28,7 @@ def check_counts(whose: str, **counts: int) -> None:
 
 
 def draw_weights(net: nn.Module, *kinds: type[nn.Conv2d | nn.Linear], mode: Literal["fan_in", "fan_out"]) -> None:
-    """Draw the weights of all layers of these kinds as He et al. 2015, from torch's global generator."""
+    """Draw the weights of all layers of these kinds like He et al. 2015, from torch's global generator."""
     for module in net.modules():
         if isinstance(module, kinds):
             nn.init.kaiming_normal_(module.weight, mode=mode)
@@ -37,7 +37,7 @@ def draw_weights(net: nn.Module, *kinds: type[nn.Conv2d | nn.Linear], mode: Lite
 def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """A shortcut [B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] (option B of He et al. 2016, section 3.3).
 
-    It is a 1x1 convolution with normalisation where the shape changes, else nothing.
+    It is a 1x1 convolution with normalisation if the shape changes, else the identity.
     """
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
@@ -47,10 +47,10 @@ def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
 
 
 def scale_images(images: Tensor, resolution: int) -> Tensor:
-    """Images [B, C, H, W] of floating point at ``resolution`` x ``resolution``, bilinear; as they are where they fit.
+    """Scale floating-point images [B, C, H, W] to ``resolution`` x ``resolution``, bilinear; fitting images stay.
 
-    Pixels are squares (corners are not aligned), and where images shrink, neighbours are averaged first. Raises
-    SpecError for a resolution below 1.
+    Pixels are squares (corners are not aligned). Smaller images are averaged over neighbours first. Raises SpecError
+    for a resolution below 1.
     """
     check_counts("an image", resolution=resolution)
     if tuple(images.shape[-2:]) == (resolution, resolution):
@@ -62,7 +62,7 @@ def scale_images(images: Tensor, resolution: int) -> Tensor:
 
 
 class AtResolution(nn.Module):
-    """``network`` on images scaled to ``resolution``: what is stored, moved and augmented stays small.
+    """Run ``network`` on images scaled to ``resolution``, so that stored, moved and augmented images stay small.
 
     Syno, section 9.1: CIFAR-100 at the size of ImageNet's images.
     """

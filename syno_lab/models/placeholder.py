@@ -1,7 +1,7 @@
 """Slots in a network that a synthesised operator fills.
 
-The interface is that of Syno's README: ``Placeholder({"H": 32, "W": 32})`` says which values the symbolic variables of
-a specification have at this place of the network.
+The interface is that of Syno's README: ``Placeholder({"H": 32, "W": 32})`` states the values of a specification's
+symbolic variables at one place of the network.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from syno_lab.inputs import MOST_DIGITS, positive, quoted
 
 
 class KernelPack(Protocol):
-    """An operator made ready for one binding of its variables."""
+    """An operator with one binding of its variables."""
 
     @property
     def binding(self) -> Mapping[str, int]:
-        """The value of every variable, the coefficients included."""
+        """The value of every variable, coefficients included."""
 
     def module(self) -> nn.Module:
-        """Return a new module with freshly drawn weights."""
+        """Return a new module with new random weights."""
 
 
 class Placeholder(nn.Module):
-    """A slot for an operator; ``mapping`` gives the values of variables here, such as ``{"H": 32, "W": 32}``.
+    """A slot for an operator; ``mapping`` has the values of variables here, such as ``{"H": 32, "W": 32}``.
 
-    Empty until :meth:`fill`; calling an empty one raises SynoError. ``kernel`` is the module inside or None. Raises
-    SpecError where the mapping is not one of names to positive whole numbers.
+    The slot is empty until :meth:`fill`; calling an empty slot raises SynoError. ``kernel`` is the module in the slot,
+    or None. Raises SpecError when the mapping is not from names to positive whole numbers.
     """
 
     kernel: nn.Module | None
@@ -52,21 +52,21 @@ class Placeholder(nn.Module):
 
     @property
     def mapping(self) -> dict[str, int]:
-        """The values of the variables at this place (a copy)."""
+        """The values of the variables at this place, as a copy."""
         return dict(self._mapping)
 
     def fill(self, module: nn.Module) -> None:
-        """Put ``module`` into the slot, in the place of what was there; SpecError where it is not a module."""
+        """Put ``module`` into the slot and replace its module. Raises SpecError for a value that is no module."""
         if not isinstance(module, nn.Module):
             raise SpecError(f"a Placeholder is filled with a torch module, found a {type(module).__name__}")
         self.kernel = module
 
     def empty(self) -> None:
-        """Take the module out of the slot."""
+        """Remove the module from the slot."""
         self.kernel = None
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Apply the module in the slot; inputs by name follow those by position, whatever it calls them."""
+        """Apply the module in the slot; named inputs follow positional inputs, with any names."""
         if self.kernel is None:
             raise SynoError(
                 f"the {quoted(self)} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"
@@ -88,12 +88,12 @@ def placeholders(net: nn.Module) -> list[tuple[str, Placeholder]]:
 
 
 def mappings_of(net: nn.Module) -> list[Mapping[str, int]]:
-    """The mapping of every Placeholder of ``net``."""
+    """Return the mapping of every Placeholder of ``net``."""
     return [placeholder.mapping for _, placeholder in placeholders(net)]
 
 
 def replace(net: nn.Module, kernel_packs: Iterable[KernelPack]) -> nn.Module:
-    """The method :meth:`.Sampler.replace`."""
+    """Implement :meth:`.Sampler.replace`."""
     packs = list(kernel_packs)
     slots = placeholders(net)
     if not slots:

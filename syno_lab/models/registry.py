@@ -1,7 +1,7 @@
-"""The backbones by name: how each is built, what it takes, whose figures it has, and which layers are replaced.
+"""The backbones by name: how to build each, its arguments, its published figures, and the layers that are replaced.
 
-A new one is a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the others are
-small enough for two cores. A network of the user's own is offered to this process alone, by :func:`offer`.
+A new backbone needs a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the
+others are small enough for two cores. :func:`offer` adds a user's own network to this process alone.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ Domain = Literal["images", "text"]
 #: The first convolution reads 1 or 3 channels, which no coefficient divides.
 _DENSE = Selection(leave=("conv", "conv0", "conv1", "stem.*"))
 _QKV = Selection(kinds=("linear",), names=("*.qkv",))
-#: What every builder takes for images or for text; its other arguments are options.
+#: The arguments that every builder for images or text accepts; its other arguments are options.
 _ALWAYS = ("num_classes", "in_channels", "vocabulary", "context")
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network by name.
+    """A network that can be built by name.
 
     Attributes:
-        name: as on the command line.
-        builder: makes it; takes ``num_classes`` and ``in_channels`` (images), or ``vocabulary`` and ``context`` (text).
+        name: the name on the command line.
+        builder: a function of ``num_classes`` and ``in_channels`` (images), or of ``vocabulary`` and ``context``
+            (text).
         domain: ``images`` or ``text``.
-        size: the height and width of the images, or the tokens of a text, that its published figures are for.
-        outputs: classes, or the vocabulary, that its figures are for.
-        params: parameters of the reference implementation.
+        size: the height and width of the images, or the tokens of a text, for its published figures.
+        outputs: the classes or the vocabulary for its published figures.
+        params: the parameters of the reference implementation.
         flops: 2 for each multiply-add of one example of ``size``, convolutions and matrix products alone.
-        reference: whose figures these are.
-        paper: where the network comes from.
-        selection: the layers that are replaced unless the user says otherwise.
-        proxies: the rungs of its trials in a search, the cheapest first, the network itself last; empty: it has none.
+        reference: the source of the figures.
+        paper: the source of the network.
+        selection: the layers that are replaced by default.
+        proxies: the rungs of its trials in a search, the cheapest first, the network itself last; may be empty.
     """
 
     name: str
@@ -64,9 +65,9 @@ class Backbone:
 
     @property
     def options(self) -> dict[str, int | float]:
-        """Further arguments of the builder, the sizes in which it comes, with their default values."""
+        """The builder's other arguments, which set its size, with their default values."""
         arguments = inspect.signature(self.builder).parameters.values()
-        return {one.name: one.default for one in arguments if one.name not in _ALWAYS}
+        return {argument.name: argument.default for argument in arguments if argument.name not in _ALWAYS}
 
     def build(
         self,
@@ -77,11 +78,11 @@ class Backbone:
         device: str | torch.device | None = None,
         options: Mapping[str, int | float] | None = None,
     ) -> nn.Module:
-        """A new network with ``outputs`` classes or tokens; weights are drawn from torch's global generator.
+        """Build a network with ``outputs`` classes or tokens; weights are drawn from torch's global generator.
 
-        ``in_channels``: of images. ``size``: of a text's context in tokens; networks for images take any size.
-        ``device="meta"``: shapes alone, for counting. ``options``: some of :attr:`options`. Raises SpecError for
-        numbers below 1.
+        ``in_channels``: the channels of images. ``size``: the tokens of a text's context; networks for images take any
+        size. ``device="meta"``: shapes without values, for counting. ``options``: some of :attr:`options`. Raises
+        SpecError for numbers below 1.
         """
         sizes = {**self.options, **(options or {})}
         outputs = self.outputs if outputs is None else outputs
@@ -91,7 +92,7 @@ class Backbone:
             return self.builder(num_classes=outputs, in_channels=in_channels, **sizes)
 
     def example(self, *, in_channels: int = 3, size: int | None = None) -> tuple[int, int, int] | Tensor:
-        """What :func:`.layers.survey` runs it on: the shape of an image, or zeros as tokens [1, T].
+        """Return the example for :func:`.layers.survey`: the shape of an image, or zeros as tokens [1, T].
 
         Raises SpecError for numbers below 1.
         """
@@ -100,27 +101,27 @@ class Backbone:
         return (in_channels, size, size) if self.domain == "images" else torch.zeros(1, size, dtype=torch.int64)
 
     def survey(self, *, outputs: int | None = None, in_channels: int = 3, size: int | None = None) -> Survey:
-        """Its layers with an input of ``size``, counted without memory for weights."""
+        """Survey its layers for an input of ``size``, without memory for weights."""
         net = self.build(outputs=outputs, in_channels=in_channels, size=size, device="meta")
         return survey(net, self.example(in_channels=in_channels, size=size))
 
     @property
     def about(self) -> str:
-        """Its builder's docstring in one line."""
+        """The builder's docstring in one line."""
         return (inspect.getdoc(self.builder) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Return ")
 
 
-#: How names begin of networks and data of the user's own, which are in this process alone.
+#: The prefix of names of users' own networks and data, which exist in this process alone.
 OWN = "own:"
 
 
 @dataclass(frozen=True)
 class OwnNetwork(Backbone):
-    """A network of the user's own: its builder is given no arguments, and knows nothing of classes or sizes."""
+    """A user's own network: its builder takes no arguments, and so has no classes or sizes."""
 
     @property
     def options(self) -> dict[str, int | float]:
-        """None: it comes in one size."""
+        """An empty dictionary, because the network has one size."""
         return {}
 
     def build(
@@ -132,7 +133,7 @@ class OwnNetwork(Backbone):
         device: str | torch.device | None = None,
         options: Mapping[str, int | float] | None = None,
     ) -> nn.Module:
-        """A new network, on the device that its builder chooses; the arguments are those of :meth:`Backbone.build`."""
+        """Build a network on the device that its builder chooses; the arguments are ignored."""
         return self.builder()
 
 
@@ -140,10 +141,10 @@ _OFFERED: dict[str, OwnNetwork] = {}
 
 
 def offer(name: str, builder: Callable[[], nn.Module]) -> None:
-    """Make a network of the user's own a backbone of this process, by the name ``own:NAME``.
+    """Make a user's own network a backbone of this process, with the name ``own:NAME``.
 
-    A name in a file or a store builds nothing in a process to which the user has not given that network. The rungs of
-    its trials are shorter trainings of itself (:func:`.rungs.own_proxies`).
+    A name in a file or a store builds nothing in a process in which the user has not offered that network. The rungs of
+    its trials are shorter trainings of the network itself (:func:`.rungs.own_proxies`).
     """
     _OFFERED[name] = OwnNetwork(
         name, builder, "images", 1, 1, 0, 0, "the user's own", "none", Selection(), proxies=own_proxies()
@@ -164,7 +165,7 @@ BACKBONES: dict[str, Backbone] = {
         Backbone("densenet121", densenet.densenet121, "images", 224, 1000, 7_978_856, 5_668_323_328,
                  "torchvision densenet121", "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
                  proxies=proxies(resolution=64, layers=3)),
-        # Its only convolutions larger than 1x1 have two groups.
+        # The network's only convolutions larger than 1x1 have two groups.
         Backbone("resnext29_2x64d", resnet.resnext29_2x64d, "images", 32, 10, 9_128_778, 2_818_985_984,
                  "kuangliu/pytorch-cifar ResNeXt29_2x64d",
                  "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
@@ -173,7 +174,7 @@ BACKBONES: dict[str, Backbone] = {
                  "torchvision efficientnet_v2_s",
                  "Tan and Le, EfficientNetV2: Smaller Models and Faster Training, ICML 2021",
                  proxies=proxies(resolution=96, blocks=2)),
-        # A proxy of its width is no shorter training on a CPU, so it has none.
+        # A proxy of the same width does not train faster on a CPU, so GPT-2 has no proxies.
         Backbone("gpt2", gpt.gpt2, "text", 1024, 50_257, 124_439_808, 291_648_307_200,
                  "openai/gpt-2 117M, transformers GPT2LMHeadModel", _RADFORD, _QKV),
         Backbone("resnet20", resnet.resnet20, "images", 32, 10, 269_722, 81_102_080,
@@ -188,9 +189,9 @@ BACKBONES: dict[str, Backbone] = {
 
 
 def backbone(name: str) -> Backbone:
-    """The backbone ``name``; case, - and . do not matter (``ResNeXt-29-2x64D``).
+    """Return the backbone ``name``; case, - and . do not matter (``ResNeXt-29-2x64D``).
 
-    Raises SpecError where there is none, with the nearest; for a network of the user's own that this process has not.
+    Raises SpecError for an unknown name, with the nearest names, and for a user's own network of another process.
     """
     if name.startswith(OWN):
         if name not in _OFFERED:
@@ -199,11 +200,11 @@ def backbone(name: str) -> Backbone:
                 "as the model of syno_lab.improve"
             )
         return _OFFERED[name]
-    plain = {_plain(known): known for known in BACKBONES}
-    if _plain(name) in plain:
-        return BACKBONES[plain[_plain(name)]]
-    near = [plain[match] for match in difflib.get_close_matches(_plain(name), plain, 2)]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(BACKBONES)}"
+    by_plain_name = {_plain(name_known): name_known for name_known in BACKBONES}
+    if _plain(name) in by_plain_name:
+        return BACKBONES[by_plain_name[_plain(name)]]
+    similar = [by_plain_name[match] for match in difflib.get_close_matches(_plain(name), by_plain_name, 2)]
+    hint = f"did you mean {' or '.join(similar)}?" if similar else f"there are {', '.join(BACKBONES)}"
     raise SpecError(f"expected the name of a backbone, found {quoted(name)}; {hint}")
 
 

@@ -1,16 +1,16 @@
-"""Residual networks: those that He et al. built for CIFAR and ImageNet, and ResNeXt-29 with 2 groups of 64 channels.
+"""Residual networks: He et al.'s networks for CIFAR and ImageNet, and ResNeXt-29 with 2 groups of 64 channels.
 
-Source: K. He, X. Zhang, S. Ren, J. Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2
-(CIFAR) and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the latter:
-torchvision's ``resnet18`` and ``resnet34``, whose parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds
-(1.81e9 and 3.66e9 on 224 x 224) and names of layers these have.
+Source: K. He, X. Zhang, S. Ren, J. Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2 (CIFAR)
+and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the latter: torchvision's
+``resnet18`` and ``resnet34``, with the same parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds
+(1.81e9 and 3.66e9 on 224 x 224) and names of layers.
 
 Source of ResNeXt: S. Xie, R. Girshick, P. Dollár, Z. Tu, K. He, Aggregated Residual Transformations for Deep Neural
-Networks, CVPR 2017, section 5.3 (networks of 29 layers). Their own 29-layer networks have 8 or 16 groups of 64 channels
-and four times the channels at the end of a block (34.4 and 68.1 million parameters). The name ResNeXt-29-2x64D that
-Syno uses is that of a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is our reference: a 1x1
-convolution as the first layer, three stages of three blocks, blocks that end in twice the channels of their groups;
-9,128,778 parameters at 10 classes.
+Networks, CVPR 2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64
+channels and four times the channels at the end of a block (34.4 and 68.1 million parameters). Syno's name
+ResNeXt-29-2x64D is that of a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference
+here: a 1x1 convolution as the first layer, three stages of three blocks, and twice the channels of the groups at the
+end of a block; 9,128,778 parameters at 10 classes.
 
 Shapes: B images, C channels, H rows, W columns.
 """
@@ -30,8 +30,8 @@ EXPANSION = 2
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut: [B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉].
 
-    The shortcut has no parameters (option A of section 3.3): it takes every ``stride``-th pixel and fills the channels
-    up with zeros.
+    The shortcut has no parameters (option A of section 3.3): it takes every ``stride``-th pixel and adds channels of
+    zeros.
     """
 
     def __init__(self, in_channels: int, out_channels: int, stride: int = 1) -> None:
@@ -58,10 +58,10 @@ class BasicBlock(nn.Module):
 class CifarResNet(nn.Module):
     """A first 3x3 convolution, three stages of ``blocks`` basic blocks, mean over the pixels, one linear layer.
 
-    The stages have ``width``, 2 ``width`` and 4 ``width`` channels; the second and the third begin with stride 2. That
-    is 6 ``blocks`` + 2 layers. The input is [B, ``in_channels``, H, W] with any H and W from 4 up (32 x 32 in the
-    paper, 8 x 8 for digits), the output the logits [B, ``num_classes``]. Weights are drawn as in He et al. 2015, from
-    torch's global generator. Raises SpecError for numbers below 1.
+    The stages have ``width``, 2 ``width`` and 4 ``width`` channels; the second and the third begin with stride 2. The
+    network has 6 ``blocks`` + 2 layers. The input is [B, ``in_channels``, H, W] with H and W of at least 4 (32 x 32 in
+    the paper, 8 x 8 for digits). The output is the logits [B, ``num_classes``]. Weights are drawn like in He et al.
+    2015, from torch's global generator. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, num_classes: int, in_channels: int = 3, width: int = 16, blocks: int = 1) -> None:
@@ -120,8 +120,8 @@ class ProjectionBlock(nn.Module):
 class ImageNetResNet(nn.Module):
     """A 7x7 convolution and a pooling of stride 2 each, four stages of ``blocks``, mean over pixels, a linear layer.
 
-    The input is [B, ``in_channels``, H, W] with any H and W from 1 up (224 in the paper), the output the logits
-    [B, ``num_classes``]. Raises SpecError for numbers below 1.
+    The input is [B, ``in_channels``, H, W] with H and W of at least 1 (224 in the paper). The output is the logits [B,
+    ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, blocks: tuple[int, int, int, int], num_classes: int = 1000, in_channels: int = 3) -> None:
@@ -151,7 +151,7 @@ class ImageNetResNet(nn.Module):
 def resnet18(num_classes: int = 1000, in_channels: int = 3, blocks: int = 2) -> ImageNetResNet:
     """Return ResNet-18: 11,689,512 parameters at 1000 classes, as torchvision's ``resnet18``.
 
-    ``blocks``: the most blocks of a stage; with 1 it is a ResNet-10.
+    ``blocks``: the most blocks in a stage; 1 makes a ResNet-10.
     """
     return ImageNetResNet(_at_most(blocks, (2, 2, 2, 2)), num_classes, in_channels)
 
@@ -159,15 +159,15 @@ def resnet18(num_classes: int = 1000, in_channels: int = 3, blocks: int = 2) -> 
 def resnet34(num_classes: int = 1000, in_channels: int = 3, blocks: int = 6) -> ImageNetResNet:
     """Return ResNet-34: 21,797,672 parameters at 1000 classes, as torchvision's ``resnet34``.
 
-    ``blocks``: the most blocks of a stage; with 1 it is a ResNet-10.
+    ``blocks``: the most blocks in a stage; 1 makes a ResNet-10.
     """
     return ImageNetResNet(_at_most(blocks, (3, 4, 6, 3)), num_classes, in_channels)
 
 
 def _at_most(most: int, blocks: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     check_counts("a residual network", blocks=most)
-    one, two, three, four = (min(most, count) for count in blocks)
-    return one, two, three, four
+    first, second, third, fourth = (min(most, count) for count in blocks)
+    return first, second, third, fourth
 
 
 class AggregatedBlock(nn.Module):
@@ -197,9 +197,9 @@ class AggregatedBlock(nn.Module):
 class CifarResNeXt(nn.Module):
     """A 1x1 convolution, three stages of ``blocks`` blocks of ``groups`` groups, mean over the pixels, a linear layer.
 
-    The groups have ``width`` channels in the first stage and twice as many in each next one, which begins with stride
-    2. The input is [B, ``in_channels``, H, W] with any H and W from 1 up (32 in the paper), the output the logits
-    [B, ``num_classes``]. Raises SpecError for numbers below 1.
+    The groups have ``width`` channels in the first stage. Each later stage has stride 2 and twice as many. The input is
+    [B, ``in_channels``, H, W] with H and W of at least 1 (32 in the paper). The output is the logits [B,
+    ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, groups: int, width: int, num_classes: int = 10, in_channels: int = 3, blocks: int = 3) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions and linear layers as a network uses them, the shapes of operators in their place, and their selection.
+"""Convolutions and linear layers of a network, the shapes of operators that replace them, and their selection.
 
 Shapes: N images or positions, C_in and C_out channels, H rows, W columns.
 """
@@ -26,7 +26,7 @@ STRIDES: tuple[Strides, ...] = ("pool", "shape")
 
 @dataclass(frozen=True)
 class Form:
-    """The shapes of an operator in symbols, and the axes that take part in nothing."""
+    """The shapes of an operator in symbols; ``stride`` is the value of s."""
 
     input_shape: str
     output_shape: str
@@ -40,13 +40,13 @@ _POSITIONS = Form("[N, C_in]", "[N, C_out]", ("N", "C_in", "C_out"))
 
 @dataclass(frozen=True)
 class Site:
-    """A convolution or linear layer of a network, as it is used on one example.
+    """A convolution or linear layer of a network on one example.
 
-    ``name``: dotted, as in ``named_modules``. ``kind``: ``conv2d`` or ``linear``. ``height``, ``width``: of its input
-    (1 for a linear layer), ``positions``: how many vectors a linear layer is applied to (tokens; 1 for a convolution).
-    ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2 for each multiply-add of one example,
-    summed over ``calls`` (how often the network calls it); a bias is not counted. ``params``: all of its parameters, a
-    bias included. ``obstacle``: why no operator can take its place, or None.
+    ``name``: the dotted name, as in ``named_modules``. ``kind``: ``conv2d`` or ``linear``. ``height``, ``width``: the
+    size of its input (1 for a linear layer). ``positions``: the number of vectors that a linear layer is applied to
+    (tokens; 1 for a convolution). ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2 for each
+    multiply-add of one example without the bias, summed over ``calls``, the number of calls by the network. ``params``:
+    all its parameters, with the bias. ``obstacle``: the reason why no operator can replace it, or None.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Site:
     def mapping(self) -> dict[str, int]:
         """The values of the variables here, for a Placeholder: C_in, C_out, H and W, or N, C_in and C_out.
 
-        H and W are the input's: of a stride, an operator at the input's resolution knows nothing.
+        H and W are the size of the input, because an operator at the input's resolution does not depend on the stride.
         """
         if self.kind == "linear":
             return {"N": self.positions, "C_in": self.in_channels, "C_out": self.out_channels}
@@ -78,18 +78,18 @@ class Site:
 
     @property
     def output_elements(self) -> int:
-        """Elements that the layer puts out for one example, all calls together: what a library's convolution stores."""
+        """The number of output elements for one example over all calls, which a library's convolution stores."""
         if self.kind == "linear":
             return self.calls * self.positions * self.out_channels
         rows, columns = (-(-size // step) for size, step in zip((self.height, self.width), self.stride, strict=True))
         return self.calls * self.out_channels * rows * columns
 
     def form(self, strides: Strides = "pool") -> Form:
-        """The shapes in symbols of an operator in this place.
+        """Return the shapes in symbols of an operator that replaces the layer.
 
-        ``strides="pool"``: images keep their size, and what a stride leaves out an average pooling does afterwards.
-        ``strides="shape"``: the operator itself goes from ``[N, C_in, s*H, s*W]`` to ``[N, C_out, H, W]``. A linear
-        layer's positions are the fixed axis N: an operator that mixed them would let a language model see the future.
+        ``strides="pool"``: the operator keeps the size of images, and an average pooling follows for the stride.
+        ``strides="shape"``: the operator goes from ``[N, C_in, s*H, s*W]`` to ``[N, C_out, H, W]``. A linear layer's
+        positions are the fixed axis N, because an operator that mixes positions would read later tokens.
         """
         if self.kind == "linear":
             return _POSITIONS
@@ -98,7 +98,7 @@ class Site:
         return replace(_IMAGE, input_shape="[N, C_in, s*H, s*W]", stride=self.stride[0])
 
     def binding(self, strides: Strides = "pool") -> dict[str, int]:
-        """The values of all variables of :meth:`form`, N among them (1 for images)."""
+        """Return the values of all variables of :meth:`form`, with N (1 for images)."""
         bound = {"N": 1, **self.mapping}
         stride = self.form(strides).stride
         if stride > 1:
@@ -106,7 +106,7 @@ class Site:
         return bound
 
     def obstacle_to(self, strides: Strides = "pool") -> str | None:
-        """Why no operator of :meth:`form` can take this place, or None."""
+        """Return why no operator of :meth:`form` can replace the layer, or None."""
         if self.obstacle is not None or strides == "pool" or self.stride == (1, 1):
             return self.obstacle
         rows, columns = self.stride
@@ -118,26 +118,23 @@ class Site:
 
 
 def check_strides(strides: str) -> None:
-    """Raise SpecError where ``strides`` is none of :data:`STRIDES`."""
+    """Raise SpecError if ``strides`` is not in :data:`STRIDES`."""
     if strides not in STRIDES:
         raise SpecError(f"strides: expected {' or '.join(map(repr, STRIDES))}, found {quoted(strides)}")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which layers to replace.
+    """A rule for which layers to replace.
 
     Attributes:
-        kinds: among ``conv2d`` and ``linear``.
-        names: patterns as on a shell's command line (``*.qkv``); a layer must match one.
-        leave: patterns of layers that stay whatever else is said.
-        kernel_size, stride: rows and columns of a convolution; None is any, as below.
-        groups: of a convolution.
-        pointwise: whether 1x1 convolutions are replaced too, where ``kernel_size`` does not ask for them.
-        predicate: asked with name and module.
-        strides: what becomes of a stride; see :meth:`Site.form`.
+        kinds: ``conv2d``, ``linear`` or these two. names: shell patterns (``*.qkv``); the name of a layer must match
+            one of them. leave: shell patterns of layers that always stay. kernel_size, stride: the rows and columns of
+            a convolution; None accepts any. groups: the number of groups of a convolution; None accepts any. pointwise:
+            whether 1x1 convolutions are replaced without a ``kernel_size``. predicate: a function of name and module
+            that accepts a layer. strides: the treatment of strides; see :meth:`Site.form`.
 
-    Raises SpecError for a kind or a treatment of strides that is unknown.
+        Raises SpecError for an unknown kind or an unknown treatment of strides.
     """
 
     kinds: tuple[Kind, ...] = ("conv2d",)
@@ -157,7 +154,7 @@ class Selection:
             raise SpecError(f"kinds of layers: expected some of {', '.join(KINDS)}, found {list(self.kinds)}")
 
     def reason_against(self, site: Site, module: nn.Module) -> str | None:
-        """Why ``site`` stays, or None where it is replaced."""
+        """Return why ``site`` stays, or None if it is replaced."""
         if site.kind not in self.kinds:
             return f"it is a layer of kind {site.kind}"
         if not any(fnmatchcase(site.name, pattern) for pattern in self.names):
@@ -170,12 +167,12 @@ class Selection:
         if site.kind == "conv2d":
             if self.kernel_size is None and site.kernel_size == (1, 1) and not self.pointwise:
                 return "1x1 convolutions stay unless asked for"
-            for what, wanted, found in (
+            for part, needed, size in (
                 ("kernel", self.kernel_size, site.kernel_size),
                 ("stride", self.stride, site.stride),
             ):
-                if wanted is not None and tuple(wanted) != found:
-                    return f"its {what} is {found[0]}x{found[1]}"
+                if needed is not None and tuple(needed) != size:
+                    return f"its {part} is {size[0]}x{size[1]}"
             if self.groups is not None and site.groups != self.groups:
                 return f"it has {site.groups} groups"
         if self.predicate is not None and not self.predicate(site.name, module):
@@ -184,15 +181,15 @@ class Selection:
 
 
 def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wish, ...]:
-    """The wish of layers of one form: what their own kernels read and mix (:mod:`syno_lab.common.wants`).
+    """Return the wish for layers of one form: what their own kernels read and mix (:mod:`syno_lab.common.wants`).
 
-    For each axis of the input that takes part in anything: the mark of the layer's own mixing property (αNAS, section
-    3.1), and m where that is a, so that grouped operators, which read some of the channels, meet the wish too. A 3x3
-    convolution wishes ``C_in>=m, H>=m, W>=m``; a 1x1 convolution ``C_in>=m, H>=o, W>=o``; a linear layer ``C_in>=m``.
+    Each input axis but the fixed axis gets the mark of the layer's own mixing property (αNAS, section 3.1). A mark a
+    becomes m, so that grouped operators, which read some of the channels, meet the wish too. A 3x3 convolution wishes
+    ``C_in>=m, H>=m, W>=m``; a 1x1 convolution ``C_in>=m, H>=o, W>=o``; a linear layer ``C_in>=m``.
 
-    One operator replaces all layers, so it should do what each of them does: the wish of several layers is, for each
-    axis, the most that one of them has. By the least, an operator without neighbours could take the place of 3x3
-    convolutions because a 1x1 convolution is among them.
+    One operator replaces all layers, so it should read as much as each of them. For several layers, each axis gets the
+    highest mark of a layer. With the lowest mark, an operator without neighbours could replace 3x3 convolutions as soon
+    as a 1x1 convolution is among the layers.
     """
     columns = zip(*(_marks(site, strides) for site in sites), strict=True)
     most = [max(marks, key=RANK.__getitem__) for marks in columns]
@@ -200,13 +197,13 @@ def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wis
 
 
 def _marks(site: Site, strides: Strides) -> list[Letter]:
-    """The marks of a layer's input axes behind the first, which is fixed; m where the layer has a."""
+    """Return the marks of a layer's input axes behind the fixed first axis, with m in place of a."""
     channels: Letter = "m" if site.in_channels > site.groups else "o"
     if site.kind == "linear":
         return [channels]
-    steps = (1, 1) if strides == "pool" else site.stride  # with "pool" an average pooling does what a stride leaves out
+    steps = (1, 1) if strides == "pool" else site.stride  # with "pool" an average pooling replaces the stride
     marks: list[Letter] = [channels]
     for window, step in zip(site.kernel_size, steps, strict=True):
-        # A stride longer than the window reads some positions nowhere.
+        # A stride longer than the window skips some positions.
         marks.append("x" if step > window else "m" if window > 1 else "o")
     return marks

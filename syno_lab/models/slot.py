@@ -1,7 +1,7 @@
-"""Operators put into the places of a network's layers, and taken out again.
+"""Put operators into the places of a network's layers, and take them out again.
 
-A :class:`Slot` stands where a convolution or linear layer was and keeps it. It does what belongs to the place and not
-to the operator: the pooling that a stride becomes, the bias, and a linear layer's many positions as one axis.
+A :class:`Slot` replaces a convolution or linear layer and stores it. It handles everything that does not depend on the
+operator: the pooling for a stride, the bias, and a linear layer's positions as one axis.
 
 Shapes: N images or positions, C_in and C_out channels, H rows, W columns, s a stride.
 """
@@ -29,10 +29,10 @@ from syno_lab.versioned import JSON
 
 @dataclass(frozen=True)
 class Place:
-    """A site and what became of it: ``binding`` of the operator there, or None and the ``reason`` why it stays.
+    """The result for a site: the ``binding`` of the operator there, or None and the ``reason`` why the layer stays.
 
-    ``flops`` and ``params`` are the operator's there for one example, all calls together (the layer's own where it
-    stays), a bias among the parameters; pooling and bias are no multiply-adds and not counted.
+    ``flops`` and ``params`` are those of the operator for one example over all calls, or of the layer that stays. A
+    bias counts as parameters. Pooling and bias are no multiply-adds and do not count as FLOPs.
     """
 
     name: str
@@ -43,22 +43,22 @@ class Place:
 
     @property
     def replaced(self) -> bool:
-        """Whether the operator stands there."""
+        """Whether the operator replaces the layer."""
         return self.reason is None
 
     def to_dict(self) -> dict[str, JSON]:
-        """For JSON."""
+        """Return a dictionary for JSON."""
         return {**asdict(self), "replaced": self.replaced}
 
 
 class Slot(InPlaceOf):
-    """Stands in the place of ``original`` with a :class:`.Placeholder` that an operator fills.
+    """Replace ``original`` by a :class:`.Placeholder` that an operator fills.
 
-    A convolution: [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]; with ``strides="pool"`` the operator works on H x W and
-    an average pooling of s x s follows (windows at the far edge may be smaller), with ``"shape"`` the operator changes
-    the size itself. A linear layer: [..., C_in] to [..., C_out]; the operator sees all positions as one axis N. A bias
-    is a copy of the original's, added at the end. What the network may ask it, see :class:`.InPlaceOf`;
-    :attr:`original` gives the layer back.
+    A convolution maps [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]. With ``strides="pool"`` the operator works on H x W
+    and an average pooling of s x s follows (windows at the far edge may be smaller). With ``"shape"`` the operator
+    changes the size itself. A linear layer maps [..., C_in] to [..., C_out]; the operator has all positions as one axis
+    N. A bias is a copy of the original's bias, added at the end. For the attributes see :class:`.InPlaceOf`;
+    :attr:`original` is the replaced layer.
     """
 
     refusal = SpecError
@@ -71,14 +71,14 @@ class Slot(InPlaceOf):
         super().__init__(original, site.name or "the network itself")
         mapping = site.binding(strides)
         if site.kind == "conv2d":
-            del mapping["N"]  # any batch will do, and a spec has a default for it
+            del mapping["N"]  # any batch works, and a spec has a default for N
         self.placeholder = Placeholder(mapping)
         self.is_linear = site.kind == "linear"
         pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
         self.pool = nn.AvgPool2d(site.stride, ceil_mode=True) if pools else None
 
     def operate(self, x: Tensor) -> Tensor:
-        """The operator alone."""
+        """Apply the operator alone."""
         return cast("Tensor", self.placeholder(x))
 
 
@@ -92,25 +92,25 @@ def with_slots(
 ) -> nn.Module:
     """Return ``net`` with an empty slot at each site, in a copy unless ``in_place``.
 
-    The placeholders in them are those that ``sl.Sampler(net=…)`` and its ``replace`` look for. Raises SpecError for a
-    site that the network has not, or that no operator can have; nothing is changed then.
+    ``sl.Sampler(net=…)`` and its ``replace`` use the placeholders in the slots. Raises SpecError for a site that is not
+    in the network, or that no operator can replace; the network is unchanged then.
     """
     chosen = list(sites)
     check_shapes(net)
     result = net if in_place else copied(net, "put the operator into it in place (in_place=True)")
-    known = dict(result.named_modules())
-    missing = [site.name for site in chosen if site.name not in known]
+    by_name = dict(result.named_modules())
+    missing = [site.name for site in chosen if site.name not in by_name]
     if missing:
         raise SpecError(f"expected sites of this {type(net).__name__}, found {', '.join(map(repr, missing))}")
-    places = {site.name: known[site.name] for site in chosen}
-    originals = {name: old.original if isinstance(old, Slot) else old for name, old in places.items()}
+    places = {site.name: by_name[site.name] for site in chosen}
+    originals = {name: layer.original if isinstance(layer, Slot) else layer for name, layer in places.items()}
     result = swap(result, {places[site.name]: Slot(site, originals[site.name], strides) for site in chosen})
     keep_padding(result)
     return result
 
 
 def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """Put each value of ``new`` wherever its key stands in ``net``, in its mode of training; return the network."""
+    """Replace each key of ``new`` in ``net`` by its value, in the key's training mode; return the network."""
     if net in new:
         return new[net].train(net.training)
     for parent in list(net.modules()):
@@ -130,13 +130,13 @@ def put_in(
     in_place: bool = False,
     example: Example | None = None,
 ) -> tuple[nn.Module, list[Place]]:
-    """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and what became of each site.
+    """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and the result for each site.
 
-    Every site gets weights of its own, on the device and of the type of those they replace; an operator that is in a
-    site already makes room. ``partial``: where the operator does not fit, the layer stays. ``example``: as
-    :func:`.survey` takes it; the changed network is tried with it once in evaluation and once in training, as a copy.
-    Raises SpecError where it fits nowhere, or, unless ``partial``, not everywhere, or does not work with ``example``;
-    nothing is changed then.
+    Every site gets new weights, with the device and dtype of the replaced weights. An operator that is already at a
+    site is replaced. ``partial``: layers that the operator does not fit stay. ``example``: an example for
+    :func:`.survey`; a copy of the changed network runs it once in evaluation and once in training. Raises SpecError
+    when the operator fits nowhere, when it does not fit everywhere without ``partial``, or when the network fails with
+    ``example``. The network is unchanged then.
     """
     places = costs(operator, sites, strides=strides)
     stays = [place for place in places if not place.replaced]
@@ -167,11 +167,11 @@ def _fill(net: nn.Module, kernels: Mapping[str, nn.Module]) -> nn.Module:
 
 
 def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
-    """Raise SpecError where ``changed``, a copy, does not work, and say so where ``net`` does not either."""
+    """Raise SpecError when ``changed``, a copy, fails; the message says if ``net`` fails too."""
 
-    def call(one: nn.Module) -> Any:
-        positional, named = arguments(one, example, batch=2)  # one image alone has no variance to train with
-        return one(*positional, **named)
+    def call(network: nn.Module) -> Any:
+        positional, named = arguments(network, example, batch=2)  # batch normalisation cannot train on one image
+        return network(*positional, **named)
 
     try:
         try_network(changed, call)
@@ -197,29 +197,29 @@ class InSlots:
         return costs(self.operator, self.sites, strides=self.strides)
 
     def apply(self, net: nn.Module) -> nn.Module:
-        """See :func:`put_in`; where the operator does not fit, the layer stays."""
+        """See :func:`put_in`; layers that the operator does not fit stay."""
         return put_in(net, self.sites, self.operator, strides=self.strides, partial=True, in_place=True)[0]
 
 
 def take_out(net: nn.Module) -> nn.Module:
-    """Put the original layers with their own weights back into all slots of ``net``, in place; return the network.
+    """Put the original layers with their weights back into all slots of ``net``, in place; return the network.
 
-    Raises SpecError where there is no slot.
+    Raises SpecError when the network has no slot.
     """
-    found = slots(net)
-    if not found:
+    in_net = slots(net)
+    if not in_net:
         raise SpecError(f"expected a network with operators in slots, found none in this {type(net).__name__}")
-    for _, slot in found:
+    for _, slot in in_net:
         slot.original._is_full_backward_hook = slot._is_full_backward_hook  # the hooks themselves are shared
-    net = swap(net, {slot: slot.original for _, slot in found})
+    net = swap(net, {slot: slot.original for _, slot in in_net})
     keep_padding(net)
     return net
 
 
 def costs(operator: Operator, sites: Sequence[Site], *, strides: Strides = "pool") -> list[Place]:
-    """What ``operator`` would cost at each site, without building anything; a site it does not fit says why.
+    """Return the cost of ``operator`` at each site without building a network, or the reason why it does not fit.
 
-    Raises SpecError where there are no sites.
+    Raises SpecError when there are no sites.
     """
     if not sites:
         raise SpecError("expected at least one layer to put an operator into, found none")
@@ -250,26 +250,26 @@ def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
-    """The values of ``operator``'s variables in a place: the place's own, then its spec's defaults.
+    """Return the values of ``operator``'s variables at a site: the site's own values, then the spec's defaults.
 
-    A variable that is an axis of the input or output by itself has the size of that axis here, whatever its name;
-    others are matched by name (s, a stride). Raises SpecError where the sizes do not fit, a variable has no value, or
-    the first axis (images, positions) is not fixed in the operator's spec.
+    A variable that is an axis of the input or output by itself gets the size of that axis here. Other variables are
+    matched by name (s, a stride). Raises SpecError when the sizes do not fit, a variable has no value, or the first
+    axis (images, positions) is not fixed in the operator's spec.
     """
-    wanted = _shapes(site, strides)
+    needed = _shapes(site, strides)
     bound = operator.complete_binding(_named(operator, site, strides))
-    found = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))
-    if found != wanted:
+    offered = (tuple(operator.input_sizes(bound)), tuple(operator.output_sizes(bound)))
+    if offered != needed:
         raise SpecError(
-            f"expected an operator from {list(wanted[0])} to {list(wanted[1])}, "
-            f"found one from {list(found[0])} to {list(found[1])}"
+            f"expected an operator from {list(needed[0])} to {list(needed[1])}, "
+            f"found one from {list(offered[0])} to {list(offered[1])}"
         )
     return bound
 
 
 def _named(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
-    """The values that a place has for ``operator``'s variables, whatever the operator calls them."""
-    if not is_operator(operator):  # of nobody's system: its variables have the usual names
+    """Return the values that a site has for ``operator``'s variables, under the operator's own names."""
+    if not is_operator(operator):  # an operator of no system: its variables have the usual names
         return site.binding(strides)
     named = site.binding(strides)
     if site.kind == "conv2d":

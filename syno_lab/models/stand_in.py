@@ -1,7 +1,7 @@
-"""What a module answers that stands in a layer's place: as the layer would, but for the values of its weight.
+"""The modules that replace a layer: they have its attributes, but not the values of its weight.
 
-The file of a network with an operator (:mod:`syno_lab.experiments.own_file`) has this text in it, so it needs torch
-alone.
+The file of a network with an operator (:mod:`syno_lab.experiments.own_file`) has a copy of this text, so this file
+needs torch alone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-#: What a tensor is asked without a value of it. Dynamo reads names in such tuples and nothing cleverer.
+#: Attributes of a tensor that do not depend on its values. Dynamo needs these names in plain tuples.
 _SIZES = ("shape", "ndim", "size", "dim", "numel", "nelement", "stride", "storage_offset", "nbytes", "__len__")
 _TYPES = ("dtype", "layout", "itemsize", "element_size", "names", "is_floating_point", "is_complex", "is_signed")
 _STATES = ("is_contiguous", "is_sparse", "is_quantized", "is_nested", "is_inference", "is_conj", "_version")
 _DEVICES = ("is_cpu", "is_cuda", "is_meta", "is_mps", "is_xpu")
-#: Functions that read shape, type and device of a tensor, and no value of it.
+#: Functions that read a tensor's shape, dtype and device, but no values.
 _LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "type_as")
 _NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
 _HOOKS = (
@@ -36,23 +36,23 @@ _PLAIN = (bool, int, float, complex, str, bytes, tuple, list, dict, type(None), 
 
 
 class StandIn(nn.Parameter):
-    """Answers shape, type and device of a weight that is not there; whatever needs its values is refused in one line.
+    """A tensor with the shape, dtype and device of a missing weight; an access to its values raises an error.
 
-    PyTorch's fused layers would otherwise compute with the weight of the layer that was replaced.
+    PyTorch's fused layers would otherwise compute with the weight of the replaced layer.
     """
 
     @staticmethod
     def of(weight: Tensor, place: InPlaceOf, name: str) -> Tensor:
-        """For ``weight``, which the layer in whose place ``place`` stands has by this name."""
+        """Return the stand-in for ``weight``, which has this name in the layer that ``place`` replaces."""
         is_trained = any(parameter.requires_grad for parameter in place.parameters())
         if torch.compiler.is_dynamo_compiling():
-            made = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
+            stand_in = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
         else:
-            with _disable_current_modes():  # a fake tensor, as export makes them, cannot become a stand-in
-                weight = weight.data  # of which torch.jit.trace may make a constant
-                made = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
-        made._answers = (weight.device, is_trained, f"{place._whose}.{name}", place.refusal)  # type: ignore[attr-defined]
-        return made
+            with _disable_current_modes():  # export's fake tensors cannot become a stand-in
+                weight = weight.data  # torch.jit.trace can make a constant of .data
+                stand_in = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
+        stand_in._answers = (weight.device, is_trained, f"{place._whose}.{name}", place.refusal)  # type: ignore[attr-defined]
+        return stand_in
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,10 +78,10 @@ class StandIn(nn.Parameter):
                     return func(*args, **(kwargs or {}))
         if name in _LIKE or name in _NEW or (name == "to" and not isinstance(args[0], StandIn)):
             return func(*tree_map(_without_values, args), **tree_map(_without_values, kwargs or {}))
-        found = next(leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, StandIn))
-        _, _, whole, refusal = found._answers  # type: ignore[attr-defined]
+        stand_in = next(leaf for leaf in tree_leaves((args, kwargs or {})) if isinstance(leaf, StandIn))
+        _, _, layer, refusal = stand_in._answers  # type: ignore[attr-defined]
         raise refusal(
-            f"expected a network that calls its layer {whole.rpartition('.')[0]}, found {name} of {whole}: an operator "
+            f"expected a network that calls its layer {layer.rpartition('.')[0]}, found {name} of {layer}: an operator "
             "stands there, so call the layer, or do not replace it"
         )
 
@@ -96,17 +96,17 @@ def _without_values(value: Any) -> Any:
 
 
 def is_of_torch(hook: Any) -> bool:
-    """Whether a hook is one by which torch makes a layer's weight: of weight_norm, spectral_norm, pruning."""
+    """Check whether torch itself computes a layer's weight by this hook: weight_norm, spectral_norm or pruning."""
     return type(hook).__module__.startswith("torch.nn.utils")
 
 
 class InPlaceOf(nn.Module):
-    """Stands in the place of the layer ``original``, named ``whose``, and answers what the layer answers.
+    """Replace the layer ``original``, named ``whose``, and answer for its attributes.
 
-    Plain attributes (channels, kernel size, stride, whatever its class adds) are the layer's, its tensors are
-    :class:`StandIn`, its bias is a copy that is trained. It takes its input by position or by keyword, and has the
-    layer's hooks for calls and gradients, but those by which torch makes the layer's weight. ``original`` is no
-    submodule: it is neither trained nor counted nor saved, and follows device and type.
+    Plain attributes (channels, kernel size, stride, attributes of its class) are the layer's. Its tensors are
+    :class:`StandIn`. Its bias is a copy that is trained. The input is positional or named. The module has the layer's
+    hooks for calls and gradients, except the hooks by which torch computes the layer's weight. ``original`` is no
+    submodule: it is not trained, counted or saved, but follows the device and dtype.
     """
 
     refusal: type[Exception] = RuntimeError
@@ -118,32 +118,32 @@ class InPlaceOf(nn.Module):
         super().__init__()
         for kind in _HOOKS:
             hooks = getattr(original, kind)
-            kept = OrderedDict((key, hook) for key, hook in hooks.items() if not is_of_torch(hook))
-            setattr(self, kind, hooks if len(kept) == len(hooks) else kept)
+            own_hooks = OrderedDict((key, hook) for key, hook in hooks.items() if not is_of_torch(hook))
+            setattr(self, kind, hooks if len(own_hooks) == len(hooks) else own_hooks)
         self._is_full_backward_hook = original._is_full_backward_hook
         bias = getattr(original, "bias", None)
-        # What pruning computes may have no gradient, while that from which it does has one.
-        is_trained = any(one.requires_grad for name, one in original.named_parameters() if "bias" in name)
+        # A bias that pruning computes may have no gradient, although its source parameter has one.
+        is_trained = any(parameter.requires_grad for name, parameter in original.named_parameters() if "bias" in name)
         self.bias = nn.Parameter(bias.detach().clone(), is_trained) if isinstance(bias, Tensor) else None
         self._whose = whose
-        self._original = (original,)  # in a tuple, so that nn.Module does not take it for a part
+        self._original = (original,)  # in a tuple, so that nn.Module does not register it
 
     @property
     def original(self) -> nn.Module:
-        """The layer that stood here, with the weights it had."""
+        """The replaced layer with its weights."""
         return self._original[0]
 
     def operate(self, x: Tensor) -> Tensor:
-        """The operator alone."""
+        """Apply the operator alone."""
         raise NotImplementedError
 
     def forward(self, *given: Any, **named: Any) -> Tensor:
-        """Apply the operator and what belongs to the place."""
+        """Apply the operator, its pooling and its bias."""
         values = [value for value in (*given, *named.values()) if value is not None]
         if len(values) != 1:
             raise self.refusal(f"expected one input for {self._whose}, where an operator stands, found {len(values)}")
         x = values[0]
-        if x.is_nested is not True:  # a proxy of torch.fx has one too
+        if x.is_nested is not True:  # a torch.fx proxy is no nested tensor
             return self._applied(x)
         if not self.is_linear:
             raise self.refusal(f"expected a plain tensor for {self._whose}, found a nested one: pad it")
@@ -194,9 +194,9 @@ class InPlaceOf(nn.Module):
 
 
 def keep_padding(net: nn.Module) -> None:
-    """Make each encoder of torch's with something in a layer's place keep padded inputs as they are.
+    """Let each encoder of torch that contains a replaced layer leave padded inputs unchanged.
 
-    Its fused way makes a nested tensor of them where its first layer is as torch made it, for all its layers.
+    Its fused path converts padded inputs to nested tensors for all its layers if its first layer is torch's original.
     """
     for module in net.modules():
         holds = isinstance(module, nn.TransformerEncoder) and any(

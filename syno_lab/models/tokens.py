@@ -1,9 +1,9 @@
-"""Text as tokens for a GPT: its bytes, its characters, or pieces of words learnt from it. Nothing is downloaded.
+"""Text as tokens for a GPT: bytes, characters, or learnt pieces of words. Nothing is downloaded.
 
-Pieces are those of byte-pair encoding on bytes (Sennrich et al. 2016; Radford et al. 2019, section 2.2), learnt from
-the text itself by the package ``tokenizers``: every text is a sequence of them.
+Pieces come from byte-pair encoding on bytes (Sennrich et al. 2016; Radford et al. 2019, section 2.2), which the package
+``tokenizers`` learns from the text itself. Every text is a sequence of such pieces.
 
-Shapes: T tokens, V of the vocabulary.
+Shapes: T tokens, V tokens of the vocabulary.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ BYTES = 256
 VOCABULARY = 1024
 """The default number of tokens of byte-pair encoding, the bytes among them; GPT-2 has 50,257, for 40 GB of text."""
 MOST_TOKENS = 1 << 17
-_AT_ONCE = 1 << 20  # characters that are encoded at a time: ``tokenizers`` takes some hundred bytes for each token
+_AT_ONCE = 1 << 20  # characters in one call, because ``tokenizers`` needs some hundred bytes for each token
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Numbers for the pieces of a text: the 256 bytes of UTF-8, the characters of an ``alphabet`` in order, or what
-    was ``learnt``, the JSON text of a tokenizer of :func:`learn`.
+    """Numbers for the pieces of a text: the 256 bytes of UTF-8, the characters of an ``alphabet`` in order, or the
+    pieces of ``learnt``, the JSON text of a tokenizer from :func:`learn`.
 
-    Raises SpecError for an alphabet that is empty or has a character twice, and for an alphabet beside what was learnt.
+    Raises SpecError for an alphabet that is empty or has a character twice, and for an alphabet with ``learnt``.
     """
 
     alphabet: str | None = None
@@ -50,27 +50,27 @@ class Tokens:
 
     @property
     def size(self) -> int:
-        """The vocabulary: how many tokens there are."""
+        """The number of tokens of the vocabulary."""
         if self.learnt is not None:
             return int(_tokenizer(self.learnt).get_vocab_size())
         return BYTES if self.alphabet is None else len(self.alphabet)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The bytes of each token in UTF-8 [V]."""
+        """The number of bytes of each token in UTF-8 [V]."""
         if self.learnt is not None:
-            # On the level of bytes each character of a piece's name stands for one byte.
+            # In a byte-level tokenizer each character of a piece's name is one byte.
             names = _tokenizer(self.learnt).get_vocab()
             return np.array([len(name) for name in sorted(names, key=lambda name: names[name])], np.int64)
         if self.alphabet is not None:
-            return np.array([len(one.encode("utf-8", "surrogatepass")) for one in self.alphabet], np.int64)
+            return np.array([len(letter.encode("utf-8", "surrogatepass")) for letter in self.alphabet], np.int64)
         return np.ones(BYTES, np.int64)
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """``text`` as tokens [T]. Raises DataError for a character that the alphabet lacks, with its place."""
+        """Encode ``text`` as tokens [T]. Raises DataError with the place of a character that the alphabet lacks."""
         if self.learnt is not None:
-            found = [_tokenizer(self.learnt).encode(part).ids for part in _parts(text)]
-            return np.concatenate([np.array(one, np.int64) for one in found] or [np.empty(0, np.int64)])
+            ids = [_tokenizer(self.learnt).encode(part).ids for part in _parts(text)]
+            return np.concatenate([np.array(numbers, np.int64) for numbers in ids] or [np.empty(0, np.int64)])
         if self.alphabet is None:
             return np.frombuffer(text.encode(), np.uint8).astype(np.int64)
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -87,7 +87,7 @@ class Tokens:
         return places.astype(np.int64)
 
     def decode(self, tokens: NDArray[np.int64]) -> str:
-        """Tokens [T] as text; bytes that are no UTF-8 become the sign for that.
+        """Decode tokens [T] to text; bytes that are no UTF-8 become the replacement character.
 
         Raises DataError for a number that is no token.
         """
@@ -102,26 +102,26 @@ class Tokens:
 
 
 def tokens_for(text: str, kind: TokenKind = "bytes", size: int = VOCABULARY) -> Tokens:
-    """The tokens for ``text``: bytes, which fit every text, the characters that occur in it, sorted, or ``bpe``.
+    """Return the tokens for ``text``: bytes, which fit every text, the characters that occur in it, sorted, or ``bpe``.
 
-    ``size`` is that of the vocabulary of ``bpe``, see :func:`learn`. Raises SpecError for another kind or size, or for
-    characters of an empty text; DataError for ``bpe`` of a text without words.
+    ``size`` is the size of the vocabulary of ``bpe``, see :func:`learn`. Raises SpecError for another kind or size, or
+    for characters of an empty text; DataError for ``bpe`` of a text without words.
     """
     if kind == "bytes":
         return Tokens()
     if kind == "bpe":
         return learn(text, size)
     if kind != "characters":
-        known = ", ".join(map(repr, get_args(TokenKind)))
-        raise SpecError(f"tokens: expected one of {known}, found {quoted(kind)}")
+        kinds = ", ".join(map(repr, get_args(TokenKind)))
+        raise SpecError(f"tokens: expected one of {kinds}, found {quoted(kind)}")
     return Tokens("".join(sorted(set(text))))
 
 
 def learn(text: str, size: int = VOCABULARY) -> Tokens:
-    """Byte-pair encoding learnt from ``text``: the 256 bytes, and the pairs that occur most, up to ``size`` tokens.
+    """Learn a byte-pair encoding from ``text``: the 256 bytes and the most frequent pairs, up to ``size`` tokens.
 
-    A short text has fewer. Raises SpecError for a size that is no whole number from 257 to :data:`MOST_TOKENS`, and
-    DataError for a text without words.
+    A short text has fewer tokens. Raises SpecError for a size that is no whole number from 257 to :data:`MOST_TOKENS`,
+    and DataError for a text without words.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -139,7 +139,7 @@ def learn(text: str, size: int = VOCABULARY) -> Tokens:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts that end with a line where they can."""
+    """Yield the text in parts that end with a line if possible."""
     first = 0
     while first < len(text):
         last = text.rfind("\n", first, first + _AT_ONCE) + 1 if first + _AT_ONCE < len(text) else len(text)

@@ -1,4 +1,4 @@
-"""A network is tried before it is promised: one evaluation and one training step, of which nothing is left."""
+"""Try a network before it is used: one evaluation and one training step, without lasting effects."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from syno_lab.errors import SpecError
 
 
 def mean_square(output: Any) -> Tensor:
-    """Of all floating-point tensors in what a network gives."""
-    whole = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
-    leaves = tree_leaves(list(whole.values()) if isinstance(whole, Mapping) else whole)
+    """Return the mean square of all floating-point tensors in a network's output."""
+    parts = output if isinstance(output, Tensor | Sequence | Mapping) else vars(output)
+    leaves = tree_leaves(list(parts.values()) if isinstance(parts, Mapping) else parts)
     values = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel()]
     return sum((value.float().square().mean() for value in values), torch.zeros(()))
 
 
 def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable[[Any], Tensor] = mean_square) -> None:
-    """Run ``net`` once in evaluation, and once in training with a backward pass. It is used up: give a copy.
+    """Run ``net`` once in evaluation, and once in training with a backward pass. The run changes ``net``: pass a copy.
 
-    ``call`` runs the network on an example and returns its output; ``loss`` makes a scalar of that. The generators of
-    torch, NumPy and Python are as before afterwards. Raises SpecError, one line with the part of the network, what it
-    raised, and where.
+    ``call`` runs the network on an example and returns its output; ``loss`` turns the output into a scalar. The
+    generators of torch, NumPy and Python are restored. Raises SpecError with one line: the part of the network, its
+    error and the line of its code.
     """
-    doing = "an evaluation"
+    tried = "an evaluation"
     try:
         with generators_kept():
             with torch.no_grad():
                 call(net.eval())
-            doing = "a training step"
+            tried = "a training step"
             with torch.enable_grad():
                 scalar = loss(call(net.train()))
                 if scalar.requires_grad:
@@ -46,26 +46,26 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
     except BaseException as error:
         if not is_theirs(error) and not is_out_of_memory(error):
             raise
-        raise SpecError(f"expected a network that takes {doing}, found: {blame(net, error)}") from error
+        raise SpecError(f"expected a network that takes {tried}, found: {blame(net, error)}") from error
 
 
 def blame(net: nn.Module, error: BaseException) -> str:
-    """The innermost part of ``net`` in which an error was raised, the error in one line, and its file and line."""
+    """Return the innermost part of ``net`` that raised an error, and the error in one line with its file and line."""
     names = {id(module): name.partition(".placeholder")[0] for name, module in net.named_modules()}
     owners = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
     part = next((names[id(owner)] for owner in reversed([*owners]) if names.get(id(owner))), "")
-    said = said_by(error)
-    return f"{part}: {said}" if part and part not in said else said
+    message = said_by(error)
+    return f"{part}: {message}" if part and part not in message else message
 
 
 @contextlib.contextmanager
 def generators_kept() -> Iterator[None]:
-    """The generators of torch on all its devices, of NumPy and of Python are afterwards as before."""
-    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
+    """Restore the generators of torch on all its devices, of NumPy and of Python afterwards."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
         with torch.random.fork_rng(devices=devices):
             yield
     finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)  # noqa: NPY002
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002

@@ -2,9 +2,9 @@
 
 Source: A. Dosovitskiy et al., An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale, ICLR 2021,
 with the changes of L. Beyer, X. Zhai, A. Kolesnikov, Better plain ViT baselines for ImageNet-1k, 2022: positions as
-fixed sines and cosines, and the mean over the tokens in place of a class token. The size is our own: patches of 4 x 4
-pixels, and layers as in our small GPT.
-Shapes: B images, H rows and W columns of patches, T = H W tokens, D the width.
+fixed sines and cosines, and the mean over the tokens instead of a class token. The size is the lab's own: patches of 4
+x 4 pixels, and layers like those of the small GPT. Shapes: B images, H rows and W columns of patches, T = H W tokens, D
+the width.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from syno_lab.errors import SpecError
 from syno_lab.models.gpt import Attention
 from syno_lab.models.parts import check_counts
 
-#: The longest wave of the positions, as in Better plain ViT baselines.
+#: The longest wavelength of the positions, as in Better plain ViT baselines.
 _LONGEST = 10_000.0
 
 
 class Positions(nn.Module):
-    """[B, D, H, W] to the same, with each patch's place added: D/4 sines and cosines of its column and of its row."""
+    """[B, D, H, W] to the same shape, with each patch's position added: D/4 sines and cosines of its column and row."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the places to [B, D, H, W]."""
+        """Add the positions to [B, D, H, W]."""
         _, width, rows, columns = x.shape
         waves = torch.arange(width // 4, dtype=x.dtype, device=x.device) / max(1, width // 4 - 1)
         waves = _LONGEST**-waves
@@ -68,9 +68,9 @@ class Layer(nn.Module):
 class VisionTransformer(nn.Module):
     """Patches as tokens, ``layers`` layers of attention, the mean over the tokens, a linear layer.
 
-    The input is [B, ``in_channels``, H, W] with H and W from ``patch`` up (rows and columns that fill no patch are
-    left out), the output the logits [B, ``num_classes``]. Raises SpecError for numbers below 1, and for a width that 4
-    and the heads do not divide.
+    The input is [B, ``in_channels``, H, W] with H and W of at least ``patch``; rows and columns that fill no patch are
+    left out. The output is the logits [B, ``num_classes``]. Raises SpecError for numbers below 1, and for a width that
+    4 and the heads do not divide.
     """
 
     def __init__(
