@@ -1,9 +1,9 @@
 """Measure one operator in PyTorch eager, in ``torch.compile`` and in TVM, or several schedules in turn.
 
 Each way runs in its own process, all with the same number of threads. The ways take samples in turn, in rounds, so that
-a disturbance affects all of them; a sample is many calls, timed together. Medians are reported with the spread between
-the quartiles, and notes name all that makes them doubtful: a spread above a limit, and, from Linux's counters, load of
-other processes, time taken by a hypervisor, a changing clock rate.
+a disturbance affects all of them. A sample is many calls, timed together. Medians are reported with the spread between
+the quartiles. Notes name everything that makes the medians doubtful: a spread above a limit, and, from Linux's
+counters, load of other processes, time taken by a hypervisor, and a changing clock rate.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _T = TypeVar("_T")
 #: The ways of running an operator, in the order in which they are shown.
 WAYS = {"eager": "PyTorch eager", "compile": "torch.compile", "tvm": "TVM"}
 
-#: A note is written if the spread between the quartiles is a larger share of the median.
+#: The largest spread between the quartiles without a note, as a share of the median.
 SPREAD_LIMIT = 0.1
 #: Seconds for timing schedules or operators in turn.
 _BESIDE_S = 600.0
-#: The limits of other notes: share of time stolen by a hypervisor, share of the machine that other processes
-#: used, relative change of the clock rate.
+#: The limits of other notes: share of time that a hypervisor took, share of the machine that other processes used,
+#: relative change of the clock rate.
 _STOLEN_LIMIT, _OTHERS_LIMIT, _CLOCK_LIMIT = 0.02, 0.1, 0.05
-#: If two ways differ by more, relative to the largest output, they do not compute the same.
+#: The largest allowed difference between two ways' outputs, relative to the largest output.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
 
@@ -56,8 +56,8 @@ _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 class Timing:
     """Milliseconds for one call: median, quartiles and least of ``samples``, each of ``calls`` calls.
 
-    ``error`` is the largest difference from the first way's output relative to the largest output, None for that first
-    way itself.
+    ``error`` is the largest difference from the first way's output, relative to the largest output; None for the first
+    way.
     """
 
     way: str
@@ -72,18 +72,18 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """The distance between the quartiles over the median."""
+        """The distance between the quartiles, divided by the median."""
         return (self.high_ms - self.low_ms) / self.median_ms
 
     def __str__(self) -> str:
-        """``PyTorch eager: 0.2520 ms (0.2510 to 0.2540, best 0.2490)``."""
+        """Return a line such as ``PyTorch eager: 0.2520 ms (0.2510 to 0.2540, best 0.2490)``."""
         name = WAYS.get(self.way, self.way)
         return f"{name}: {self.median_ms:.4f} ms ({self.low_ms:.4f} to {self.high_ms:.4f}, best {self.best_ms:.4f})"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One operator run in several ways, with notes on disturbances and the ways that could not run."""
+    """An operator in several ways, with notes on disturbances and the ways that could not run."""
 
     label: str
     threads: int
@@ -92,17 +92,17 @@ class Comparison:
     failed: dict[str, str] = field(default_factory=dict)
 
     def get(self, way: str) -> Timing | None:
-        """The timing of one way."""
-        return next((one for one in self.timings if one.way == way), None)
+        """Return the timing of a way; None if the way was not measured."""
+        return next((timing for timing in self.timings if timing.way == way), None)
 
     def speedup(self, way: str, over: str = "eager") -> float | None:
-        """How many times faster one way is than another, by their medians; None if one was not measured."""
-        mine, its = self.get(way), self.get(over)
-        return None if mine is None or its is None else its.median_ms / mine.median_ms
+        """Return the speedup of a way over another way, by their medians; None if a timing is missing."""
+        timing, its = self.get(way), self.get(over)
+        return None if timing is None or its is None else its.median_ms / timing.median_ms
 
     def to_dict(self) -> dict[str, JSON]:
-        """As JSON data."""
-        return asdict(self) | {"timings": [asdict(one) | {"spread": one.spread} for one in self.timings]}
+        """Return the comparison as JSON data."""
+        return asdict(self) | {"timings": [asdict(timing) | {"spread": timing.spread} for timing in self.timings]}
 
 
 def measure(
@@ -120,13 +120,13 @@ def measure(
 ) -> Comparison:
     """Time one operator on this machine's processor in several ``ways``, a subset of :data:`WAYS`.
 
-    ``record`` is a folder of records and the key of a tuning, whose best schedule TVM runs; without it, TVM runs
-    unscheduled loops, which are slow. Each way takes ``warmup`` samples that do not count and ``repeats`` that do, of
-    at least ``min_ms`` milliseconds, in ``rounds`` that alternate between the ways. Each way has ``threads`` threads
-    (all processors by default). All ways get the same random inputs, from ``seed``.
+    ``record`` is a folder of records and the key of a tuning, whose best schedule TVM runs. Without ``record``, TVM
+    runs unscheduled loops, which are slow. Each way takes ``warmup`` samples that do not count and ``repeats`` samples
+    that count, of at least ``min_ms`` milliseconds, in ``rounds`` that alternate between the ways. Each way has
+    ``threads`` threads (default: all processors). All ways have the same random inputs, from ``seed``.
 
-    Raises :class:`TuningError` for unknown ways, numbers out of range, if no way could run, and if two ways compute
-    different outputs; a single way that fails is listed in ``failed``.
+    Raises :class:`TuningError` for unknown ways, for numbers out of range, if no way could run, and if two ways compute
+    different outputs. A single way that fails is listed in ``failed``.
     """
     unknown = [way for way in ways if way not in WAYS]
     if unknown or not ways:
@@ -146,21 +146,21 @@ def measure(
         for worker in runners.values():
             stack.callback(worker.close)
 
-        def ask(way: str, function: Callable[..., _T], *given: Any) -> _T | None:
-            """What the function gives in the way's process; None where it fails, for a reason in ``failed``."""
+        def ask(way: str, function: Callable[..., _T], *arguments: Any) -> _T | None:
+            """Call the function in the way's process; a failure has the result None and a reason in ``failed``."""
             try:
-                return runners[way].call(function, *given, deadline_s=max(deadline - time.monotonic(), 0.0))
+                return runners[way].call(function, *arguments, deadline_s=max(deadline - time.monotonic(), 0.0))
             except CallFailedError as failure:
                 failed[way] = str(failure)
                 return None
 
-        # One after the other: a build during another's warm-up would distort the number of calls in a sample.
+        # A build during another way's warm-up would distort the number of calls in a sample.
         for way in ways:
             output = folder / f"{way}.npy"
             calls[way] = ask(way, _prepare, way, task, seed, used, min_ms, warmup, trace, output) or 0
         before = _Machine.now()
         share = [repeats // rounds + (n < repeats % rounds) for n in range(rounds)]
-        for number, count in enumerate(one for one in share if one):
+        for number, count in enumerate(size for size in share if size):
             for way in ways if number % 2 == 0 else tuple(reversed(ways)):
                 if way not in failed:
                     samples[way] += ask(way, _samples, count) or []
@@ -175,16 +175,16 @@ def measure(
 
 
 def time_schedules(task: TuningTask, traces: Mapping[str, str], rounds: int = 100) -> dict[str, list[float]]:
-    """Milliseconds of single calls: in each of ``rounds``, one call of every schedule in turn.
+    """Measure the milliseconds of single calls: in each of ``rounds``, one call of every schedule in turn.
 
     ``traces`` come from tunings' results. A call is shorter than a scheduler's time slice on a busy machine, so the
-    least of many times is the schedule's own. Raises :class:`TuningError`.
+    least of many times is undisturbed. Raises :class:`TuningError`.
     """
     return _timed({name: (task, trace) for name, trace in traces.items()}, rounds, task.label)
 
 
 def time_operators(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int = 100) -> dict[str, list[float]]:
-    """:func:`time_schedules` for different operators: each name has its task and the trace of a tuning of it.
+    """Do :func:`time_schedules` for different operators: each name has its task and the trace of its tuning.
 
     Raises :class:`TuningError`.
     """
@@ -202,23 +202,23 @@ def _timed(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int, label: str)
 
 
 def _timing(way: str, seconds: list[float], calls: int, error: float | None) -> Timing:
-    taken = sorted(1e3 * one for one in seconds)
-    low, median, high = statistics.quantiles(taken, n=4, method="inclusive") if len(taken) > 1 else taken * 3
+    times = sorted(1e3 * value for value in seconds)
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
     spread = (high - low) / median
     notes = (f"the spread is {spread:.0%} of the median: measure again on a quieter machine",) * (spread > SPREAD_LIMIT)
-    return Timing(way, median, low, high, taken[0], len(taken), calls, error, notes)
+    return Timing(way, median, low, high, times[0], len(times), calls, error, notes)
 
 
 def _best_trace(record: tuple[str | os.PathLike[str], TuningKey]) -> TraceData:
-    with open_record(*record) as found:
-        ran = [one for one in found.trials if one.seconds]
+    with open_record(*record) as stored:
+        ran = [trial for trial in stored.trials if trial.seconds]
     if not ran:
-        raise TuningError(f"expected a record of a tuning in {found.path}, found none that ran; tune it first")
-    return min(ran, key=lambda one: statistics.median(one.seconds)).trace
+        raise TuningError(f"expected a record of a tuning in {stored.path}, found none that ran; tune it first")
+    return min(ran, key=lambda trial: statistics.median(trial.seconds)).trace
 
 
 def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, float]:
-    """The largest difference of each way from the first, in terms of the largest output. Raises TuningError."""
+    """Return each way's largest difference from the first way, relative to the largest output. Raises TuningError."""
     import numpy as np
 
     outputs = {
@@ -228,7 +228,7 @@ def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, fl
         return {}
     name, first = next(iter(outputs.items()))
     scale = max(float(np.abs(first).max()), 1e-30)
-    errors = {way: float(np.abs(one - first).max()) / scale for way, one in outputs.items() if way != name}
+    errors = {way: float(np.abs(array - first).max()) / scale for way, array in outputs.items() if way != name}
     for way, error in errors.items():
         if not error <= _TOLERANCE[task.dtype]:
             raise TuningError(
@@ -243,10 +243,10 @@ def _errors(task: TuningTask, ways: Sequence[str], folder: Path) -> dict[str, fl
 #: The function to time, and a function that returns its output as an array.
 _Way = tuple[Callable[[], object], Callable[[], "np.ndarray"]]
 
-#: The most calls in one sample, for calls that take almost no time.
+#: The largest number of calls in a sample, for calls that take almost no time.
 _MOST_CALLS = 100_000
 
-#: What is sampled in this process, and how many calls a sample has.
+#: The function that this process samples, and the number of calls in a sample.
 _PREPARED: list[tuple[Callable[[], object], int]] = []
 
 
@@ -260,7 +260,7 @@ def _prepare(
     trace: TraceData | None,
     output: Path,
 ) -> int:
-    """Prepare :func:`_samples` and write the output to a file; the number of calls in a sample."""
+    """Prepare :func:`_samples`, write the output to a file, and return the number of calls in a sample."""
     import numpy as np
 
     operator, binding = read_operator(task.operator), dict(task.binding)
@@ -273,8 +273,8 @@ def _prepare(
     call()  # compiles
     np.save(output, result())
     calls = 1
-    while (taken := _sample(call, calls)) < 1e-3 * min_ms and calls < _MOST_CALLS:
-        calls = min(max(round(calls * 1.2e-3 * min_ms / max(taken, 1e-9)), calls + 1), 10 * calls)
+    while (duration := _sample(call, calls)) < 1e-3 * min_ms and calls < _MOST_CALLS:
+        calls = min(max(round(calls * 1.2e-3 * min_ms / max(duration, 1e-9)), calls + 1), 10 * calls)
     for _ in range(warmup):
         _sample(call, calls)
     _PREPARED[:] = [(call, calls)]
@@ -282,20 +282,20 @@ def _prepare(
 
 
 def _samples(count: int) -> list[float]:
-    """So many samples: seconds of one call each."""
+    """Take ``count`` samples; return the seconds of a call for each."""
     ((call, calls),) = _PREPARED
     return [_sample(call, calls) / calls for _ in range(count)]
 
 
 def _sample(call: Callable[[], object], calls: int) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(calls):
         call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _torch_way(task: TuningTask, arrays: list[np.ndarray], threads: int, is_compiled: bool) -> _Way:
-    """The operator's torch module on these arrays, without gradients."""
+    """Return the operator's torch module on the arrays, without gradients."""
     import torch
 
     torch.set_num_threads(threads)
@@ -309,7 +309,7 @@ def _torch_way(task: TuningTask, arrays: list[np.ndarray], threads: int, is_comp
 
 
 def _tvm_way(task: TuningTask, arrays: list[np.ndarray], threads: int, trace: TraceData | None) -> _Way:
-    """The operator's TVM function with the schedule of ``trace``, or with its plain loops, on these arrays."""
+    """Return the operator's TVM function on the arrays, with the schedule of ``trace`` or with plain loops."""
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
@@ -317,13 +317,13 @@ def _tvm_way(task: TuningTask, arrays: list[np.ndarray], threads: int, trace: Tr
     if trace is not None:
         module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(apply_trace(module, trace).mod)
     function = tvm.compile(module, target=resolve(f"{LOCAL}:{threads}").tvm)["main"]
-    buffers = [tvm.runtime.tensor(one) for one in arrays]
+    buffers = [tvm.runtime.tensor(array) for array in arrays]
     output = tvm.runtime.empty(read_operator(task.operator).output_sizes(dict(task.binding)), task.dtype)
     return lambda: function(*buffers, output), lambda: output.numpy()
 
 
 def _times(tuned: dict[str, tuple[TuningTask, TraceData]], rounds: int) -> dict[str, list[float]]:
-    """:func:`time_operators` in a worker, with the traces as data."""
+    """Run :func:`time_operators` in a worker, with the traces as data."""
     import tvm
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
@@ -331,26 +331,26 @@ def _times(tuned: dict[str, tuple[TuningTask, TraceData]], rounds: int) -> dict[
     calls = {}
     for number, (name, (task, trace)) in enumerate(tuned.items()):
         module = load_module(task)
-        *inputs, output = [shape_and_dtype(one) for one in ArgInfo.from_entry_func(module, remove_preproc=False)]
-        buffers = [tvm.runtime.tensor(one, device) for one in draw(inputs, 0)]
+        *inputs, output = [shape_and_dtype(info) for info in ArgInfo.from_entry_func(module, remove_preproc=False)]
+        buffers = [tvm.runtime.tensor(array, device) for array in draw(inputs, 0)]
         buffers.append(tvm.runtime.empty(*output, device=device))
-        # Each library has its own name: a path is loaded only once in a process.
+        # Each library has its own name, because a process loads a path only once.
         path = f"{tempfile.gettempdir()}/{number}.so"
         compile_candidate(apply_trace(module, trace).mod, target, path)
         library = tvm.runtime.load_module(path)
         calls[name] = library.time_evaluator("main", device, number=1, repeat=1), buffers
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, (timer, buffers) in calls.items():
-            found[name].append(float(timer(*buffers).results[0]) * 1e3)
-    return found
+            times[name].append(float(timer(*buffers).results[0]) * 1e3)
+    return times
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
 
 
 class _Machine(NamedTuple):
-    """The machine's counters: seconds of all processors (busy, stolen, in all), and the clock rate in MHz, if known."""
+    """The machine's counters: seconds of all processors (busy, stolen, total), and the clock rate in MHz, if known."""
 
     busy: float
     stolen: float
@@ -359,10 +359,10 @@ class _Machine(NamedTuple):
 
     @classmethod
     def now(cls) -> _Machine:
-        """The counters at this moment."""
+        """Return the present counters."""
         import psutil
 
-        # Guests are counted in user already.
+        # The time of guests is a part of the time of users.
         took = {name: s for name, s in psutil.cpu_times()._asdict().items() if not name.startswith("guest")}
         stolen, total, clock = took.get("steal", 0.0), sum(took.values()), None
         with contextlib.suppress(NotImplementedError, OSError):
@@ -371,16 +371,16 @@ class _Machine(NamedTuple):
         return cls(busy, stolen, total, None if clock is None else clock.current)
 
     def disturbed_since(self, before: _Machine, threads: int) -> Iterator[str]:
-        """Notes on what disturbed a measurement in ``threads`` threads between ``before`` and this moment."""
+        """Yield notes on disturbances of a measurement in ``threads`` threads since ``before``."""
         processors = os.cpu_count() or 1
         if self.total > before.total:
             took = self.total - before.total
             stolen = (self.stolen - before.stolen) / took
-            others = (self.busy - before.busy) / took - threads / processors
+            by_others = (self.busy - before.busy) / took - threads / processors
             if stolen > _STOLEN_LIMIT:
                 yield f"the hypervisor took {stolen:.0%} of the processors' time away"
-            if others > _OTHERS_LIMIT:
-                yield f"other processes used {others:.0%} of the {processors} processors besides"
+            if by_others > _OTHERS_LIMIT:
+                yield f"other processes used {by_others:.0%} of the {processors} processors besides"
         load = os.getloadavg()[0]
         if load > processors + 0.5:
             yield f"the load is {load:.1f} on {processors} processors"

@@ -26,9 +26,9 @@ _PRAGMAS = {
 
 
 def nest(function: PrimFunc) -> str:
-    """The loops of ``function`` and their statements, in coordinates of each block; loops of one step are left out.
+    """Return the loops of ``function`` and their statements, in coordinates of each block, without loops of one step.
 
-    The loops' names tell which loops make a block's coordinate: ``i1_0`` and ``i1_3`` are tiles of ``i1``.
+    The loops' names show which loops make a block's coordinate: ``i1_0`` and ``i1_3`` are tiles of ``i1``.
     """
     lines: list[str] = []
     _write(function.body, 0, [], lines)
@@ -36,47 +36,47 @@ def nest(function: PrimFunc) -> str:
 
 
 def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
-    """``loops`` are the loops just outside that are not written yet: they may share a line with the next one."""
+    """Write a part; ``loops`` are the unwritten loops around it, which may share a line with the next loop."""
     kind = type(part).__name__
     if kind == "For":
         extent = getattr(part.extent, "value", part.extent)
         how = [_KINDS[part.kind]] if part.kind in _KINDS else []
         how += [text.format(_value(part.annotations[key])) for key, text in _PRAGMAS.items() if key in part.annotations]
         if extent != 1 or how:
-            loops = [*loops, f"{loop_name(part.loop_var)} < {extent}{''.join(f', {one}' for one in how)}"]
+            loops = [*loops, f"{loop_name(part.loop_var)} < {extent}{''.join(f', {note}' for note in how)}"]
         _write(part.body, depth, loops, lines)
     elif kind == "SBlockRealize" and part.block.name_hint == "root":
         _write(part.block.body, depth, loops, lines)
     else:
         if loops:
-            plain = [one for one in loops if "," not in one]
+            plain = [loop for loop in loops if "," not in loop]
             # Serial loops share a line; a loop with an annotation has its own.
-            for one in _joined(loops, plain):
-                lines.append(f"{_INDENT * depth}for {one}:")
+            for header in _joined(loops, plain):
+                lines.append(f"{_INDENT * depth}for {header}:")
                 depth += 1
         _write_body(part, kind, depth, lines)
 
 
 def _value(annotation: int | Sequence[int]) -> str:
-    """An annotation's number, or its numbers with spaces: a comma would end a loop's words."""
+    """Return an annotation's number, or its numbers with spaces, because a comma would end a loop's notes."""
     return " ".join(map(str, annotation)) if isinstance(annotation, Sequence) else str(int(annotation))
 
 
 def _joined(loops: list[str], plain: list[str]) -> list[str]:
-    found: list[list[str]] = []
-    for one in loops:
-        if one in plain and found and found[-1][-1] in plain:
-            found[-1].append(one)
+    groups: list[list[str]] = []
+    for loop in loops:
+        if loop in plain and groups and groups[-1][-1] in plain:
+            groups[-1].append(loop)
         else:
-            found.append([one])
-    return ["; ".join(group) for group in found]
+            groups.append([loop])
+    return ["; ".join(group) for group in groups]
 
 
 def _write_body(part: Stmt, kind: str, depth: int, lines: list[str]) -> None:
     margin = _INDENT * depth
     if kind == "SeqStmt":
-        for one in part.seq:
-            _write(one, depth, [], lines)
+        for statement in part.seq:
+            _write(statement, depth, [], lines)
     elif kind == "SBlockRealize":
         block = part.block
         if str(part.predicate) not in ("T.bool(True)", "True"):
@@ -87,7 +87,7 @@ def _write_body(part: Stmt, kind: str, depth: int, lines: list[str]) -> None:
             lines[-1] += "   # before the first"
         _write(block.body, depth, [], lines)
     elif kind == "BufferStore":
-        target = f"{part.buffer.name}[{', '.join(readable(one) for one in part.indices)}]"
+        target = f"{part.buffer.name}[{', '.join(readable(index) for index in part.indices)}]"
         value = readable(part.value)
         sums = value.startswith(f"{target} + ")
         lines.append(f"{margin}{target} {'+=' if sums else '='} {value.removeprefix(f'{target} + ')}")
@@ -96,25 +96,25 @@ def _write_body(part: Stmt, kind: str, depth: int, lines: list[str]) -> None:
 
 
 def readable(expression: Expr | Stmt) -> str:
-    """An expression without the marks that TVMScript needs to be read back."""
+    """Return an expression without the marks that only TVMScript's parser needs."""
     text = re.sub(r"T\.(?:float|int)\d+\(([^()]*)\)", r"\1", str(expression))
     return re.sub(r"\bT\.", "", re.sub(r"\bv_(?=\w)", "", text))
 
 
 def loop_name(variable: Var) -> str:
-    """A loop's name; a fused loop, whose name lists all its parts, is shortened to the first and the last part."""
+    """Return a loop's name; the name of a fused loop is shortened to its first and its last part."""
     name = str(variable.name)
     if "fused" not in name:
         return name
     parts = re.sub(r"(?:_fused)+", "", name)
-    found = re.findall(r"[A-Za-z]+\d*(?:_\d+)?", parts)
-    return name if len(found) < 2 else f"{found[0]}…{found[-1]}"
+    names = re.findall(r"[A-Za-z]+\d*(?:_\d+)?", parts)
+    return name if len(names) < 2 else f"{names[0]}…{names[-1]}"
 
 
 _POSTPROCESSING = "then TVM's postprocessing:"
 _PLACES = {-1: "where it is", -2: "inline"}
 
-#: The text of a trace's step, from the names of its inputs, its attributes and its decision; bookkeeping is left out.
+#: Makes the text of a trace's step from the names of its inputs, its attributes and its decision.
 _Words = Callable[[list[str], Sequence[Any], Any], str]
 
 _WORDS: dict[str, _Words] = {
@@ -143,19 +143,19 @@ _WORDS: dict[str, _Words] = {
     ),
     "EnterPostproc": lambda _, __, ___: _POSTPROCESSING,
 }
-#: Bookkeeping; and the drawing of tiles, which is told where loops are split into them.
+#: Steps without a text: bookkeeping, and draws of tiles, because the text of a split shows its tiles.
 _SILENT = {"GetSBlock", "GetLoops", "GetChildBlocks", "GetConsumers", "GetProducers", "GetOutputBlocks", "Unannotate"}
 _SILENT |= {"SamplePerfectTile"}
 _ONE = " (1)"  # loops of one step
 
 
 def _longer(names: list[str]) -> list[str]:
-    return [one for one in names if not one.endswith(_ONE)] or names[:1]
+    return [name for name in names if not name.endswith(_ONE)] or names[:1]
 
 
 def _map(text: str) -> str:
-    found = re.search(r"lambda (.*?): (\(.*\))\)", text)
-    return f"{found[2]} instead of ({found[1]})" if found else text
+    match = re.search(r"lambda (.*?): (\(.*\))\)", text)
+    return f"{match[2]} instead of ({match[1]})" if match else text
 
 
 def _mark(key: str) -> str:
@@ -163,45 +163,45 @@ def _mark(key: str) -> str:
 
 
 def replay(schedule: Schedule, trace: Trace) -> tuple[list[str], int]:
-    """Apply ``trace`` to ``schedule``; return its steps as text, and the number of them that draw."""
+    """Apply ``trace`` to ``schedule``; return its steps as text, and the number of steps that draw."""
     steps: list[str] = []
     draws = 0
 
-    def told(instruction: Instruction, inputs: Array, attributes: Array, decision: Object) -> Object:
+    def describe(instruction: Instruction, inputs: Array, attributes: Array, decision: Object) -> Object:
         nonlocal draws
         kind = str(instruction.kind.name)
         draws += kind.startswith("Sample")
-        names = [] if kind in _SILENT else [_name(schedule, one) for one in inputs]
+        names = [] if kind in _SILENT else [_name(schedule, item) for item in inputs]
         if names or (kind.startswith(("Sample", "Enter")) and kind not in _SILENT):
             if kind == "Split" and names[0].endswith(_ONE):
                 return decision
             plain = list(attributes)
             try:
-                drawn = ", drawn" if kind == "Split" and any(type(one).__name__ == "Var" for one in inputs) else ""
+                drawn = ", drawn" if kind == "Split" and any(type(item).__name__ == "Var" for item in inputs) else ""
                 steps.append(_WORDS[kind](names, plain, decision) + drawn)
             except (KeyError, IndexError, TypeError):  # a step of a rare kind, from a user's rule
                 steps.append(f"{kind}({', '.join([*names, *map(str, plain)])})")
         return decision
 
-    trace.apply_to_schedule(schedule, remove_postproc=False, decision_provider=told)
-    if steps and steps[-1] == _POSTPROCESSING:  # it had nothing to do
+    trace.apply_to_schedule(schedule, remove_postproc=False, decision_provider=describe)
+    if steps and steps[-1] == _POSTPROCESSING:  # the postprocessing had no steps
         steps.pop()
     return steps, draws
 
 
-def _name(schedule: Schedule, one: Object) -> str:
-    """The name of a step's input, before the step is applied."""
-    kind = type(one).__name__
+def _name(schedule: Schedule, item: Object) -> str:
+    """Return the name of a step's input, before the step is applied."""
+    kind = type(item).__name__
     try:
-        found = schedule.get(one) if kind in ("SBlockRV", "LoopRV", "Var") else one
-    except Exception:  # noqa: BLE001 - of TVM's many kinds: a location that is no loop, such as the top
+        value = schedule.get(item) if kind in ("SBlockRV", "LoopRV", "Var") else item
+    except Exception:  # noqa: BLE001 - TVM raises many types: the location is no loop
         return "the top"
-    if one is None:
+    if item is None:
         return "the rest"
-    if kind == "LoopRV" and not hasattr(found, "loop_var"):
+    if kind == "LoopRV" and not hasattr(value, "loop_var"):
         return "the top"
     if kind == "SBlockRV":
-        return str(found.name_hint)
+        return str(value.name_hint)
     if kind == "LoopRV":
-        return f"{loop_name(found.loop_var)} ({found.extent})"
-    return str(getattr(found, "value", found))
+        return f"{loop_name(value.loop_var)} ({value.extent})"
+    return str(getattr(value, "value", value))

@@ -1,9 +1,9 @@
-"""Tune a whole network where it runs, and measure it there: its functions by TVM's task scheduler, then all of it.
+"""Tune a whole network on its device, and measure it there: TVM's task scheduler tunes its functions.
 
 ``torch.nn.Module`` → the functions that Relax calls, each once for all layers of one shape → :func:`tune_functions`,
 which shares the trials among them → :func:`compiled`, with the best schedules → :func:`run_networks`, on this machine
-or on a board behind a tracker. Records are kept by TVM's structural hash of a function: what another network calls too
-is not tuned again.
+or on a board behind a tracker. The key of a record has TVM's structural hash of a function, so a function that another
+network calls too is not tuned again.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from torch import nn
     from tvm.target import Target
 
-#: Seconds to compile a network, to run it, and for which it may hold a device.
+#: The largest number of seconds to compile a network, to run it, and to occupy a device.
 COMPILE_S, RUN_S, SESSION_S = 600.0, 900.0, 600.0
 #: The least milliseconds of a sample of a network's calls.
 MIN_MS = 20
-#: The most that the device's output may differ from torch's, relative to the largest output.
+#: The largest allowed difference between the device's and torch's output, relative to the largest output.
 TOLERANCE = 1e-3
-#: The folder with the schedules that a network was compiled with, in MetaSchedule's own format.
+#: The folder with the schedules of a compiled network, in MetaSchedule's own format.
 SCHEDULES = "schedules"
 
 Progress = Callable[[TuningProgress], None]
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """What a measurement of a whole network tells: see :class:`NetworkMeasurement`."""
+    """The values of a measurement of a whole network: see :class:`NetworkMeasurement`."""
 
     latency_ms: float
     best_ms: float
@@ -61,11 +61,11 @@ class _Measured(msgspec.Struct, frozen=True):
 
 
 class NetworkMeasurement(_Measured, frozen=True):
-    """A whole network as TVM compiled it.
+    """The measurement of a whole network that TVM compiled.
 
     ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
     evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
-    ``functions`` is the number of different functions that it calls, ``tuned`` of them with a schedule from a tuning.
+    ``functions`` is the number of different functions that the network calls; ``tuned`` of them have a tuned schedule.
     """
 
     target: str
@@ -81,7 +81,7 @@ class Tuned(NamedTuple):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network compiled for a target: the file that is run, and an input with torch's output to check it by."""
+    """A network compiled for a target: the file that runs, and a check file of an input with torch's output."""
 
     path: str
     check: str
@@ -93,7 +93,7 @@ class Compiled:
 
 
 class Runs(NamedTuple):
-    """For each network the error, relative to the largest output, and for each round the seconds of its calls."""
+    """Each network's error, relative to the largest output, and the seconds of its calls in each round."""
 
     errors: list[float]
     seconds: list[list[list[float]]]
@@ -101,7 +101,7 @@ class Runs(NamedTuple):
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a function takes of a network's time: calls, milliseconds of one call, and its trials (if it was tuned)."""
+    """A function's share of a network's time: calls, milliseconds of a call, and trials (if it was tuned)."""
 
     name: str
     calls: int
@@ -110,7 +110,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NetworkOptions(Budget, total=False):
-    """How a network is tuned; ``tokens``: its input is whole numbers, as of texts."""
+    """The options of a network's tuning; ``tokens``: whether the input is whole numbers, as for texts."""
 
     tokens: bool
     on_progress: Progress | None
@@ -121,7 +121,7 @@ class NetworkOptions(Budget, total=False):
 class FunctionsTuning:
     """The functions of the network ``net``, tuned with ``options``.
 
-    The ``tasks``, the results by name, and the reason of each failure: such a function keeps TVM's unscheduled loops.
+    ``results`` and ``failed`` have each function's result or reason by name; a failed function keeps unscheduled loops.
     """
 
     net: nn.Module
@@ -134,26 +134,26 @@ class FunctionsTuning:
 
     @property
     def trials(self) -> int:
-        """Candidates of all functions, those of the records among them."""
-        return sum(one.trials for one in self.results.values())
+        """The number of candidates of all functions, including the records' candidates."""
+        return sum(result.trials for result in self.results.values())
 
     @property
     def known(self) -> int:
-        """Those of the trials that were in the records before."""
-        return sum(one.known for one in self.results.values())
+        """The number of trials that were already in the records."""
+        return sum(result.known for result in self.results.values())
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What each function takes of the network's time."""
-        found = [(task, self.results.get(task.label)) for task in self.tasks]
+        """Each function's share of the network's time."""
+        pairs = [(task, self.results.get(task.label)) for task in self.tasks]
         return tuple(
-            Part(task.label, task.calls, *(() if one is None else (one.latency_ms, one.trials))) for task, one in found
+            Part(task.label, task.calls, *(() if res is None else (res.latency_ms, res.trials))) for task, res in pairs
         )
 
 
 @dataclass(frozen=True)
 class NetworkTuning:
-    """A tuned network: ``measurement`` of the whole, and the tuning of its ``functions``.
+    """A tuned network: the ``measurement`` of the whole network, and the tuning of its ``functions``.
 
     ``where`` is the device's address, or ``this machine``.
     """
@@ -172,83 +172,83 @@ def tune_network(
     rounds: int = 3,
     **how: Unpack[NetworkOptions],
 ) -> NetworkTuning:
-    """Tune ``net`` for ``target``, and measure it there: on ``board``, or on this machine without one.
+    """Tune ``net`` for ``target``, and measure it there: on ``board``, or on this machine without a board.
 
-    ``how`` has the ``trials`` of a function on average, or the ``total`` of all: unless ``scheduler="equal"`` is
-    given, TVM's task scheduler gives more of them to the functions that promise most of the network's time. All trials
-    stay in the folder ``records``: a second call adds to them, and the schedules are kept there in MetaSchedule's
-    own format too (in ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` are
-    those of this machine; a board has its own. The input is an example of ``example_shape``, of ``tokens`` for texts.
-    It is measured in so many ``rounds``, each with ``repeats`` samples.
+    ``how`` has the average ``trials`` of a function, or the ``total`` of all functions. TVM's task scheduler gives more
+    trials to the functions that promise the largest savings of time, unless ``scheduler="equal"``. All trials stay in
+    the folder ``records``: a second call adds trials, and the schedules are stored there in MetaSchedule's own format
+    too (in ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` are this machine's
+    threads; a board has its own. The input is an example of ``example_shape``, with ``tokens`` for texts. The network
+    is measured in ``rounds``, each with ``repeats`` samples.
 
     Raises:
-        SpecError: the network does not take that shape.
-        TrackerError: the tracker or the board is away.
-        TuningStopped: ``should_stop`` returned True.
-        TuningError: no function could be tuned, or the device computes something else than torch.
-        SynoError: TVM cannot take the network over, or a process dies.
+        SpecError: if the network does not accept that shape.
+        TrackerError: if the tracker or the board is unreachable.
+        TuningStopped: if ``should_stop`` returned True.
+        TuningError: if no function could be tuned, or if the device's output is not torch's.
+        SynoError: if TVM cannot convert the network, or if a process dies.
     """
-    done = tune_functions(net, example_shape, records=records, **how)
+    functions = tune_functions(net, example_shape, records=records, **how)
     with scratch("syno-network-") as folder:
-        one = compiled(done, folder, keep=Path(records))
-        (rounds_of,), where = run_networks([one], done.options, repeats=repeats, rounds=rounds)
-    return NetworkTuning(merged(rounds_of), done, where)
+        network = compiled(functions, folder, keep=Path(records))
+        (rounds_of,), where = run_networks([network], functions.options, repeats=repeats, rounds=rounds)
+    return NetworkTuning(merged(rounds_of), functions, where)
 
 
 def tune_functions(
     net: nn.Module, example_shape: Sequence[int], *, records: str | os.PathLike[str], **how: Unpack[NetworkOptions]
 ) -> FunctionsTuning:
-    """The tuning of each function of ``net``, without measuring the network.
+    """Tune each function of ``net``, without measuring the network.
 
-    Arguments and errors are those of :func:`tune_network`; ``deadline_s`` is for all functions together.
+    Arguments and errors are as for :func:`tune_network`; ``deadline_s`` is for all functions together.
     """
-    given: dict[str, Any] = {"scheduler": "gradient", **how}
-    tokens, board = given.pop("tokens", False), given.pop("board", None)
-    told = {name: given.pop(name, None) for name in ("on_progress", "should_stop")}
-    options = TuningOptions(work_dir=Path(records) / "logs", store=records, **given).on(board)
-    found = network_tasks(net, example_shape, target=options.target, tokens=tokens, deadline_s=COMPILE_S)
-    # The most called functions first: of turns alike, theirs come first.
+    settings: dict[str, Any] = {"scheduler": "gradient", **how}
+    tokens, board = settings.pop("tokens", False), settings.pop("board", None)
+    callbacks = {name: settings.pop(name, None) for name in ("on_progress", "should_stop")}
+    options = TuningOptions(work_dir=Path(records) / "logs", store=records, **settings).on(board)
+    calls = network_tasks(net, example_shape, target=options.target, tokens=tokens, deadline_s=COMPILE_S)
+    # The most called functions come first, so that they win ties between turns.
     tasks = [
-        TuningTask(one.name, one.module, {}, builder=NETWORK_BUILDER, calls=one.calls, digest=one.digest)
-        for one in sorted(found, key=lambda one: -one.calls)
+        TuningTask(call.name, call.module, {}, builder=NETWORK_BUILDER, calls=call.calls, digest=call.digest)
+        for call in sorted(calls, key=lambda call: -call.calls)
     ]
     if options.deadline_s is None:
         trials = options.trials or find_preset(options.preset).trials
         options = replace(options, deadline_s=enough_s(trials, len(tasks)))
-    done = tune_queue(tasks, options, **told) if tasks else QueueResult()
-    if tasks and not done.results:
-        name, reason = next(iter(done.failed.items()))
+    outcome = tune_queue(tasks, options, **callbacks) if tasks else QueueResult()
+    if tasks and not outcome.results:
+        name, reason = next(iter(outcome.failed.items()))
         raise TuningError(f"none of {len(tasks)} functions was tuned; {name}: {reason}")
-    return FunctionsTuning(net, tuple(example_shape), tokens, options, tuple(tasks), done.results, done.failed)
+    return FunctionsTuning(net, tuple(example_shape), tokens, options, tuple(tasks), outcome.results, outcome.failed)
 
 
 def compiled(functions: FunctionsTuning, folder: Path, *, name: str = "network", keep: Path | None = None) -> Compiled:
-    """The network of ``functions`` compiled into ``folder`` with the schedules that their tunings found.
+    """Compile the network of ``functions`` into ``folder`` with the schedules that their tunings found.
 
-    In the folder ``keep`` the schedules stay in MetaSchedule's own format; where nothing was tuned now, those that are
-    there already are taken. Raises as :func:`tune_network` does.
+    The folder ``keep`` has the schedules in MetaSchedule's own format. If nothing was tuned now, the schedules that are
+    already there are used. Raises as :func:`tune_network` does.
     """
     schedules = [
-        Tuned(task.operator, done.trace, done.latency_ms / 1e3)
+        Tuned(task.operator, result.trace, result.latency_ms / 1e3)
         for task in functions.tasks
-        if (done := functions.results.get(task.label)) is not None and done.trace
+        if (result := functions.results.get(task.label)) is not None and result.trace
     ]
     net, shape, tokens, options = functions.net, functions.example_shape, functions.tokens, functions.options
     program = export_to(net, shape, folder, tokens=tokens)
     check = write_check(net, shape, folder / f"{name}.npz", tokens=tokens)
-    kept = folder / SCHEDULES if keep is None else (keep / SCHEDULES).resolve()
-    job = (program, check, options.target, options.board is None, schedules, folder / name, kept)
+    schedules_folder = folder / SCHEDULES if keep is None else (keep / SCHEDULES).resolve()
+    job = (program, check, options.target, options.board is None, schedules, folder / name, schedules_folder)
     return once(f"compiling {name}", compile_one, *job, deadline_s=COMPILE_S, has_tvm=False)
 
 
 def run_networks(
     networks: Sequence[Compiled], options: TuningOptions, *, repeats: int = 10, rounds: int = 3
 ) -> tuple[list[list[NetworkMeasurement]], str]:
-    """Run compiled networks in turn where ``options`` say: each one's measurement in each round, and the address.
+    """Run compiled networks in turn on the device of ``options``; return each network's rounds, and the address.
 
     Raises:
-        TuningError: the device's output is not torch's, or the process that runs them dies or is not done in time.
-        TrackerError: the tracker or the board is away.
+        TuningError: if the device's output is not torch's, or if the running process dies or exceeds its time.
+        TrackerError: if the tracker or the board is unreachable.
     """
     board, target, kind, machine = options.board, options.target, networks[0].device, networks[0].machine
     threads = (options.threads or local_threads(target) or cores()) if board is None else None
@@ -256,11 +256,11 @@ def run_networks(
     if board is not None:
         check_tracker(*board.address, board.key, 5.0, need_free=False)
     job = (device, list(networks), rounds, repeats)
-    found = once("running networks", run_all, *job, deadline_s=RUN_S, threads=threads)
-    for one, error in zip(networks, found.errors, strict=True):
+    runs = once("running networks", run_all, *job, deadline_s=RUN_S, threads=threads)
+    for network, error in zip(networks, runs.errors, strict=True):
         if not error <= TOLERANCE:
             raise TuningError(
-                f"the network computes something else on {found.address} than in torch: {Path(one.path).stem} "
+                f"the network computes something else on {runs.address} than in torch: {Path(network.path).stem} "
                 f"differs by {error:.3g} of its largest output; this is a bug in TVM or in the lowering"
             )
     measurements = [
@@ -270,29 +270,29 @@ def run_networks(
                 best_ms=1e3 * min(seconds),
                 repeats=len(seconds),
                 error=error,
-                functions=one.functions,
-                tuned=one.tuned,
-                target=one.target,
+                functions=network.functions,
+                tuned=network.tuned,
+                target=network.target,
             )
-            for seconds in each
+            for seconds in by_round
         ]
-        for one, error, each in zip(networks, found.errors, found.seconds, strict=True)
+        for network, error, by_round in zip(networks, runs.errors, runs.seconds, strict=True)
     ]
-    return measurements, found.address
+    return measurements, runs.address
 
 
 def merged(rounds: Sequence[NetworkMeasurement]) -> NetworkMeasurement:
-    """The measurements of one network as one: the median of the rounds' medians, and the least of all."""
+    """Merge the measurements of a network: the median of the rounds' medians, and the least of all."""
     return msgspec.structs.replace(
         rounds[0],
-        latency_ms=statistics.median(one.latency_ms for one in rounds),
-        best_ms=min(one.best_ms for one in rounds),
-        repeats=sum(one.repeats for one in rounds),
+        latency_ms=statistics.median(each_round.latency_ms for each_round in rounds),
+        best_ms=min(each_round.best_ms for each_round in rounds),
+        repeats=sum(each_round.repeats for each_round in rounds),
     )
 
 
 class NetworkFacts(_Measured, frozen=True):
-    """What the store keeps of a tuned network: its latency, what was measured, where, and with how many trials."""
+    """The facts of a tuned network in the store: its latency, its device and the number of trials."""
 
     failed: dict[str, str]
     trials: int
@@ -307,7 +307,7 @@ class NetworkFacts(_Measured, frozen=True):
     seconds: float
 
     def __str__(self) -> str:
-        """One line: what was measured, where, and with how many trials."""
+        """Return a line with the latency, the device and the number of trials."""
         return (
             f"whole network through Relax: {self.latency_ms:.4f} ms on {self.where} for {self.target}, "
             f"{self.tuned} of {self.functions} functions tuned by {self.trials} trials in all, "
@@ -316,7 +316,7 @@ class NetworkFacts(_Measured, frozen=True):
 
 
 def facts_of(tuning: NetworkTuning, of: str, target: str, seconds: float) -> NetworkFacts:
-    """The facts of a network tuned for ``target`` in so many seconds; ``of``: what the latency is of."""
+    """Return the facts of a network tuned for ``target`` in ``seconds``; ``of`` is the subject of the latency."""
     functions, first = tuning.functions, next(iter(tuning.functions.results.values()))
     return NetworkFacts(
         **msgspec.structs.asdict(tuning.measurement) | {"target": target},
@@ -341,10 +341,10 @@ def compile_one(
 ) -> Compiled:
     """Compile the exported network in the file ``program`` with its ``schedules`` for the target ``name``.
 
-    The result is ``path`` with the ending of its kind. The schedules stay in the folder ``keep``, in MetaSchedule's own
-    format. ``is_here``: this machine must be able to run it.
+    The result is ``path`` with the suffix of its kind. The folder ``keep`` has the schedules in MetaSchedule's own
+    format. With ``is_here``, this machine must be able to run the code.
     """
-    import torch  # noqa: F401 - before TVM: the program is read by torch
+    import torch  # noqa: F401 - before TVM, because torch reads the program
 
     target = resolve(name)
     if is_here:
@@ -372,17 +372,17 @@ def _write_database(schedules: Sequence[Tuned], folder: Path, target: Target) ->
     for file in folder.glob("database_*.json"):
         file.unlink()
     database = ms.database.JSONDatabase(work_dir=str(folder))
-    for one in schedules:
-        module = tvm.ir.load_json(one.module)
-        trace = apply_trace(module, json.loads(one.trace)).trace
+    for schedule in schedules:
+        module = tvm.ir.load_json(schedule.module)
+        trace = apply_trace(module, json.loads(schedule.trace)).trace
         arguments = ArgInfo.from_entry_func(module, remove_preproc=True)
         workload = database.commit_workload(module)
-        record = ms.database.TuningRecord(trace, workload, [one.seconds], target, arguments)
+        record = ms.database.TuningRecord(trace, workload, [schedule.seconds], target, arguments)
         database.commit_tuning_record(record)
 
 
 def run_all(device: Device, networks: Sequence[Compiled], rounds: int, repeats: int) -> Runs:
-    """Run networks in turn on the device, ``rounds`` times each ``repeats`` samples; the first outputs are compared."""
+    """Run networks in turn on the device, ``rounds`` times with ``repeats`` samples; compare the first outputs."""
     import numpy as np
     import tvm
     from tvm.runtime.vm import VirtualMachine
@@ -392,10 +392,10 @@ def run_all(device: Device, networks: Sequence[Compiled], rounds: int, repeats: 
     seconds: list[list[list[float]]] = [[] for _ in networks]
     with in_words(device.key):
         where = session.device(device.kind, 0)
-        for one in networks:
-            with np.load(one.check) as check:
+        for network in networks:
+            with np.load(network.check) as check:
                 x, expected = check["x"], check["expected"]
-            machine = VirtualMachine(upload(session, one.path), where)
+            machine = VirtualMachine(upload(session, network.path), where)
             tensor = tvm.runtime.tensor(x, where)
             output = machine["main"](tensor).numpy()
             if output.shape != expected.shape:
@@ -406,7 +406,7 @@ def run_all(device: Device, networks: Sequence[Compiled], rounds: int, repeats: 
             timed.append((evaluator, tensor))
         for number in range(rounds):
             places = range(len(timed)) if number % 2 == 0 else reversed(range(len(timed)))
-            for place in places:
-                evaluator, tensor = timed[place]
-                seconds[place].append([float(one) for one in evaluator(tensor).results])
+            for index in places:
+                evaluator, tensor = timed[index]
+                seconds[index].append([float(value) for value in evaluator(tensor).results])
     return Runs(errors, seconds, address)

@@ -12,13 +12,13 @@ from syno_lab.tuning.board import Board
 from syno_lab.tuning.method import Method
 
 Folder = str | os.PathLike[str]
-#: How the operators of a queue share the trials: each as many, or more for those that promise more of the time.
+#: The ways to share the trials of a queue: equally, or more for operators that promise to save more time.
 SCHEDULERS = ("equal", "gradient")
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How a candidate is timed: ``repeat`` samples, each of at least ``min_ms`` milliseconds of calls."""
+    """The effort of a measurement: ``repeat`` samples, each of at least ``min_ms`` milliseconds of calls."""
 
     repeat: int
     min_ms: int
@@ -26,12 +26,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class Preset:
-    """A way to search.
+    """A preset of a search's numbers.
 
-    ``trials`` candidates are measured by default, ``batch`` at a time. The first ``warmup`` are random, before the cost
-    model knows anything; then each batch is picked from a ``population`` that is bred for ``generations``. ``search``
-    is the effort for each candidate, ``final`` the effort for the best candidates, the ``finalists``, which are
-    measured again: the least of many noisy times is not always the best candidate.
+    ``trials`` candidates are measured by default, ``batch`` at a time. The first ``warmup`` candidates are random,
+    because the cost model has no data yet. Then each batch is chosen from a ``population`` that is bred for
+    ``generations``. ``search`` is the effort for each candidate. ``final`` is the effort for the best candidates, the
+    ``finalists``, which are measured again, because the least of many noisy times is not always the best candidate.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Preset:
     finalists: int
 
 
-# With TVM's 512 x 4 the mutations alone take 30 seconds for 32 trials, and its cost model guesses at random until it
-# has seen 100 candidates; a tuning here may have no more than 16.
+# With TVM's 512 x 4 the mutations alone take 30 seconds for 32 trials. TVM's cost model guesses at random until it has
+# 100 candidates, and a tuning here may have no more than 16.
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -59,21 +59,21 @@ PRESETS: dict[str, Preset] = {
 
 
 def enough_s(trials: int, operators: int = 1) -> float:
-    """Seconds that suffice for ``trials`` of each operator: a trial took up to 12 seconds on a busy machine."""
+    """Return enough seconds for ``trials`` of each operator; a trial took up to 12 seconds on a busy machine."""
     return 600.0 + 15.0 * trials * operators
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of that name. Raises :class:`TuningError`."""
+    """Return the preset with this name. Raises :class:`TuningError`."""
     if name not in PRESETS:
         raise TuningError(f"expected a preset among {', '.join(PRESETS)}, found {quoted(name)}")
     return PRESETS[name]
 
 
 class Budget(TypedDict, total=False):
-    """How each function of a network is tuned: fields of :class:`TuningOptions`, with the same defaults.
+    """The tuning of each function of a network: fields of :class:`TuningOptions`, with the same defaults.
 
-    ``board``: where the network runs, None for this machine.
+    ``board``: the device of the network; None: this machine.
     """
 
     board: Board | None
@@ -91,40 +91,40 @@ class Budget(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TuningOptions:
-    """How :func:`~syno_lab.tuning.tune.tune` and :func:`~syno_lab.tuning.tune.tune_queue` work.
+    """The options of :func:`~syno_lab.tuning.tune.tune` and :func:`~syno_lab.tuning.tune.tune_queue`.
 
     Attributes:
-        work_dir: the folder for the log, which is named after the operator's label.
-        tracker: the RPC tracker that has the device, as ``(host, port)`` or ``"host:port"``; None: this machine. Here
-            each candidate runs in a child process of its own, with no tracker, server or socket that another user
-            could reach.
-        key: the key under which the device is registered at the tracker; all devices under it are used at once. Give
-            both ``tracker`` and ``key``, or neither.
+        work_dir: the folder for the log, which has the name of the operator's label.
+        tracker: the RPC tracker that has the device, as ``(host, port)`` or ``"host:port"``; None: this machine. On
+            this machine each candidate runs in its own child process, without a tracker, server or socket that another
+            user could reach.
+        key: the key under which the device is registered at the tracker; all devices under the key are used at once.
+            Set ``tracker`` and ``key`` together, or neither.
         target: a name that :func:`~syno_lab.codegen.target_names.describe` reads.
-        threads: the threads that operators run in on this machine; None: as many as ``target`` says, else all
-            processors. A board has threads of its own.
-        trials: candidates to measure for each operator; None: as many as the preset says.
-        scheduler: one of :data:`SCHEDULERS`. With ``gradient`` TVM's own task scheduler gives each operator turns by
-            what it promises of the time of all (:attr:`~syno_lab.tuning.values.TuningTask.calls` x milliseconds):
-            ``trials`` is then what an operator gets on average.
+        threads: the threads for operators on this machine; None: the number in ``target``, else all processors. A board
+            has threads of its own.
+        trials: candidates to measure for each operator; None: the preset's number.
+        scheduler: one of :data:`SCHEDULERS`. With ``gradient`` TVM's own task scheduler chooses the operator of each
+            turn by the time that a turn promises to save
+            (:attr:`~syno_lab.tuning.values.TuningTask.calls` x milliseconds); ``trials`` is then an average.
         total: candidates to measure for all operators together; None: ``trials`` for each.
         preset: one of :data:`PRESETS`.
-        method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Records of
-            different methods are kept apart.
+        method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Different
+            methods have different records.
         seed: the search's seed.
         deadline_s: seconds for the whole tuning; None: 900 for one operator, 3600 for a queue. The search ends after
-            four fifths of it, to leave time for the final measurements.
-        wait_s: the most seconds that a tuning waits for a busy device or an unreachable tracker.
-        session_s: the most seconds that one candidate may hold a device, including the upload.
+            four fifths of them, to leave time for the final measurements.
+        wait_s: the longest wait for a busy device or an unreachable tracker, in seconds.
+        session_s: the longest time in seconds that a candidate may occupy a device, including the upload.
         records: a folder to which the schedules are exported as MetaSchedule's own database, for compiling with them
             later (:func:`save_library <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.tuning.network`).
         store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written there before
             ``on_progress`` is called, and an interrupted tuning continues from there. If it has all trials of the same
             operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``); a larger budget measures only the difference.
-        start: a folder of records whose fastest trials of the same program, machine and TVM the search starts from,
-            whatever method made them: it breeds from them, learns from them and may return one of them. They are no
-            trials of this tuning, whose records are kept apart from those of tunings without a start.
+        start: a folder of records with trials of the same program, machine and TVM by any method. The search starts
+            from the fastest of them: it breeds and learns from them, and may return one of them. They do not count as
+            trials of this tuning. Tunings with and without a start have different records.
     """
 
     work_dir: Folder
@@ -147,9 +147,9 @@ class TuningOptions:
 
     @classmethod
     def of(cls, options: TuningOptions | None, named: dict[str, Any]) -> TuningOptions:
-        """``options`` with the fields in ``named`` changed; without ``options`` a value of these fields alone.
+        """Return ``options`` with the fields in ``named`` changed; without ``options``, the fields in ``named`` alone.
 
-        Raises TypeError where a name is no field, or ``work_dir`` is missing.
+        Raises TypeError for a name that is no field, or without ``work_dir``.
         """
         return cls(**named) if options is None else replace(options, **named)
 
@@ -159,7 +159,7 @@ class TuningOptions:
         return Board.of(self.tracker, self.key)
 
     def on(self, board: Board | None) -> TuningOptions:
-        """These options on ``board``, which has threads of its own; None: on this machine."""
+        """Return the options for ``board``, which has threads of its own; None: for this machine."""
         if board is None:
             return replace(self, tracker=None, key=None)
         return replace(self, tracker=board.address, key=board.key, threads=None)

@@ -18,18 +18,18 @@ from syno_lab.processes.own_listener import OwnListener
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until killed."""
-    wanted = argparse.ArgumentParser(description="Start TVM's RPC tracker on loopback, for this account alone.")
-    wanted.add_argument("--host", default="127.0.0.1", help="the loopback address to listen on (127.0.0.1)")
-    wanted.add_argument("--port", type=int, default=9190, help="the port to listen on (9190)")
-    chosen = wanted.parse_args(arguments)
+    parser = argparse.ArgumentParser(description="Start TVM's RPC tracker on loopback, for this account alone.")
+    parser.add_argument("--host", default="127.0.0.1", help="the loopback address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=9190, help="the port to listen on (9190)")
+    chosen = parser.parse_args(arguments)
     host = "127.0.0.1" if chosen.host == "localhost" else chosen.host
     keep_private()
     logging.basicConfig(level=logging.INFO)
     try:
-        made = socket.create_server((host, chosen.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        listener = OwnListener(fileno=made.detach())
+        sock = socket.create_server((host, chosen.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = OwnListener(fileno=sock.detach())
     except (OSError, OverflowError, ValueError) as error:
-        wanted.error(f"cannot listen on port {chosen.port} of {chosen.host}: {error}")
+        parser.error(f"cannot listen on port {chosen.port} of {chosen.host}: {error}")
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # see board.py
     import_tvm()
     from tvm.rpc import base, tracker

@@ -22,9 +22,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Part:
-    """The user's ``function`` (or class), ``what`` it is, and ``run``, which calls code that uses it.
+    """The user's ``function`` (or class), its name ``what`` in messages, and ``run``, which calls code that uses it.
 
-    ``run`` keeps what is raised: an exception loses its message on its way through TVM.
+    ``run`` stores exceptions, because an exception loses its message on its way through TVM.
     """
 
     function: Callable[..., Any]
@@ -53,18 +53,18 @@ _POSTPROCESSORS: dict[str, Callable[[], ms.Postproc]] = {
 }
 
 
-def mutator(one: str | Part) -> ms.Mutator:
-    """TVM's mutator of a name, or one that calls the user's function with a trace."""
-    return _MUTATORS[one]() if isinstance(one, str) else _python_mutator(one)
+def mutator(chosen: str | Part) -> ms.Mutator:
+    """Return TVM's mutator of a name, or a mutator that calls the user's function with a trace."""
+    return _MUTATORS[chosen]() if isinstance(chosen, str) else _python_mutator(chosen)
 
 
-def postprocessor(one: str | Part) -> ms.Postproc:
-    """TVM's postprocessor of a name, or one that calls the user's function with a schedule."""
-    return _POSTPROCESSORS[one]() if isinstance(one, str) else _python_postprocessor(one)
+def postprocessor(chosen: str | Part) -> ms.Postproc:
+    """Return TVM's postprocessor of a name, or a postprocessor that calls the user's function with a schedule."""
+    return _POSTPROCESSORS[chosen]() if isinstance(chosen, str) else _python_postprocessor(chosen)
 
 
 def of_python(base: type[_T], **methods: Callable[..., object]) -> _T:
-    """A part of TVM's search made of Python functions: ``base`` is TVM's class to derive from."""
+    """Make a part of TVM's search from Python functions; ``base`` is the TVM class to derive from."""
 
     def initialize(*_: object) -> None:
         pass
@@ -72,40 +72,40 @@ def of_python(base: type[_T], **methods: Callable[..., object]) -> _T:
     def clone(_: _T) -> _T:
         return of_python(base, **methods)
 
-    given = {name: lambda _, *given, call=call: call(*given) for name, call in methods.items()}
+    callbacks = {name: lambda _, *arguments, call=call: call(*arguments) for name, call in methods.items()}
     members = {"_initialize_with_tune_context": initialize, "clone": clone, "__doc__": "One part."}
-    made: _T = derived_object(type(base.__name__, (base,), members | given))()
-    return made
+    part: _T = derived_object(type(base.__name__, (base,), members | callbacks))()
+    return part
 
 
 def python_rule(apply: Callable[..., list[Schedule]], inner: ms.ScheduleRule | None = None) -> ms.ScheduleRule:
-    """A schedule rule that calls ``apply``; ``inner`` is TVM's own rule inside it, which must get the target."""
+    """Make a schedule rule that calls ``apply``; ``inner`` is TVM's own rule inside it, which needs the target."""
     more = {} if inner is None else {"_initialize_with_tune_context": inner._initialize_with_tune_context}
     return of_python(ms.schedule_rule.PyScheduleRule, apply=apply, **more)
 
 
 def _python_mutator(code: Part) -> ms.Mutator:
     def mutated(trace: Trace) -> Trace | None:
-        found = code.function(trace)
-        if found is not None and not isinstance(found, Trace):
-            raise TuningError(f"expected {code.what} to return a trace or nothing, found {quoted(found)}")
-        return found
+        result = code.function(trace)
+        if result is not None and not isinstance(result, Trace):
+            raise TuningError(f"expected {code.what} to return a trace or nothing, found {quoted(result)}")
+        return result
 
     return of_python(ms.mutator.PyMutator, apply=lambda trace, _=0: code.run(mutated, trace))
 
 
 def _python_postprocessor(code: Part) -> ms.Postproc:
     def kept(schedule: Schedule) -> bool:
-        found = code.function(schedule)
-        if found is not None and not isinstance(found, bool):
-            raise TuningError(f"expected {code.what} to return whether a candidate is kept, found {quoted(found)}")
-        return found is not False
+        result = code.function(schedule)
+        if result is not None and not isinstance(result, bool):
+            raise TuningError(f"expected {code.what} to return whether a candidate is kept, found {quoted(result)}")
+        return result is not False
 
     return of_python(ms.postproc.PyPostproc, apply=lambda schedule: code.run(kept, schedule))
 
 
 def python_cost_model(code: Part) -> ms.CostModel:
-    """A cost model that asks an object of the user's class; see :class:`~syno_lab.tuning.method.Method`."""
+    """Make a cost model that calls an object of the user's class; see :class:`~syno_lab.tuning.method.Method`."""
     model = code.run(code.function)
     lacking = [name for name in ("extract", "update", "predict") if not callable(getattr(model, name, None))]
     if lacking:
@@ -117,25 +117,25 @@ def python_cost_model(code: Part) -> ms.CostModel:
     def learn(
         context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]
     ) -> None:
-        seconds = [statistics.median(map(float, one.run_secs)) if one.run_secs else math.inf for one in results]
+        seconds = [statistics.median(map(float, run.run_secs)) if run.run_secs else math.inf for run in results]
         model.update(features(context, candidates), seconds)
 
     def scores(context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> np.ndarray:
-        given = features(context, candidates)
-        found = _each(model.predict(given), len(given), f"predict of {code.what}")
-        numbers = np.array([float(one) for one in found])
+        known_features = features(context, candidates)
+        output = _each(model.predict(known_features), len(known_features), f"predict of {code.what}")
+        numbers = np.array([float(value) for value in output])
         if not np.isfinite(numbers).all():
-            raise TuningError(f"expected predict of {code.what} to return finite numbers, found {quoted(found[:3])}")
+            raise TuningError(f"expected predict of {code.what} to return finite numbers, found {quoted(output[:3])}")
         return numbers
 
     return of_python(ms.cost_model.PyCostModel, update=partial(code.run, learn), predict=partial(code.run, scores))
 
 
-def _each(found: Iterable[Any], count: int, what: str) -> list[Any]:
+def _each(entries: Iterable[Any], count: int, source: str) -> list[Any]:
     try:
-        listed = list(found)
+        listed = list(entries)
     except TypeError:
         listed = []
     if len(listed) != count:
-        raise TuningError(f"expected {what} to return one entry for each of {count} candidates, found {len(listed)}")
+        raise TuningError(f"expected {source} to return one entry for each of {count} candidates, found {len(listed)}")
     return listed

@@ -1,10 +1,10 @@
-"""Tuning records: one permanent file for each operator, sizes, dtype, target and TVM, so that nothing is tuned twice.
+"""Tuning records: a permanent file for each operator, sizes, dtype, target and TVM, so that nothing is tuned twice.
 
 Lines are only appended to a file, each with its own digest: first the key, then every candidate with its schedule and
 its seconds, and every result. A complete line survives a kill at any moment. An incomplete or altered line is moved to
-a file beside it, and no other line is lost; a full disk is an error that leaves the file unchanged. Only one tuning at
-a time writes a file. (TVM's own database is lost by one incomplete line, mixes the lines of two writers and reports no
-full disk; so it serves only as an export.)
+a file beside the record, and no other line is lost. A full disk raises an error and leaves the file unchanged. Only one
+tuning at a time writes a file. (TVM's own database is only an export: it is lost by one incomplete line, mixes the
+lines of two writers and reports no full disk.)
 """
 
 from __future__ import annotations
@@ -38,18 +38,17 @@ from syno_lab.versioned import JSON
 FORMAT = "syno-lab-tuning"
 VERSION = 1
 _DIGEST = 16
-MOST_BYTES = 1 << 28  # of one record file
+MOST_BYTES = 1 << 28  # largest size of a record file
 _Line = dict[str, JSON]
 
 
 @dataclass(frozen=True)
 class TuningKey:
-    """The key of a record: all that its latency depends on. Two keys name one record if all fields are equal.
+    """The key of a record: everything on which a latency depends. Two keys name one record if all fields are equal.
 
-    ``fingerprint`` is the operator's semantic fingerprint under the binding (empty where it has none) and ``program`` a
-    digest of the operator's text and of the method: two pGraphs of one function have
-    different loops and different latencies. ``target`` is TVM's JSON text, ``conditions`` the board's report on itself:
-    threads and power mode.
+    ``fingerprint`` is the operator's semantic fingerprint under the binding (empty if there is none). ``program`` is a
+    digest of the operator's text and of the method, because two pGraphs of one function have different loops and
+    latencies. ``target`` is TVM's JSON text, ``conditions`` the board's report of its threads and power mode.
     """
 
     fingerprint: str
@@ -66,31 +65,31 @@ class TuningKey:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:32]
 
     def difference(self, other: TuningKey) -> str:
-        """A text on the first field in which another key differs."""
-        mine, its = asdict(self), asdict(other)
-        name = next(one for one in mine if mine[one] != its[one])
-        return f"{name} {quoted(its[name])} where {quoted(mine[name])} is expected"
+        """Return a text on the first field in which another key differs."""
+        own_fields, its = asdict(self), asdict(other)
+        name = next(field_name for field_name in own_fields if own_fields[field_name] != its[field_name])
+        return f"{name} {quoted(its[name])} where {quoted(own_fields[name])} is expected"
 
 
 def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str = "") -> TuningKey:
-    """The key of ``task`` for a target as TVM writes it, searched by ``method``, as text. Imports no TVM.
+    """Return the key of ``task`` for a target as TVM writes it; ``method`` is the method's text. Imports no TVM.
 
-    Raises FormatError where the task's operator cannot be read.
+    Raises FormatError if the task's operator cannot be read.
     """
     operator = _operator_of(task)
     text = (task.digest or task.operator) if operator is None else operator.to_json()
-    binding, name = dict(task.binding), ""  # no name if the binding is incomplete or the operator has too many terms
+    binding, name = dict(task.binding), ""  # empty if the binding is incomplete, or the operator has too many terms
     with contextlib.suppress(SynoError):
         if operator is not None and operator.complete_binding(binding) == binding:
             name = operator.fingerprint(binding)
-    # Results of one method tell nothing about another's space.
+    # Results of a method say nothing about another method's space.
     program = hashlib.sha256(f"{task.builder}\n{text}\n{method}".encode()).hexdigest()[:32]
     sizes = json.dumps(dict(sorted(binding.items())))
     return TuningKey(name, program, sizes, task.dtype, target, tvm, conditions)
 
 
 def _operator_of(task: TuningTask) -> Operator | None:
-    """The operator of a task; None if the task's text is no operator but a TVM module, which only its builder reads."""
+    """Return the operator of a task; None if the task's text is a TVM module, which only its builder reads."""
     if task.builder not in builders():
         try:
             format_of(task.operator)
@@ -101,9 +100,9 @@ def _operator_of(task: TuningTask) -> Operator | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate: its schedule as a trace in TVM's JSON, and the seconds of its calls (none if it failed, and why).
+    """A candidate: its schedule as a trace in TVM's JSON, and the seconds of its calls; a failed one has a reason.
 
-    ``board`` is the address of the device that measured it.
+    ``board`` is the address of the device that measured the candidate.
     """
 
     trace: TraceData
@@ -115,7 +114,7 @@ class Trial:
 
 @dataclass
 class Record:
-    """The record of one key, open for writing: see :func:`open_record`."""
+    """The record of a key, open for writing: see :func:`open_record`."""
 
     key: TuningKey
     path: Path
@@ -124,7 +123,7 @@ class Record:
     damaged: int = 0
 
     def add_trial(self, trial: Trial) -> None:
-        """Append a candidate; it is on the disk when the call returns. Raises :class:`StoreError`."""
+        """Append a candidate, which is on the disk when the call returns. Raises :class:`StoreError`."""
         self._append({"kind": "trial", **asdict(trial), "at": datetime.now(UTC).isoformat(timespec="milliseconds")})
         self.trials.append(trial)
 
@@ -134,20 +133,20 @@ class Record:
         self.results.append(result)
 
     def answer(self, trials: int) -> TuningResult | None:
-        """The last result if it is valid for a budget of ``trials``: they are spent, or the space is used up."""
+        """Return the last result if it holds for a budget of ``trials``: all are measured, or the space is used up."""
         if not self.results or len(self.trials) > self.results[-1].trials:
             return None  # more trials were measured since
         last = self.results[-1]
         return last if last.trials >= trials or last.stopped == "space" else None
 
     def _append(self, data: _Line) -> None:
-        left = _line(data)
-        # Unbuffered: a buffer that could not be written would be tried again when the file is closed.
-        with _told(self.path), self.path.open("ab", buffering=0) as file:
+        remaining = _line(data)
+        # Unbuffered, because closing the file would write a failed buffer again.
+        with _store_errors(self.path), self.path.open("ab", buffering=0) as file:
             before = file.seek(0, os.SEEK_END)
             try:
-                while left:
-                    left = left[file.write(left) :]
+                while remaining:
+                    remaining = remaining[file.write(remaining) :]
                 os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):
@@ -161,7 +160,7 @@ def _line(data: _Line) -> bytes:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _store_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -173,86 +172,86 @@ def _told(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Record]:
-    """Open the record of ``key`` in a folder of records, or make it; inside the block no other process can write it.
+    """Open or make the record of ``key`` in a folder of records; inside the block no other process can write it.
 
     Raises:
-        TuningError: another process is tuning this, or the file is the record of another key.
-        StoreError: the file cannot be read or written.
+        TuningError: if another process is tuning the key, or if the file is the record of another key.
+        StoreError: if the file cannot be read or written.
     """
-    place = Path(folder) / f"{key.name}.jsonl"
+    path = Path(folder) / f"{key.name}.jsonl"
     with contextlib.ExitStack() as stack:
-        with _told(place):
-            if not place.parent.is_dir():
-                private.folder(place.parent)
-            lock = stack.enter_context(private.create(place.with_suffix(".lock"), "ab"))
-            if not take(lock, place.with_suffix(".lock")):
-                raise TuningError(f"another process is tuning this and writes {place}: wait for it or end it")
-            lines, damaged = _read(place)
+        with _store_errors(path):
+            if not path.parent.is_dir():
+                private.folder(path.parent)
+            lock = stack.enter_context(private.create(path.with_suffix(".lock"), "ab"))
+            if not take(lock, path.with_suffix(".lock")):
+                raise TuningError(f"another process is tuning this and writes {path}: wait for it or end it")
+            lines, damaged = _read(path)
         if lines and lines[0].get("kind") == "key":
-            found = _key(lines[0], place)
-            if found != key:
+            stored_key = _key(lines[0], path)
+            if stored_key != key:
                 raise TuningError(
-                    f"{place} is the record of another operator or target: it has {key.difference(found)}; "
+                    f"{path} is the record of another operator or target: it has {key.difference(stored_key)}; "
                     "move it away, or use another folder"
                 )
-        record = Record(key, place, damaged=len(damaged))
+        record = Record(key, path, damaged=len(damaged))
         if damaged or not lines:
             head: _Line = {"kind": "key", "format": FORMAT, "version": VERSION, **asdict(key)}
-            whole = [head, *(one for one in lines if one.get("kind") != "key")]
-            _rewrite(place, whole, damaged)
-            lines = whole
+            intact = [head, *(line for line in lines if line.get("kind") != "key")]
+            _rewrite(path, intact, damaged)
+            lines = intact
         for data in lines:
             _take(record, data)
         yield record
 
 
-def _read(place: Path) -> tuple[list[_Line], list[bytes]]:
-    """The intact lines, and the damaged ones."""
-    if not place.exists():
+def _read(path: Path) -> tuple[list[_Line], list[bytes]]:
+    """Read the intact lines, and the damaged lines."""
+    if not path.exists():
         return [], []
     good: list[_Line] = []
     bad: list[bytes] = []
-    *whole, torn = read_bytes(place, MOST_BYTES).split(b"\n")
-    for line in whole:
+    *lines, torn = read_bytes(path, MOST_BYTES).split(b"\n")
+    for line in lines:
         seal, _, text = line.partition(b" ")
         if seal.decode("ascii", "replace") != hashlib.sha256(text).hexdigest()[:_DIGEST]:
             bad.append(line)
             continue
         try:
             good.append(msgspec.json.decode(text, type=dict))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):  # a right digest, but not a line of ours
+        except (msgspec.DecodeError, UnicodeError, RecursionError):  # a right digest, but not a record's line
             bad.append(line)
     return good, [*bad, torn] if torn else bad
 
 
-def _rewrite(place: Path, lines: list[_Line], damaged: list[bytes]) -> None:
-    """Put the whole lines into a new file in the old one's place; the damaged ones go beside it."""
-    with _told(place):
+def _rewrite(path: Path, lines: list[_Line], damaged: list[bytes]) -> None:
+    """Replace the file by the intact lines; the damaged lines go to a file beside it."""
+    with _store_errors(path):
         if damaged:
-            with private.create(place.with_suffix(".damaged"), "ab") as beside:
+            with private.create(path.with_suffix(".damaged"), "ab") as beside:
                 beside.write(b"".join(line + b"\n" for line in damaged))
-        put(place, b"".join(map(_line, lines)))
+        put(path, b"".join(map(_line, lines)))
 
 
-def _key(data: _Line, place: Path) -> TuningKey:
+def _key(data: _Line, path: Path) -> TuningKey:
     if data.get("format") != FORMAT or data.get("version") != VERSION:
-        found = quoted(data.get("version"))
-        raise TuningError(f"{place}: expected a tuning record of version {VERSION}, found {found}")
-    given = {name: value for name, value in data.items() if name not in ("kind", "format", "version")}
+        version = quoted(data.get("version"))
+        raise TuningError(f"{path}: expected a tuning record of version {VERSION}, found {version}")
+    fields = {name: value for name, value in data.items() if name not in ("kind", "format", "version")}
     try:
-        key = TuningKey(**msgspec.convert(given, dict[str, str]))
+        key = TuningKey(**msgspec.convert(fields, dict[str, str]))
         msgspec.json.decode(key.binding, type=dict[str, int])
     except (TypeError, msgspec.DecodeError, UnicodeError, RecursionError):
-        raise TuningError(f"{place}: expected the fields of a tuning record's key, found others") from None
+        raise TuningError(f"{path}: expected the fields of a tuning record's key, found others") from None
     return key
 
 
 def _take(record: Record, data: _Line) -> None:
-    """Add the data of one line; a line with a right digest but invalid content counts as damaged."""
+    """Add the data of a line; a line with a right digest but invalid content counts as damaged."""
     try:
         if data["kind"] == "trial":
             trial = msgspec.convert(data, Trial)
-            if not all(math.isfinite(one) and one > 0 for one in trial.seconds):
+            if not all(math.isfinite(value) and value > 0 for value in trial.seconds):
                 raise ValueError(trial.seconds)
             record.trials.append(trial)
         elif data["kind"] == "result":
@@ -261,31 +260,31 @@ def _take(record: Record, data: _Line) -> None:
         record.damaged += 1
 
 
-def read_record(place: Path) -> Record | None:
-    """A record's file as it is, without a lock and unchanged; None for a file that is no record.
+def read_record(path: Path) -> Record | None:
+    """Read a record's file without a lock and without changes; None for a file that is no record.
 
-    Raises TuningError where it is of another version, and StoreError where it cannot be read.
+    Raises TuningError for a record of another version, and StoreError for a file that cannot be read.
     """
-    with _told(place):
-        lines, damaged = _read(place)
+    with _store_errors(path):
+        lines, damaged = _read(path)
     if not lines or lines[0].get("kind") != "key":
         return None
-    record = Record(_key(lines[0], place), place, damaged=len(damaged))
+    record = Record(_key(lines[0], path), path, damaged=len(damaged))
     for data in lines:
         _take(record, data)
     return record
 
 
 def known_target(folder: str | os.PathLike[str], name: str, tvm: str) -> str | None:
-    """TVM's JSON text for a target that was resolved before on this machine, so that TVM need not be imported."""
+    """Return TVM's JSON text for a target that this machine resolved before, so that TVM need not be imported."""
     return _targets(folder).get(_target_key(name, tvm))
 
 
 def remember_target(folder: str | os.PathLike[str], name: str, tvm: str, text: str) -> None:
-    """Keep TVM's text for a target for :func:`known_target`; TVM can resolve it again, so no error is raised."""
-    known = {**_targets(folder), _target_key(name, tvm): text}
+    """Store TVM's text of a target for :func:`known_target`. TVM can resolve it again, so errors are ignored."""
+    texts = {**_targets(folder), _target_key(name, tvm): text}
     with contextlib.suppress(OSError):
-        put(Path(folder) / _TARGETS, json.dumps(known, indent=1).encode())
+        put(Path(folder) / _TARGETS, json.dumps(texts, indent=1).encode())
 
 
 _TARGETS = "targets.json"
@@ -299,11 +298,11 @@ def _targets(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _target_key(name: str, tvm: str) -> str:
-    """The key of a target; ``local`` has another one if the processor, its features or the CPUs we may use differ."""
+    """Return the key of a target; the key of ``local`` depends on processor, features, host name and usable CPUs."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = "\n".join(sorted({one for one in told if one.startswith(("model name", "flags", "Features"))}))
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
     facts = f"{processor}\n{platform.node()}\n{cores()}"
     return f"{name} {tvm} {hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
@@ -311,8 +310,8 @@ def _target_key(name: str, tvm: str) -> str:
 def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
     """List the records in a folder, each with its newest result, for tables. Takes no lock and changes nothing."""
     rows = []
-    for place in sorted(Path(folder).glob("*.jsonl")):
-        record = read_record(place)
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        record = read_record(path)
         if record is None:
             continue
         key = record.key
@@ -327,10 +326,10 @@ def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
                 "tvm": key.tvm,
                 "conditions": key.conditions,
                 "trials": len(record.trials),
-                "failed": sum(not one.seconds for one in record.trials),
+                "failed": sum(not trial.seconds for trial in record.trials),
                 "latency_ms": last.latency_ms if last else None,
                 "damaged": record.damaged,
-                "file": place.name,
+                "file": path.name,
             }
         )
     return rows
@@ -338,66 +337,66 @@ def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
 
 # -- the start of a tuning ---------------------------------------------------------------------------------------------
 
-#: The most trials that a tuning starts from, the fastest ones.
+#: The largest number of trials from which a tuning starts; the fastest trials are used.
 MOST = 64
-#: What the text of a method ends with where a tuning had a start, so that its records are kept apart.
+#: The end of a method's text for a tuning with a start, so that its records have another key.
 STARTED = "; started from records"
-_MOST_PATH = 1000  # characters of a path that a message names whole
+_MOST_PATH = 1000  # the longest path that a message shows in full
 
-#: What a field of a key tells, where a record has another value of it; fingerprints are of some sizes.
+#: The description of a record that differs in a field of the key; a fingerprint depends on the sizes.
 _OTHER = {"binding": "other sizes", "fingerprint": "another operator", "dtype": "another dtype"}
 _OTHER |= {"target": "another machine", "tvm": "another TVM", "conditions": "other threads or another power mode"}
 
 
 def record_files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The files of a folder that may be records. Raises TuningError where it has none, or cannot be read."""
+    """Return the files of a folder that may be records. Raises TuningError if there are none, or on a read error."""
     name = quoted(os.fspath(folder), _MOST_PATH)
     try:
-        there = sorted(Path(folder).iterdir())
+        entries = sorted(Path(folder).iterdir())
     except FileNotFoundError:
         raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
-    except (OSError, ValueError) as error:  # a zero in it
+    except (OSError, ValueError) as error:  # a null character in the name
         reason = getattr(error, "strerror", None) or error
         raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
-    found = [one for one in there if one.suffix == ".jsonl"]
-    if not found:
-        what = f"{quoted(there[0].name)} and the like" if there else "nothing"
-        raise TuningError(f"expected tuning records (*.jsonl) in the folder {name}, found {what} there")
-    return found
+    files = [file for file in entries if file.suffix == ".jsonl"]
+    if not files:
+        names = f"{quoted(entries[0].name)} and the like" if entries else "nothing"
+        raise TuningError(f"expected tuning records (*.jsonl) in the folder {name}, found {names} there")
+    return files
 
 
 def start_from(
     folder: str | os.PathLike[str], task: TuningTask, key: TuningKey, methods: Iterable[str] = (), most: int = MOST
 ) -> list[Trial]:
-    """The fastest trials in a folder of records of ``task``, searched by any method.
+    """Return the fastest trials of ``task`` in a folder of records, by any method.
 
-    They are of the program, sizes, dtype, target, TVM, threads and power mode of ``key``: of others the seconds say
-    nothing. A record names its method in its results; ``methods`` are those of records without one. Raises TuningError
-    as :func:`record_files`, or there is none; the message says in what the nearest record differs.
+    The trials have the program, sizes, dtype, target, TVM, threads and power mode of ``key``, because seconds of other
+    trials do not apply. A record names its method in its results; ``methods`` are possible methods of records without
+    results. Raises TuningError as :func:`record_files`, or if no record fits; the message names the nearest difference.
     """
-    found: list[Trial] = []
-    mine, differences = asdict(key), list[tuple[int, str]]()
+    trials: list[Trial] = []
+    own, differences = asdict(key), list[tuple[int, str]]()
     files = record_files(folder)
-    for place in files:
-        record = read_record(place)
+    for path in files:
+        record = read_record(path)
         if record is None:
             continue
         its = asdict(record.key)
-        if others := [name for name in _OTHER if its[name] != mine[name]]:
-            what = f"of {_OTHER[others[0]]}: {quoted(its[others[0]])} where {quoted(mine[others[0]])} is expected"
-            differences.append((len(others) - (others[:2] == ["binding", "fingerprint"]), what))
+        if fields := [name for name in _OTHER if its[name] != own[name]]:
+            text = f"of {_OTHER[fields[0]]}: {quoted(its[fields[0]])} where {quoted(own[fields[0]])} is expected"
+            differences.append((len(fields) - (fields[:2] == ["binding", "fingerprint"]), text))
             continue
-        tried = {one.method for one in record.results} | {*methods, str(Method()), ""}
+        tried = {result.method for result in record.results} | {*methods, str(Method()), ""}
         programs = {key_of(task, key.target, key.tvm, key.conditions, how).program for how in tried}
         if record.key.program not in programs:
             differences.append((0, "of another program of the same function"))
             continue
         differences.append((-1, "of this program, but no trial in it ran"))
-        found += [one for one in record.trials if one.seconds]
-    if not found:
-        what = min(differences)[1] if differences else f"no record: {len(files)} other files, {files[0].name} and so on"
+        trials += [trial for trial in record.trials if trial.seconds]
+    if not trials:
+        text = min(differences)[1] if differences else f"no record: {len(files)} other files, {files[0].name} and so on"
         where = quoted(os.fspath(folder), _MOST_PATH)
         raise TuningError(
-            f"expected a tuning record of this program, machine and TVM in {where}, the nearest is {what}"
+            f"expected a tuning record of this program, machine and TVM in {where}, the nearest is {text}"
         )
-    return sorted(found, key=lambda one: statistics.median(one.seconds))[:most]
+    return sorted(trials, key=lambda trial: statistics.median(trial.seconds))[:most]

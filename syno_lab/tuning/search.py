@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 BUILD_DEADLINE_S = 30.0
 REFERENCE_DEADLINE_S = 60.0
-#: A search ends with an error after so many failures in a row; after fewer, if they are timeouts of the board.
+#: The number of successive failures after which a search ends with an error, and the number for timeouts of the board.
 FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
-#: After so many phases in a row without a new candidate, each with a larger population, the space is used up.
+#: The number of successive phases without a new candidate, each with a larger population, in an exhausted space.
 _EMPTY_PHASES = 2
-#: With so many draws for each program of a small space, the chance to miss one of them is below 1 in 1000.
+#: Draws for each program of a small space; the probability to miss a program is then below 1 in 1000.
 _DRAWS_EACH = 8
-#: The time of a failed candidate for the search, as in TVM's own callback.
+#: The seconds of a failed candidate in the search, as in TVM's own callback.
 _FAILED_S = 1e10
 
-#: The greatest difference between a tuned and the unscheduled program, relative to the largest output.
+#: The largest allowed difference between a tuned and the unscheduled program, relative to the largest output.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 
-#: A trial, failures so far, and the best milliseconds.
+#: A callback; its arguments are a trial, the number of failures, and the best milliseconds.
 Report = Callable[[Trial, int, float | None], None]
 
 
 @dataclass(frozen=True)
 class Tools:
-    """The parts that all searches of one tuning share: worker processes, the board, the preset and the method."""
+    """The parts that all searches of a tuning share: worker processes, the board, the preset and the method."""
 
     builders: WorkerPool
     runners: WorkerPool
@@ -70,7 +70,7 @@ class Tools:
 
 @dataclass
 class _Candidate:
-    """One schedule: its candidate for TVM, and its result."""
+    """A schedule: TVM's candidate, and its result."""
 
     measured: MeasureCandidate
     code: int
@@ -80,9 +80,9 @@ class _Candidate:
 
 @dataclass
 class Search:
-    """One operator's search. ``known`` are the record's trials, which are not measured again.
+    """The search of an operator. ``known`` are the record's trials, which are not measured again.
 
-    ``start`` are those of other tunings of the program: no trials of this one, and not measured again either.
+    ``start`` are other tunings' trials of the program. They do not count as trials here, and are not measured again.
     """
 
     tools: Tools
@@ -95,7 +95,7 @@ class Search:
     report: Report
     start: Sequence[Trial] = ()
     stopped: str = "budget"
-    # Of the last batch: each candidate and its seconds.
+    # The candidates of the last batch with their seconds.
     news: list[tuple[MeasureCandidate, float | None]] = field(default_factory=list)
     _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
     _history: list[tuple[int, float]] = field(default_factory=list)
@@ -109,12 +109,12 @@ class Search:
     _phases: int = 0
     _most: float = math.inf  # the number of programs in the space, if it can be counted
     _population: int = 0
-    _is_wide: bool = False  # whether what the method's rules leave out at first is searched too
+    _is_wide: bool = False  # whether the search includes sketches that the method's rules leave out at first
 
     def __post_init__(self) -> None:
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-        arguments = [shape_and_dtype(one) for one in ArgInfo.from_entry_func(self.module, remove_preproc=False)]
+        arguments = [shape_and_dtype(info) for info in ArgInfo.from_entry_func(self.module, remove_preproc=False)]
         self.arguments, (*inputs, self.output) = arguments, arguments
         self.inputs = jobs.draw(inputs, self.seed)
         self._truth = self.tools.builders.submit(
@@ -137,15 +137,15 @@ class Search:
         return min(self.tools.preset.warmup, max(self.trials // 2, 1)) if self.tools.means.is_guided else 0
 
     def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Search until the trials, the space or the time run out; yields after each batch to other operators.
+        """Search until the trials, the space or the time are used up; yield after each batch for other operators.
 
-        A space that leaves out what is seldom good is searched first, and the whole one once nothing is left of it.
+        A space without seldom good sketches is searched first, and the whole space when no candidate of it is left.
         """
         self.prepare()
         preset, warmup = self.tools.preset, self._warmup
         empty = 0
         while self._trial < self.trials:
-            # Before the first measurements the cost model cannot predict, so breeding candidates by it is useless.
+            # Before the first measurements the cost model cannot predict, so it cannot guide breeding.
             is_blind = self._trial < warmup
             goal = min(warmup, self.trials) if is_blind else self.trials
             before = self._trial
@@ -153,7 +153,7 @@ class Search:
             if is_over() and self._trial < self.trials and self._measured():
                 self.stopped = "time"
                 return
-            # A small population may have no new candidate by chance: only larger ones show that the space is used up.
+            # A small population may lack new candidates by chance; only larger populations show an exhausted space.
             empty = empty + 1 if self._trial == before else 0
             if self.tools.means.can_widen and not self._is_wide and (empty or self._is_whole(empty)):
                 self._is_wide, empty, self._most = True, 0, math.inf
@@ -163,22 +163,22 @@ class Search:
                 return
 
     def _is_whole(self, empty: int) -> bool:
-        """Whether a space whose programs can be counted is probably used up."""
+        """Return whether a space whose programs can be counted is probably used up."""
         means = self.tools.means
         if not means.is_guided or not self._most < math.inf:
             return False
-        # The user's code may make another space the next time.
+        # The user's code may make another space at the next call.
         if len(self._tried) >= self._most and (empty or not means.has_code):
             return True
         return empty > 0 and self._population >= _DRAWS_EACH * self._most
 
     def _phase(self, trials: int, generations: int, empty: int, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Candidates of one strategy, ``trials`` at most; ``empty`` phases before it found no new one."""
+        """Try at most ``trials`` candidates of a strategy; the last ``empty`` phases found no new candidates."""
         from tvm.s_tir import meta_schedule as ms
 
         preset, means = self.tools.preset, self.tools.means
         population = (min(preset.population, 4 * trials) if generations else 3 * trials) * 8**empty
-        # In a space that the last phase found to be small, a few draws for each of its programs are enough.
+        # If the last phase showed a small space, a few draws for each of its programs are enough.
         population = self._population = int(min(population, max(_DRAWS_EACH * self._most, 1)))
         unmeasured = max(3 * population // 4 if generations else 2 * population // 3, 1)
         with means.watched():
@@ -192,10 +192,10 @@ class Search:
                 num_threads=cores(),
             )
             sketches = context.generate_design_space()
-        self._most = sum(most_programs(one.trace) for one in sketches)
+        self._most = sum(most_programs(sketch.trace) for sketch in sketches)
         self._phases += 1
         batch = min(trials, preset.batch)
-        # Those that the model likes best may all be known: all that is drawn and bred shows whether any is new.
+        # The model's best candidates may all be known; all drawn and bred candidates show whether any is new.
         looks_at_all = means.is_guided and empty > 0
         shown = population if looks_at_all else batch
         context.pre_tuning(max(trials, shown), shown, sketches, self._database, self._model)
@@ -208,35 +208,35 @@ class Search:
                 break
             tried = self._try(proposed, is_over)
             self._learn(context, proposed, tried)
-            context.notify_runner_results(proposed, [as_result(one.seconds) for one in tried])
+            context.notify_runner_results(proposed, [as_result(candidate.seconds) for candidate in tried])
             yield
             if looks_at_all:
                 break
         context.post_tuning()
 
     def _unknown(self, proposed: list[MeasureCandidate]) -> list[MeasureCandidate]:
-        """The candidates that were not tried, each once, in their order."""
+        """Return the candidates that were not tried, each once, in their order."""
         from tvm_ffi import structural_hash
 
         first: dict[int, MeasureCandidate] = {}
-        for one in proposed:
-            first.setdefault(structural_hash(one.sch.mod), one)
-        return [one for code, one in first.items() if code not in self._tried]
+        for candidate in proposed:
+            first.setdefault(structural_hash(candidate.sch.mod), candidate)
+        return [candidate for code, candidate in first.items() if code not in self._tried]
 
     def _learn(self, context: TuneContext, proposed: list[MeasureCandidate], tried: list[_Candidate]) -> None:
         from tvm.s_tir import meta_schedule as ms
 
-        for candidate, one in zip(proposed, tried, strict=True):
+        for candidate, result in zip(proposed, tried, strict=True):
             record = ms.database.TuningRecord(
                 candidate.sch.trace,
                 self._workload,
-                [one.seconds or _FAILED_S],
+                [result.seconds or _FAILED_S],
                 self.tools.target.tvm,
                 candidate.args_info,
             )
             self._database.commit_tuning_record(record)
-        with self.tools.means.watched():  # the model may be the user's
-            self._model.update(context, proposed, [as_result(one.seconds) for one in tried])
+        with self.tools.means.watched():  # the model may be the user's code
+            self._model.update(context, proposed, [as_result(entry.seconds) for entry in tried])
 
     def _open_database(self) -> tuple[Any, Any]:
         from tvm.s_tir import meta_schedule as ms
@@ -250,7 +250,7 @@ class Search:
         return database, database.commit_workload(self.module)
 
     def _set_damage_aside(self, folder: Path) -> None:
-        """Rename TVM's files that TVM cannot read: an incomplete line is an error there, and a blank one a crash."""
+        """Rename files that TVM cannot read: an incomplete line raises an error in TVM, and a blank line crashes it."""
         files = sorted(folder.glob("database_*.json"))
         if not files:
             return
@@ -262,7 +262,7 @@ class Search:
             print(f"{folder}: TVM cannot read its database, set aside as *.damaged: {failure}", flush=True)  # noqa: T201 - the log
 
     def _restore(self) -> None:
-        """Restore the trials of the record: they count, train the cost model, and are not measured again."""
+        """Restore the trials of the record, which count and train the cost model, but are not measured again."""
         from tvm.s_tir import meta_schedule as ms
         from tvm.s_tir.meta_schedule.arg_info import ArgInfo
         from tvm_ffi import structural_hash
@@ -277,27 +277,27 @@ class Search:
 
         restored: list[_Candidate] = []
         for trial in self.known:
-            one = read(trial)
-            self._tried[one.code] = one
+            candidate = read(trial)
+            self._tried[candidate.code] = candidate
             self._trial += 1
-            self._failed += one.seconds is None
-            restored.append(one)
+            self._failed += candidate.seconds is None
+            restored.append(candidate)
             best = self._best_ms()
             if best is not None:
                 self._history.append((self._trial, best))
         self._restored = len(restored)
-        for one in map(read, self.start):
-            if one.code not in self._tried:
-                self._tried[one.code] = one
-                restored.append(one)
+        for candidate in map(read, self.start):
+            if candidate.code not in self._tried:
+                self._tried[candidate.code] = candidate
+                restored.append(candidate)
         if restored:
             context = ms.TuneContext(mod=self.module, target=self.tools.target.tvm, num_threads=cores())
-            self._learn(context, [one.measured for one in restored], restored)
+            self._learn(context, [candidate.measured for candidate in restored], restored)
 
     # -- trying --------------------------------------------------------------------------------------------------------
 
     def _try(self, proposed: list[MeasureCandidate], is_over: Callable[[], bool]) -> list[_Candidate]:
-        """Compile and measure the new candidates, on all boards at once; known ones are skipped."""
+        """Compile and measure the new candidates, on all boards at once; known candidates are skipped."""
         from tvm_ffi import structural_hash
 
         self.news = []
@@ -314,63 +314,63 @@ class Search:
         running: dict[Future[Measured], _Candidate] = {}
         while waiting or running:
             while waiting and len(running) < self.tools.boards and not (is_over() and self._measured()):
-                one, build = waiting.pop(0)
-                running[self._submit(one, build, self.tools.preset.search)] = one
+                ready, build = waiting.pop(0)
+                running[self._submit(ready, build, self.tools.preset.search)] = ready
             if not running:
-                break  # the time is over: the remaining candidates were not tried
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                self._take(running.pop(done), done)
+                break  # the time is over, and the remaining candidates are not tried
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                self._take(running.pop(future), future)
         return [self._tried.get(code, new.get(code)) or self._tried[code] for code in order]
 
-    def _build(self, one: _Candidate) -> Future[str]:
+    def _build(self, candidate: _Candidate) -> Future[str]:
         tools = self.tools
         self._built += 1
         path = str(tools.folder / f"operator-{self.number}-candidate-{self._built}.{tools.target.artifact}")
-        job = (one.measured.sch.mod, tools.target.tvm, path, tools.target.linker)
-        one.build = tools.builders.submit(jobs.compile_candidate, *job, deadline_s=BUILD_DEADLINE_S)
-        return one.build
+        job = (candidate.measured.sch.mod, tools.target.tvm, path, tools.target.linker)
+        candidate.build = tools.builders.submit(jobs.compile_candidate, *job, deadline_s=BUILD_DEADLINE_S)
+        return candidate.build
 
     def _submit(
-        self, one: _Candidate, build: Future[str], effort: Effort, inputs: list[np.ndarray] | None = None
+        self, candidate: _Candidate, build: Future[str], effort: Effort, inputs: list[np.ndarray] | None = None
     ) -> Future[Measured]:
-        """Measure a candidate when it is built; try a broken session a second time, as the server may have died."""
+        """Measure a candidate when it is built; repeat a broken session once, because the server may have died."""
         device = self.tools.device
-        # The server ends the session after its own time; the additional seconds are for the connection.
+        # The server ends the session after ``session_s``; the additional seconds are for the connection.
         deadline_s = device.wait_s + device.session_s + 10
 
         def run() -> Measured:
-            given, call = (device, build.result(), self.arguments, effort, inputs), self.tools.runners.call
+            arguments, call = (device, build.result(), self.arguments, effort, inputs), self.tools.runners.call
             if device.board is None:
-                return call(apart, device.session_s, jobs.measure, *given, deadline_s=deadline_s)
+                return call(apart, device.session_s, jobs.measure, *arguments, deadline_s=deadline_s)
             try:
-                return call(jobs.measure, *given, deadline_s=deadline_s)
+                return call(jobs.measure, *arguments, deadline_s=deadline_s)
             except CallFailedError as failure:
                 if is_timeout(failure):
                     raise
-                return call(jobs.measure, *given, deadline_s=deadline_s)
+                return call(jobs.measure, *arguments, deadline_s=deadline_s)
 
         return self.tools.runners.run(run)
 
-    def _take(self, one: _Candidate, done: Future[Measured]) -> None:
-        """Count one tried candidate, and report it."""
+    def _take(self, candidate: _Candidate, future: Future[Measured]) -> None:
+        """Count a tried candidate, and report it."""
         self._trial += 1
         samples: list[float] = []
         board, reason = "", ""
         try:
-            samples, board, _ = done.result()
-            one.seconds = statistics.median(samples)
+            samples, board, _ = future.result()
+            candidate.seconds = statistics.median(samples)
             self._in_a_row = self._timeouts = 0
         except CallFailedError as failure:
             reason = self._last_failure = str(failure)
             self._failed += 1
             self._in_a_row += 1
             self._timeouts = self._timeouts + 1 if is_timeout(failure) else 0
-        self._tried[one.code] = one
-        self.news.append((one.measured, one.seconds))
+        self._tried[candidate.code] = candidate
+        self.news.append((candidate.measured, candidate.seconds))
         best = self._best_ms()
         if best is not None:
             self._history.append((self._trial, best))
-        trial = Trial(_plain(one.measured.sch.trace), tuple(samples), reason, board)
+        trial = Trial(_plain(candidate.measured.sch.trace), tuple(samples), reason, board)
         self.report(trial, self._failed, best)
         if self._timeouts >= TIMEOUTS_IN_A_ROW:
             raise TuningError(
@@ -382,19 +382,19 @@ class Search:
 
     def _measured(self) -> list[_Candidate]:
         return sorted(
-            (one for one in self._tried.values() if one.seconds is not None), key=lambda one: one.seconds or 0
+            (item for item in self._tried.values() if item.seconds is not None), key=lambda item: item.seconds or 0
         )
 
     def _best_ms(self) -> float | None:
-        best = min((one.seconds for one in self._tried.values() if one.seconds is not None), default=None)
+        best = min((item.seconds for item in self._tried.values() if item.seconds is not None), default=None)
         return None if best is None else best * 1e3
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> TuningResult:
-        """Measure the best few again, compare the winner with the unscheduled program.
+        """Measure the best few candidates again, and compare the winner with the unscheduled program.
 
-        What only the parent knows of the result it fills in: seconds, method and conditions.
+        The parent adds the fields of the result that only the parent has: seconds, method and conditions.
         """
         import tvm
 
@@ -412,19 +412,19 @@ class Search:
             )
         best = measured[: preset.finalists]
         # Compile recorded candidates again, all of them before the first measurement.
-        builds = [one.build or self._build(one) for one in best]
+        builds = [candidate.build or self._build(candidate) for candidate in best]
         wait(builds)
         finalists: list[tuple[float, float, np.ndarray | None, _Candidate]] = []
-        for one, build in zip(best, builds, strict=True):
+        for candidate, build in zip(best, builds, strict=True):
             try:
-                seconds, _, output = self._submit(one, build, preset.final, self.inputs).result()
+                seconds, _, output = self._submit(candidate, build, preset.final, self.inputs).result()
             except CallFailedError as failure:
                 self._last_failure = str(failure)
                 continue
-            finalists.append((statistics.median(seconds), min(seconds), output, one))
+            finalists.append((statistics.median(seconds), min(seconds), output, candidate))
         if not finalists:
             raise TuningError(f"the best candidates did not run a second time: {self._last_failure}")
-        median, least, output, winner = min(finalists, key=lambda one: one[0])
+        median, least, output, winner = min(finalists, key=lambda finalist: finalist[0])
         return TuningResult(
             label=self.task.label,
             latency_ms=median * 1e3,
@@ -458,9 +458,9 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = 
     """Raise :class:`TuningError` if a tuned program's output differs from the unscheduled program's."""
     import numpy as np
 
-    right, found = np.asarray(expected, "float64"), np.asarray(output, "float64")
-    difference = float(np.abs(found - right).max())
-    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # whole numbers are the same
+    right, actual = np.asarray(expected, "float64"), np.asarray(output, "float64")
+    difference = float(np.abs(actual - right).max())
+    allowed = _TOLERANCE.get(dtype, 0.0) * float(np.abs(right).max())  # whole numbers must be equal
     if not math.isfinite(difference) or difference > allowed:
         raise TuningError(
             f"the tuned program computes something else: largest difference {difference:.3g} "
@@ -469,25 +469,25 @@ def compare(expected: np.ndarray, output: np.ndarray, dtype: str, others: str = 
 
 
 def is_timeout(failure: CallFailedError) -> bool:
-    """Whether a call ended by a timeout, here or on the board."""
+    """Return whether a call ended by a timeout, here or on the board."""
     return "not done after" in str(failure) or "SessionTimeout" in str(failure)
 
 
 def as_result(seconds: float | None) -> RunnerResult:
-    """A candidate's seconds as TVM's runner gives them; None: it failed."""
+    """Return a candidate's seconds in the form of TVM's runner; None: it failed."""
     from tvm.s_tir import meta_schedule as ms
 
     return ms.runner.RunnerResult([seconds] if seconds else None, None if seconds else "failed")
 
 
 def _plain(trace: Trace) -> TraceData:
-    """A trace as JSON data, without TVM's own integers and floats."""
-    found: TraceData = json.loads(json.dumps(trace.as_json(), default=lambda one: one.value))
-    return found
+    """Return a trace as JSON data, without TVM's own integers and floats."""
+    data: TraceData = json.loads(json.dumps(trace.as_json(), default=lambda number: number.value))
+    return data
 
 
 def shape_and_dtype(info: TensorInfo) -> Argument:
-    """An argument of a PrimFunc as plain values. Raises TuningError if it is not a tensor."""
+    """Return an argument of a PrimFunc as plain values. Raises TuningError if it is not a tensor."""
     kind, dtype, shape = info.as_json()
     if kind != "TENSOR":
         raise TuningError(f"expected tensors as the arguments of main, found {kind}")

@@ -1,4 +1,4 @@
-"""Set up a board step by step: the commands to run on it and here, and which steps are done."""
+"""Set up a board step by step: the commands to run on the board and here, and the state of each step."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from syno_lab.tuning.tracker import (
 )
 
 #: The Jetsons, which have power modes. Mode 0 has no limit on AGX boards (MAXN, or EDP in NVIDIA's older tables, see
-#: jetsonhacks.com of 2018-10-07); an Orin Nano's modes depend on its JetPack version, so the step says how to list
-#: them.
+#: jetsonhacks.com of 2018-10-07). An Orin Nano's modes depend on its JetPack version, so the step has the command that
+#: lists them.
 _JETSONS = ("jetson-orin-nano", "jetson-agx-orin", "jetson-xavier")
 #: Packages that TVM's RPC server imports.
 _PACKAGES = ("numpy", "psutil", "cloudpickle", "tornado", "ml_dtypes", "typing_extensions")
 
 
-#: Limits of a board's numbers; values above them are not shown.
+#: Upper limits of a board's numbers; larger values are not shown.
 _MOST_MHZ, _MOST_CELSIUS = 1_000_000, 1000
 #: The placeholder for the board's SSH address until the user names it.
 PLACEHOLDER = "user@jetson"
@@ -47,8 +47,8 @@ PLACEHOLDER = "user@jetson"
 class Plan:
     """The board, and the addresses of the tracker and the server.
 
-    ``device`` is a Jetson's name, or any name for another board. The tracker runs on this machine. All connections go
-    through one SSH tunnel to ``ssh`` (``user@board``, None for `PLACEHOLDER`), and everything listens on loopback.
+    ``device`` is a Jetson's name, or any name for another board. The tracker runs on this machine. All connections use
+    one SSH tunnel to ``ssh`` (``user@board``, None for `PLACEHOLDER`), and every address is on loopback.
     """
 
     device: str = "jetson-orin-nano"
@@ -60,16 +60,16 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The key under which the board is registered: the target's name, so that ``--target`` and ``--key`` agree."""
+        """The board's key: the target's name, so that ``--target`` and ``--key`` are equal."""
         return self.key or (f"{self.device}-cpu" if f"{self.device}-cpu" in TARGETS else self.device)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: where to run the commands (``here`` or ``board``), why, and its state.
+    """A step: where to run the commands (``here`` or ``board``), why, and its state.
 
-    ``state`` is ``done``, ``to do`` or ``unknown`` (it cannot be checked from here); ``found`` says what the check
-    found.
+    ``state`` is ``done``, ``to do`` or ``unknown`` (this machine cannot check it); ``found`` is the result of the
+    check.
     """
 
     title: str
@@ -81,14 +81,14 @@ class Step:
 
 
 def steps(plan: Plan) -> list[Step]:
-    """The steps in order, without checks. Raises :class:`TrackerError` for an invalid address."""
+    """Return the steps in order, without checks. Raises :class:`TrackerError` for an invalid address."""
     host, port = parse_address(plan.tracker)
     host = host if is_loopback(host) else "127.0.0.1"
     version, ssh = host_version(), plan.ssh or PLACEHOLDER
     ffi = metadata.version("apache-tvm-ffi")
     own_tracker = "syno_lab.tuning.own_tracker"
     serve = f"{plan.python} board_server.py --tracker {host}:{port} --key {plan.name} --port {plan.port}"
-    found = [
+    plan_steps = [
         Step("the tracker", "here", (f"python -m {own_tracker} --host {host} --port {port}",),
              "It gives boards to this account alone; TVM's own tracker answers every account of this machine."),
         Step("TVM on the board", "board",
@@ -99,24 +99,24 @@ def steps(plan: Plan) -> list[Step]:
              "One file that needs only TVM."),
     ]  # fmt: skip
     if plan.device in _JETSONS:
-        found += [
+        plan_steps += [
             Step("power mode", "board", ("sudo nvpmodel -p --verbose", "sudo nvpmodel -m 0", "nvpmodel -q"),
                  "Power modes change which schedule is the fastest: list them, choose one (0: MAXN on AGX)."),
             Step("clocks", "board", ("sudo jetson_clocks",), "Fixed clock rates make latencies comparable."),
         ]  # fmt: skip
     tunnel = f"ssh -N -R {port}:127.0.0.1:{port} -L {plan.port}:127.0.0.1:{plan.port} {ssh}"
     serve += " --address 127.0.0.1"
-    found += [
+    plan_steps += [
         Step("the tunnel", "here", (tunnel,), f"Everything stays on loopback, here and on {ssh}."),
         Step("the server", "board", (serve,), "Leave it running; it comes back by itself when the tracker restarts."),
         Step("a last look", "here", (f"syno-lab doctor --tracker {plan.tracker} --key {plan.name}",),
              "Runs a kernel on the board and compares it with the loop nest."),
     ]  # fmt: skip
-    return found
+    return plan_steps
 
 
 def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]:
-    """:func:`steps` with the states that can be checked from here, and warnings of one line each."""
+    """Return :func:`steps` with the states that this machine can check, and warnings of one line each."""
     host, port = parse_address(plan.tracker)
     all_steps, warnings = steps(plan), []
     public = public_address(host, port)
@@ -142,19 +142,19 @@ def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]
                 seen["the server"] = "to do", str(error)
         try:
             check_versions(summary.of(plan.name), host_version())
-            told = ", ".join(one.tvm or "not said" for one in summary.of(plan.name))
-            seen["TVM on the board"] = "done", f"TVM {told}"
+            versions = ", ".join(device.tvm or "not said" for device in summary.of(plan.name))
+            seen["TVM on the board"] = "done", f"TVM {versions}"
         except TrackerError as error:
             seen["TVM on the board"] = "to do", str(error)
         else:
             if entry.free:
                 seen |= _power(Board(host, port, plan.name))
-    return [replace(one, state=seen[one.title][0], found=seen[one.title][1]) if one.title in seen else one
-            for one in all_steps], warnings  # fmt: skip
+    return [replace(step, state=seen[step.title][0], found=seen[step.title][1]) if step.title in seen else step
+            for step in all_steps], warnings  # fmt: skip
 
 
 class _Moment(msgspec.Struct, frozen=True):
-    """What a board's server tells of its clocks and its power."""
+    """The report of a board's server on its clocks and its power."""
 
     power: str = ""
     clocks_fixed: bool | None = None
@@ -163,21 +163,21 @@ class _Moment(msgspec.Struct, frozen=True):
 
 
 def _power(board: Board) -> dict[str, tuple[str, str]]:
-    """The state of power mode and clocks, from the board's report; none where it cannot be asked or says no such."""
+    """Return the states of power mode and clocks from the board's report; empty without a report."""
     device = Device(board, wait_s=10.0, session_s=10.0)
     try:
-        said = once(board.key, jobs.board_moment, device, deadline_s=30.0)
-        moment = msgspec.json.decode(said, type=_Moment)
+        report = once(board.key, jobs.board_moment, device, deadline_s=30.0)
+        moment = msgspec.json.decode(report, type=_Moment)
     except (TuningError, msgspec.DecodeError, RecursionError):
         return {}
-    found = {}
+    states = {}
     if moment.power:
-        found["power mode"] = "done", f"it is {printable(moment.power, 60)}"
+        states["power mode"] = "done", f"it is {printable(moment.power, 60)}"
     if moment.clocks_fixed is not None:
         warm = "" if moment.celsius is None else f", {moment.celsius:.0f} degrees"
         at = f"{max(moment.clocks_mhz, default=0)} MHz{warm}"
-        found["clocks"] = ("done", f"fixed at {at}") if moment.clocks_fixed else ("to do", f"they move; now {at}")
-    return found
+        states["clocks"] = ("done", f"fixed at {at}") if moment.clocks_fixed else ("to do", f"they move; now {at}")
+    return states
 
 
 def save_server(path: str) -> Path:

@@ -29,13 +29,13 @@ from syno_lab.tuning.parts import Part, mutator, postprocessor, python_cost_mode
 from syno_lab.tuning.targets import ResolvedTarget
 from syno_lab.user_code import UserCode
 
-#: Of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
+#: The numbers of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
 _JOBS_PER_CORE = 16
 _MOST_INNERMOST = 64
 _MOST_LANES = 64
 _UNROLL_STEPS = [0, 16, 64, 512]
 
-#: A function that is told which user code is running (``the rule 'name'``), and None when it has returned.
+#: A callback; its argument is the running user code (``the rule 'name'``), or None when the code has returned.
 Inside = Callable[[str | None], None]
 
 _T = TypeVar("_T")
@@ -44,11 +44,11 @@ _Apply = Callable[..., _Schedules]
 
 
 class Means:
-    """A method for one target: makes TVM's space generators, strategies and cost models.
+    """A method for a target: makes TVM's space generators, strategies and cost models.
 
-    The user's functions are written to ``folder``; ``inside`` is told when they run. In the dictionary ``notes``, if
-    given, each rule is listed with the blocks that it changed. Raises :class:`TuningError` if the user's code cannot be
-    loaded.
+    The user's functions are written to ``folder``; ``inside`` is called when they start and return. The optional
+    dictionary ``notes`` receives the changed blocks of each rule. Raises :class:`TuningError` if the user's code cannot
+    be loaded.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class Means:
         self._method, self._inside, self._notes, self._target = method, inside, notes, target
         self._failure: TuningError | None = None
         self._is_gpu = target.device != "cpu"
-        known, others = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
-        wrong = [one for one in method.rules if isinstance(one, str) and one not in (*known, DEFAULT, FUSION, LANES)]
+        own, device_kind = (GPU_RULES, "processors") if self._is_gpu else (CPU_RULES, "GPUs")
+        wrong = [rule for rule in method.rules if isinstance(rule, str) and rule not in (*own, DEFAULT, FUSION, LANES)]
         if wrong:
             raise TuningError(
-                f"the rules {', '.join(wrong)} are for {others}, the target's device is {target.device}: use "
-                f"{', '.join(known)}, {DEFAULT!r} or rules of your own"
+                f"the rules {', '.join(wrong)} are for {device_kind}, the target's device is {target.device}: use "
+                f"{', '.join(own)}, {DEFAULT!r} or rules of your own"
             )
-        self._code = {one: _load(one, folder) for one in method.code}
+        self._code = {code: _load(code, folder) for code in method.code}
         self.is_guided = method.is_guided
 
     @property
     def is_default(self) -> bool:
-        """Whether the space is TVM's own for the target."""
+        """Whether the space is TVM's own space for the target."""
         return self._method.space is None and self._method.rules == (DEFAULT,)
 
     @property
@@ -84,7 +84,7 @@ class Means:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Inside the block, an exception of the user's code is raised as one :class:`TuningError`."""
+        """Raise an exception of the user's code as a :class:`TuningError`, inside the block."""
         self._failure = None
         try:
             yield
@@ -97,58 +97,58 @@ class Means:
 
     @property
     def can_widen(self) -> bool:
-        """Whether the space leaves out at first what TVM's rules make of the sums that the lab's rule changes."""
+        """Whether the space at first leaves out TVM's sketches of the sums that the lab's rule changes."""
         return self._method.space is None and LANES in self._method.rules and not self._is_gpu
 
     def space(self, module: IRModule, is_wide: bool = False) -> ms.space_generator.SpaceGenerator:
-        """The generator of sketches of ``module``, with the method's postprocessors and mutators.
+        """Return the generator of sketches of ``module``, with the method's postprocessors and mutators.
 
-        ``is_wide``: with what is left out at first, see :attr:`can_widen`.
+        ``is_wide``: with the sketches that are left out at first, see :attr:`can_widen`.
         """
         method = self._method
         last: Any = "from-target"
         if method.postprocessors is not None:
-            last = [postprocessor(self._part("postprocessor", one)) for one in method.postprocessors]
+            last = [postprocessor(self._part("postprocessor", step)) for step in method.postprocessors]
         changes: Any = "from-target"
         if method.mutations is not None:
-            changes = {mutator(self._part("mutator", one)): share for one, share in method.mutations}
+            changes = {mutator(self._part("mutator", mutation)): share for mutation, share in method.mutations}
         if isinstance(method.space, UserCode):
             function = self._guard("space", method.space)
             return ms.space_generator.ScheduleFn(function, sch_rules=[], postprocs=last, mutator_probs=changes)
         rules: Any = "from-target"
         if not self.is_default or self._notes is not None:
-            rules = [rule for one in method.rules for rule in self._rule(one, module, is_wide)]
+            rules = [rule for step in method.rules for rule in self._rule(step, module, is_wide)]
         return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=last, mutator_probs=changes)
 
-    def _part(self, kind: str, one: Code) -> str | Part:
-        """A name as it is, or the user's code."""
-        if not isinstance(one, UserCode):
-            return str(one)
-        what, (file, function) = f"the {kind} {one.name!r}", self._code[one]
-        return Part(function, what, lambda call, *given: self._run(what, file, call, *given))
+    def _part(self, kind: str, part: Code) -> str | Part:
+        """Return a name unchanged, or the user's code as a part."""
+        if not isinstance(part, UserCode):
+            return str(part)
+        role, (file, function) = f"the {kind} {part.name!r}", self._code[part]
+        return Part(function, role, lambda call, *arguments: self._run(role, file, call, *arguments))
 
-    def _rule(self, one: Code, module: IRModule, is_wide: bool) -> list[ms.ScheduleRule]:
-        if isinstance(one, UserCode):
-            return [python_rule(self._noted(one.name, self._guard("rule", one)))]
-        if one == DEFAULT:
+    def _rule(self, chosen: Code, module: IRModule, is_wide: bool) -> list[ms.ScheduleRule]:
+        if isinstance(chosen, UserCode):
+            return [python_rule(self._noted(chosen.name, self._guard("rule", chosen)))]
+        if chosen == DEFAULT:
             return [self._watch(_short(rule), rule) for rule in self._defaults(module)]
-        name, bits, threads = str(one), vector_bits(self._target.tvm), self._target.cores
+        name, bits, threads = str(chosen), vector_bits(self._target.tvm), self._target.cores
         if name == FUSION:
-            return [python_rule(self._noted(name, lambda one, block: fuse_stages(one, block, threads, bits)))]
+            return [python_rule(self._noted(name, lambda sch, block: fuse_stages(sch, block, threads, bits)))]
         if name == LANES:
-            return [python_rule(self._noted(name, lambda one, block: channel_lanes(one, block, bits, is_wide)))]
+            return [python_rule(self._noted(name, lambda sch, block: channel_lanes(sch, block, bits, is_wide)))]
         if self._is_gpu:
             return [self._watch(name, rule) for rule in self._defaults(module) if _short(rule) in _ON_GPUS[name]]
         return [self._watch(name, rule) for rule in _NAMED[name]()]
 
     def _defaults(self, module: IRModule) -> list[ms.ScheduleRule]:
-        """TVM's rules for the target: a generator without rules gets them from TVM."""
+        """Return TVM's rules for the target, which TVM adds to a generator without rules."""
         generator = ms.space_generator.PostOrderApply()
         ms.TuneContext(mod=module, target=self._target.tvm, space_generator=generator, num_threads=1)
         return list(generator.sch_rules)
 
     def _watch(self, name: str, rule: ms.ScheduleRule) -> ms.ScheduleRule:
-        """TVM's ``rule`` unchanged; with ``notes``, a rule that also notes the blocks that it changes."""
+        """Return TVM's ``rule`` unchanged; with ``notes``, a rule that also stores its changed blocks."""
         if self._notes is None:
             return rule
         return python_rule(self._noted(name, rule.apply), rule)
@@ -161,28 +161,28 @@ class Means:
 
         def noted(schedule: Schedule, block: SBlockRV) -> _Schedules:
             where, before = str(schedule.get(block).name_hint), len(schedule.trace.insts)
-            found = apply(schedule, block)
-            changed = any(len(one.trace.insts) > before for one in found)
+            schedules = apply(schedule, block)
+            changed = any(len(result.trace.insts) > before for result in schedules)
             if changed and where not in notes[name]:
                 notes[name].append(where)
-            return found
+            return schedules
 
         return noted
 
     # -- the user's code -----------------------------------------------------------------------------------------------
 
     def _guard(self, kind: str, code: UserCode) -> _Apply:
-        """The user's function with checks: its exception is kept, and its result is checked."""
-        what, (file, function) = f"the {kind} {code.name!r}", self._code[code]
+        """Return the user's function in a wrapper that stores its exception and checks its result."""
+        role, (file, function) = f"the {kind} {code.name!r}", self._code[code]
 
         def guarded(schedule: Schedule, *block: SBlockRV) -> _Schedules:
-            return self._run(what, file, lambda *given: _schedules(function(*given), schedule, what), schedule, *block)
+            return self._run(role, file, lambda *args: _schedules(function(*args), schedule, role), schedule, *block)
 
         return guarded
 
-    def _run(self, what: str, file: str, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Call the user's function; what it raises is kept for :meth:`watched`."""
-        self._inside(what)
+    def _run(self, role: str, file: str, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call the user's function; its exception is stored for :meth:`watched`."""
+        self._inside(role)
         try:
             return function(*arguments)
         except TuningError as error:
@@ -190,7 +190,7 @@ class Means:
             raise
         except Exception as error:
             traceback.print_exc()
-            self._failure = TuningError(f"{what} raised {one_line(error)}{_place(error, file)}")
+            self._failure = TuningError(f"{role} raised {one_line(error)}{_line_text(error, file)}")
             raise
         finally:
             self._inside(None)
@@ -198,7 +198,7 @@ class Means:
     # -- the search ----------------------------------------------------------------------------------------------------
 
     def strategy(self, population: int, unmeasured: int, generations: int) -> ms.search_strategy.SearchStrategy:
-        """The strategy; the numbers are for the evolutionary one."""
+        """Return the strategy; the numbers are for the evolutionary strategy."""
         if self._method.strategy == "replay-trace":
             return ms.search_strategy.ReplayTrace()
         if self._method.strategy == "replay-func":
@@ -208,7 +208,7 @@ class Means:
         )
 
     def cost_model(self, warmup: int, seed: int) -> ms.CostModel:
-        """A new cost model; XGBoost predicts at random until it has seen ``warmup`` candidates."""
+        """Make a cost model; XGBoost predicts at random until it has ``warmup`` candidates."""
         own = self._part("cost model", self._method.cost_model)
         if self.is_guided and isinstance(own, Part):
             with self.watched():
@@ -261,7 +261,7 @@ _NAMED: dict[str, Callable[[], list[ms.ScheduleRule]]] = {
 }
 
 
-#: On a GPU, the names of TVM's rules for the target that have each of our names.
+#: On a GPU, the names of TVM's rules for each of the lab's names.
 _ON_GPUS: dict[str, tuple[str, ...]] = {
     "inline": ("InlineConstantScalars", "AutoInline"),
     "tiling": ("MultiLevelTiling",),
@@ -273,31 +273,31 @@ _ON_GPUS: dict[str, tuple[str, ...]] = {
 
 
 def _short(rule: ms.ScheduleRule) -> str:
-    """``MultiLevelTiling`` of TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
+    """Return ``MultiLevelTiling`` for TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
     return type(rule).__name__
 
 
-def _schedules(found: object, given: Schedule, what: str) -> _Schedules:
-    several = [given] if found is None else list(found) if isinstance(found, list | tuple) else [found]
-    for one in several:
-        if not isinstance(one, Schedule):
+def _schedules(returned: object, initial: Schedule, role: str) -> _Schedules:
+    several = [initial] if returned is None else list(returned) if isinstance(returned, list | tuple) else [returned]
+    for schedule in several:
+        if not isinstance(schedule, Schedule):
             raise TuningError(
-                f"expected {what} to return a schedule, a list of schedules or nothing, found {quoted(one)}"
+                f"expected {role} to return a schedule, a list of schedules or nothing, found {quoted(schedule)}"
             )
     if not several:
-        raise TuningError(f"{what} returned an empty list: nothing is left to search")
+        raise TuningError(f"{role} returned an empty list: nothing is left to search")
     return several
 
 
 def _load(code: UserCode, folder: Path) -> tuple[str, Callable[..., Any]]:
-    """Write the user's code to a file, run it and take the function out of it. Raises TuningError and CodeError."""
+    """Write the user's code to a file, run the file and return the function. Raises TuningError and CodeError."""
     name, file = code.name, code.write(folder)["file"]
-    place = importlib.util.spec_from_file_location(f"syno_user_{len(sys.modules)}", file)
-    assert place is not None
-    assert place.loader is not None
-    module = importlib.util.module_from_spec(place)
+    spec = importlib.util.spec_from_file_location(f"syno_user_{len(sys.modules)}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     try:
-        place.loader.exec_module(module)
+        spec.loader.exec_module(module)
         function = getattr(module, name)
         if not callable(function):
             raise TypeError(f"{type(function).__name__} object is not callable")
@@ -306,13 +306,13 @@ def _load(code: UserCode, folder: Path) -> tuple[str, Callable[..., Any]]:
             raise
         traceback.print_exc()
         raise TuningError(
-            f"cannot load {quoted(name)} of {code.origin}: {one_line(error)}{_place(error, file)}"
+            f"cannot load {quoted(name)} of {code.origin}: {one_line(error)}{_line_text(error, file)}"
         ) from None
     return file, cast("Callable[..., Any]", function)
 
 
-def _place(error: BaseException, file: str) -> str:
-    """The line of the user's code with the error, as text: its number in the copied file would mislead."""
-    numbers = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
+def _line_text(error: BaseException, file: str) -> str:
+    """Return the line of the user's code with the error, as text, because line numbers differ in the copied file."""
+    numbers = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = linecache.getline(file, numbers[-1]).strip() if numbers and numbers[-1] else ""
     return f", in the line `{line}`" if line else ""

@@ -1,4 +1,4 @@
-"""A block of a program as a sum of products, as the lab's schedule rules read it. Imports TVM."""
+"""Read a block of a program as a sum of products, for the lab's schedule rules. Imports TVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import detect_linear_equation
 from tvm.tirx import Var
 
-#: The fields of TVM's expressions that hold expressions: of operations, casts, calls, selections and loads.
+#: The fields of TVM's expressions with expressions: in operations, casts, calls, selections and loads.
 _CHILDREN = ("a", "b", "value", "args", "condition", "true_value", "false_value", "indices")
 
 
@@ -22,14 +22,14 @@ class Sum:
     """A block that sums products of tensors' elements into one tensor.
 
     Attributes:
-        variables: its iterators' variables; other fields name an iterator by its index in this list.
+        variables: the iterators' variables; other fields identify an iterator by its index in this list.
         sizes: the iterators' extents.
-        summed: the iterators that are summed over.
-        stored: for each axis of the output the iterator that is its index; None where the index is anything else.
-        factors: for each tensor that is read its indices, expressions over the variables.
+        summed: the iterators over which the block sums.
+        stored: the iterator that is the index of each axis of the output; None for any other index.
+        factors: the indices of each tensor that is read, as expressions over the variables.
         read: the tensors that are read.
-        written: the tensor that it writes.
-        outer: how many loops are around its own.
+        written: the tensor that the block writes.
+        outer: the number of loops around the block's own loops.
     """
 
     variables: list[Var]
@@ -43,36 +43,36 @@ class Sum:
 
     @property
     def bits(self) -> int:
-        """The bits of one element of the output."""
+        """The number of bits of an element of the output."""
         return int("".join(letter for letter in str(self.written.dtype) if letter.isdigit()))
 
     @property
     def bytes(self) -> int:
-        """The bytes of the whole output."""
-        return math.prod(int(one) for one in self.written.shape) * self.bits // 8
+        """The number of bytes of the output."""
+        return math.prod(int(size) for size in self.written.shape) * self.bits // 8
 
     def moved_in_unit_steps(self, axis: int) -> list[list[Expr]]:
-        """The factors whose innermost index an axis moves by one; empty if it moves a factor in any other way.
+        """Return the factors whose innermost index an axis moves by one; empty if a factor moves in any other way.
 
-        Also empty if it moves all factors: then the lanes share no factor.
+        The result is also empty if the axis moves all factors, because the lanes then share no factor.
         """
         variable = self.variables[axis]
-        found = [one for one in self.factors if moves(one, variable)]
-        is_unit = [_is_unit_step(one[-1], variable) and not moves(one[:-1], variable) for one in found]
-        return found if all(is_unit) and len(found) < len(self.factors) else []
+        moved = [factor for factor in self.factors if moves(factor, variable)]
+        is_unit = [_is_unit_step(factor[-1], variable) and not moves(factor[:-1], variable) for factor in moved]
+        return moved if all(is_unit) and len(moved) < len(self.factors) else []
 
     def row_axis(self, axis: int, factors: list[list[Expr]]) -> int | None:
-        """The axis whose steps go from one whole row along ``axis`` to the next, in the output and in ``factors``.
+        """Return the axis whose steps lead from a row along ``axis`` to the next row, in the output and in ``factors``.
 
-        These are all factors that ``axis`` moves. None where rows do not follow each other in memory, where another
-        factor has such an axis, or where there is none.
+        ``factors`` are all factors that ``axis`` moves. None if rows do not follow each other in memory, if another
+        factor has such an axis, or if there is no such axis.
         """
         row = self.stored[-2] if len(self.stored) > 1 and self.stored[-1] == axis else None
         if row is None or int(self.written.shape[-1]) != self.sizes[axis]:
             return None
         variable = self.variables[row]
         for tensor, indices in zip(self.read, self.factors, strict=True):
-            if not any(indices is one for one in factors):
+            if not any(indices is factor for factor in factors):
                 if moves(indices, variable):
                     return None
             elif (
@@ -85,82 +85,82 @@ class Sum:
         return row
 
     def place(self, axis: int) -> int | None:
-        """The place of an axis among the output's; None if it is the last."""
-        found = self.stored.index(axis)
-        return None if found == len(self.stored) - 1 else found
+        """Return the position of an axis among the output's axes; None for the last position."""
+        position = self.stored.index(axis)
+        return None if position == len(self.stored) - 1 else position
 
     def in_memory_order(self, factors: list[list[Expr]]) -> tuple[int, ...]:
-        """The axes that are summed over, in the order in which the first of ``factors`` has them as indices."""
+        """Return the axes of the sum, in the order in which they are indices of the first of ``factors``."""
 
-        def place(n: int) -> int:
-            return next((k for k, one in enumerate(factors[0]) if moves([one], self.variables[n])), -1)
+        def position(n: int) -> int:
+            return next((k for k, index in enumerate(factors[0]) if moves([index], self.variables[n])), -1)
 
-        return tuple(sorted(self.summed, key=place))
+        return tuple(sorted(self.summed, key=position))
 
 
 def read_sum(schedule: Schedule, block: SBlockRV) -> Sum | None:
-    """The block as a sum with constant extents that no rule has tiled yet; None for any other block.
+    """Return the block as a sum with constant extents that no rule has tiled; None for any other block.
 
-    It may be inside loops over blocks of its output: its extents are those of one block.
+    The block may be inside loops over blocks of its output. Its extents are then the extents of one of these blocks.
     """
-    found, loops = schedule.get(block), own_loops(schedule, block)
-    if not isinstance(found.init, tirx.BufferStore) or not _is_untouched(schedule, found, loops):
+    statement, loops = schedule.get(block), own_loops(schedule, block)
+    if not isinstance(statement.init, tirx.BufferStore) or not _is_untouched(schedule, statement, loops):
         return None
-    extents = [schedule.get(one).extent for one in loops]
-    if not all(isinstance(one, tirx.IntImm) for one in extents) or len(found.writes) != 1:
+    extents = [schedule.get(loop).extent for loop in loops]
+    if not all(isinstance(extent, tirx.IntImm) for extent in extents) or len(statement.writes) != 1:
         return None
-    variables = [one.var for one in found.iter_vars]
-    spatial = [n for n, one in enumerate(found.iter_vars) if one.iter_type == tirx.IterVar.DataPar]
-    summed = tuple(n for n, one in enumerate(found.iter_vars) if one.iter_type == tirx.IterVar.CommReduce)
-    stored = [_number(one, variables) for one in _indices(found.writes[0])]
+    variables = [iterator.var for iterator in statement.iter_vars]
+    spatial = [n for n, iterator in enumerate(statement.iter_vars) if iterator.iter_type == tirx.IterVar.DataPar]
+    summed = tuple(n for n, iterator in enumerate(statement.iter_vars) if iterator.iter_type == tirx.IterVar.CommReduce)
+    stored = [_number(index, variables) for index in _indices(statement.writes[0])]
     if len(spatial) + len(summed) != len(variables) or sorted(n for n in stored if n is not None) != spatial:
         return None
-    factors, read = [_indices(one) for one in found.reads], [one.source for one in found.reads]
+    factors, read = [_indices(region) for region in statement.reads], [region.source for region in statement.reads]
     outer = len(schedule.get_loops(block)) - len(loops)
-    return Sum(variables, [int(one) for one in extents], summed, stored, factors, read, found.init.buffer, outer)
+    return Sum(variables, [int(size) for size in extents], summed, stored, factors, read, statement.init.buffer, outer)
 
 
 def own_loops(schedule: Schedule, block: SBlockRV) -> list[LoopRV]:
-    """The loops over a block's own iterators: the innermost ones, where other blocks share the outer loops."""
+    """Return the loops over a block's own iterators; other blocks may share the loops around them."""
     return list(schedule.get_loops(block))[-len(schedule.get(block).iter_vars) or None :]
 
 
 def elementwise_readers(schedule: Schedule, block: SBlockRV) -> list[str]:
-    """The names of the blocks after a block that compute one element of each element, each the only reader of the one
-    before, as batch normalisation, an addition and ReLU are.
+    """Return the names of the elementwise blocks after a block, each the only reader of the block before, such as batch
+    normalisation, an addition and ReLU.
     """
     names: list[str] = []
     while len(readers := schedule.get_consumers(block)) == 1:
         tensor, block = schedule.get(block).writes[0].source, readers[0]
-        found = schedule.get(block)
-        variables = [one.var for one in found.iter_vars]
-        regions = [*found.writes, *(one for one in found.reads if one.source.same_as(tensor))]
-        if not all(one.iter_type == tirx.IterVar.DataPar for one in found.iter_vars) or not all(
-            len(one.region) == len(variables)
-            and all(place.min.same_as(variable) for place, variable in zip(one.region, variables, strict=True))
-            for one in regions
+        reader = schedule.get(block)
+        variables = [iterator.var for iterator in reader.iter_vars]
+        regions = [*reader.writes, *(region for region in reader.reads if region.source.same_as(tensor))]
+        if not all(iterator.iter_type == tirx.IterVar.DataPar for iterator in reader.iter_vars) or not all(
+            len(region.region) == len(variables)
+            and all(axis.min.same_as(variable) for axis, variable in zip(region.region, variables, strict=True))
+            for region in regions
         ):
             break
-        names.append(str(found.name_hint))
+        names.append(str(reader.name_hint))
     return names
 
 
 def _is_untouched(schedule: Schedule, block: SBlock, loops: list[LoopRV]) -> bool:
-    """Whether the block has one loop for each of its iterators, in their order, and nothing else inside.
+    """Return whether the block has one loop for each of its iterators, in their order, and nothing else inside.
 
-    An axis that is summed over must be whole inside of the outer loops: the sum is finished there.
+    An axis of the sum must be complete inside the outer loops, so that the sum is finished there.
     """
     if not loops or len(loops) != len(block.iter_vars):
         return False
     nodes = [schedule.get(loop) for loop in loops]
-    variables = [one.loop_var for one in nodes]
+    variables = [node.loop_var for node in nodes]
     realize = nodes[-1].body
     return (
         isinstance(realize, SBlockRealize)
-        and all(one.kind == tirx.ForKind.SERIAL and not one.annotations for one in nodes)
+        and all(node.kind == tirx.ForKind.SERIAL and not node.annotations for node in nodes)
         and all(
-            value.same_as(variable) or (one.iter_type == tirx.IterVar.DataPar and _is_own(value, variable, variables))
-            for one, value, variable in zip(block.iter_vars, realize.iter_values, variables, strict=True)
+            value.same_as(variable) or (axis.iter_type == tirx.IterVar.DataPar and _is_own(value, variable, variables))
+            for axis, value, variable in zip(block.iter_vars, realize.iter_values, variables, strict=True)
         )
         and isinstance(realize.predicate, tirx.IntImm)
         and bool(realize.predicate)
@@ -168,18 +168,18 @@ def _is_untouched(schedule: Schedule, block: SBlock, loops: list[LoopRV]) -> boo
 
 
 def _is_own(value: Expr, variable: Var, variables: list[Var]) -> bool:
-    """Whether an iterator is its own loop's variable, counted from where the outer loops say."""
-    others = [one for one in variables if not one.same_as(variable)]
-    return _is_unit_step(value, variable) and not any(moves([value], one) for one in others)
+    """Return whether an iterator is its own loop's variable plus an offset from the outer loops."""
+    outer_variables = [outer for outer in variables if not outer.same_as(variable)]
+    return _is_unit_step(value, variable) and not any(moves([value], outer) for outer in outer_variables)
 
 
 def _indices(region: tirx.BufferRegion) -> list[Expr]:
-    """The indices with which a block reads or writes a tensor: an expression for each axis."""
-    return [one.min for one in region.region]
+    """Return the indices with which a block reads or writes a tensor, an expression for each axis."""
+    return [axis.min for axis in region.region]
 
 
 def moves(indices: Iterable[Expr], variable: Var) -> bool:
-    """Whether one of the indices depends on a variable."""
+    """Return whether an index depends on a variable."""
     return any(node.same_as(variable) for index in indices for node in _nodes(index))
 
 
@@ -190,16 +190,16 @@ def _nodes(expression: Expr) -> Iterator[Expr]:
         if isinstance(child, Expr):
             yield from _nodes(child)
         elif isinstance(child, Array):
-            for one in child:
-                yield from _nodes(one)
+            for element in child:
+                yield from _nodes(element)
 
 
 def _is_unit_step(index: Expr, variable: Var) -> bool:
-    """Whether an index grows by one with a variable."""
-    found = detect_linear_equation(index, [variable])
-    return len(found) > 0 and isinstance(found[0], tirx.IntImm) and int(found[0]) == 1
+    """Return whether an index grows by one with a variable."""
+    coefficients = detect_linear_equation(index, [variable])
+    return len(coefficients) > 0 and isinstance(coefficients[0], tirx.IntImm) and int(coefficients[0]) == 1
 
 
 def _number(expression: Expr, variables: list[Var]) -> int | None:
-    """The index of the variable that an expression is, None for any other expression."""
-    return next((n for n, one in enumerate(variables) if one.same_as(expression)), None)
+    """Return the index in ``variables`` of an expression that is a variable, None for any other expression."""
+    return next((n for n, candidate in enumerate(variables) if candidate.same_as(expression)), None)

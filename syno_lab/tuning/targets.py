@@ -26,7 +26,7 @@ __all__ = [
     "resolve",
 ]
 
-#: MetaSchedule's rules look tensor intrinsics up by name: the families of TVM modules that a target may ask for.
+#: The families of TVM modules that a target may need, because MetaSchedule's rules find tensor intrinsics by name.
 _INTRINSICS = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm_cpu", "arm64": "arm_cpu"}
 
 
@@ -34,10 +34,10 @@ _INTRINSICS = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm_cpu", "arm64": "
 class ResolvedTarget:
     """A target as the tuning process uses it.
 
-    ``device`` names the RPC device (``cpu``, ``cuda``), ``artifact`` is ``so`` when this machine can link for the
-    target and ``tar`` (linked on the device) when it cannot, ``intrinsics`` the families that its rules need.
-    ``linker`` is the cross compiler (``aarch64-linux-gnu-g++`` on the PATH) where one is needed and found, ``machine``
-    the architecture (``aarch64``) of the processor that its code runs on.
+    ``device`` names the RPC device (``cpu``, ``cuda``). ``artifact`` is ``so`` if this machine can link for the target,
+    else ``tar`` (linked on the device). ``intrinsics`` are the families that the target's rules need. ``linker`` is the
+    cross compiler (``aarch64-linux-gnu-g++`` on the PATH), if the target needs it and it exists. ``machine`` is the
+    architecture (``aarch64``) of the processor that runs the code.
     """
 
     tvm: tvm.target.Target
@@ -49,17 +49,17 @@ class ResolvedTarget:
 
     @property
     def cores(self) -> int:
-        """The cores of its processor; 1 where the target does not say."""
+        """The number of cores of the target's processor; 1 if the target has no number."""
         return int(self.tvm.attrs.get("num-cores", 1))
 
     @property
     def text(self) -> str:
-        """The target as JSON with sorted keys: records are keyed by this text."""
+        """The target as JSON with sorted keys; this text is a part of records' keys."""
         return json.dumps(json.loads(str(self.tvm)), sort_keys=True)
 
 
 def check_target(name: str) -> str:
-    """``name`` if it can be a target (see :func:`~syno_lab.codegen.target_names.describe`), else TuningError."""
+    """Return ``name``. Raises TuningError unless :func:`~syno_lab.codegen.target_names.describe` reads it."""
     try:
         describe(name)
     except SynoError as error:
@@ -68,7 +68,7 @@ def check_target(name: str) -> str:
 
 
 def check_here(target: ResolvedTarget, name: str) -> None:
-    """Raise :class:`TuningError` where this machine cannot run what is compiled for ``target``, called ``name``."""
+    """Raise :class:`TuningError` if this machine cannot run code that is compiled for ``target``, named ``name``."""
     import tvm
 
     from syno_lab.codegen.tvm_device import machine
@@ -84,7 +84,7 @@ def check_here(target: ResolvedTarget, name: str) -> None:
 
 
 def resolve(name: str) -> ResolvedTarget:
-    """The TVM target called ``name``, in a process that has imported TVM. Raises :class:`TuningError`."""
+    """Return the TVM target named ``name``, in a process that has imported TVM. Raises :class:`TuningError`."""
     from syno_lab.codegen.tvm_device import find_target, linker_for, machine
 
     try:

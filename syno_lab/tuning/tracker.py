@@ -22,15 +22,15 @@ from syno_lab.processes.board_server import INFO
 _MAGIC = 0x2F271
 _SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
 _LARGEST_MESSAGE = 1 << 20
-#: The most characters that are read of a key, a host and a fact from other programs.
+#: The longest texts in characters from other programs: of a key, of a host and of a fact.
 _KEY, _HOST, _FACT = 200, 255, 60
-#: The most characters of a list in a message.
+#: The longest list in a message, in characters.
 _LIST = 200
-#: Seconds that a look at the tracker may take at least: the deadline is that of the device.
+#: The least seconds for a query of the tracker, because the deadline applies to the device.
 _LOOK_S = 2.0
-#: Seconds between two looks for an unreachable tracker or a key without devices.
+#: Seconds between two queries of an unreachable tracker or for a key without devices.
 _RETRY_S = 0.5
-#: The most processors or threads that a device can report.
+#: The largest number of processors or threads that a device can report.
 _MOST_COUNTED = 1 << 20
 
 Address = tuple[str, int]
@@ -38,7 +38,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class DeviceKey:
-    """One device key at a tracker: ``total`` devices, of which ``free`` wait; ``pending`` requests wait for one."""
+    """A device key at a tracker: ``total`` devices, ``free`` of them idle; ``pending`` requests wait for a device."""
 
     key: str
     free: int
@@ -48,7 +48,7 @@ class DeviceKey:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """One device at a tracker. All but the first three are empty for TVM's own RPC server, which does not report them.
+    """A device at a tracker. All fields except the first three are empty for TVM's own RPC server, which has no report.
 
     ``threads`` is the number of threads that run an operator, ``power`` a Jetson's power mode, ``linker`` the device's
     linker.
@@ -68,12 +68,12 @@ class DeviceInfo:
 
     @property
     def address(self) -> str:
-        """``host:port`` of its server."""
+        """The address of the device's server, ``host:port``."""
         return f"{self.host}:{self.port}"
 
     @property
     def conditions(self) -> str:
-        """The conditions that latencies depend on besides target and TVM: ``threads=6 power=15W``, or ``unknown``."""
+        """The conditions of latencies besides target and TVM: ``threads=6 power=15W``, or ``unknown``."""
         if not self.tvm:
             return "unknown"
         return f"threads={self.threads}" + (f" power={self.power}" if self.power else "")
@@ -87,11 +87,11 @@ class TrackerSummary:
     devices: tuple[DeviceInfo, ...] = ()
 
     def of(self, key: str) -> tuple[DeviceInfo, ...]:
-        """The devices that are registered under ``key``."""
-        return tuple(one for one in self.devices if one.key == key)
+        """Return the devices that are registered under ``key``."""
+        return tuple(device for device in self.devices if device.key == key)
 
     def get(self, key: str) -> DeviceKey | None:
-        """The entry of ``key``, or None where no device is registered under it."""
+        """Return the entry of ``key``, or None if no device is registered under ``key``."""
         return next((entry for entry in self.keys if entry.key == key and entry.total), None)
 
     @property
@@ -101,7 +101,7 @@ class TrackerSummary:
 
 
 def parse_address(tracker: str | tuple[str, int]) -> Address:
-    """``("host", port)`` from itself or from ``"host:port"``.
+    """Return ``("host", port)`` from ``"host:port"``, or unchanged from a tuple.
 
     >>> parse_address("127.0.0.1:9190")
     ('127.0.0.1', 9190)
@@ -114,11 +114,11 @@ def parse_address(tracker: str | tuple[str, int]) -> Address:
 
 
 class _AwayError(TrackerError):
-    """A fault that may end in a moment, so that a retry makes sense."""
+    """A fault that may end soon, so that a retry is useful."""
 
 
 class _Link:
-    """A connection to a tracker on which every read and write ends by one deadline (a monotonic time)."""
+    """A connection to a tracker; all its reads and writes have the same deadline (a monotonic time)."""
 
     def __init__(self, host: str, port: int, deadline: float) -> None:
         self._name = f"{host}:{port}"
@@ -144,10 +144,10 @@ class _Link:
             raise
 
     def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        return left
+        return remaining
 
     def _receive(self, count: int) -> bytes:
         assert self._socket is not None
@@ -155,7 +155,7 @@ class _Link:
         while len(received) < count:
             self._socket.settimeout(self._left())
             if hasattr(socket, "TCP_QUICKACK"):
-                # The tracker sends a message's size and text separately and waits for an acknowledgement in between,
+                # The tracker sends a message's size and text separately, and waits for an acknowledgement in between,
                 # which Linux would delay by 40 ms. The option applies to one answer only.
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             chunk = self._socket.recv(count - len(received))
@@ -165,7 +165,7 @@ class _Link:
         return bytes(received)
 
     def ask(self, message: list[Any], meanwhile: Callable[[], object] | None = None) -> Any:
-        """Send one message, return the answer. Raises OSError (TimeoutError past the deadline) and TrackerError.
+        """Send a message and return the answer. Raises OSError (TimeoutError past the deadline) and TrackerError.
 
         ``meanwhile`` is called every two seconds until the answer comes.
         """
@@ -195,7 +195,7 @@ class _Link:
 
 
 def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
-    """The devices of the tracker at ``host:port``. Raises :class:`TrackerError` if it does not answer in time."""
+    """Return the devices of the tracker at ``host:port``. Raises :class:`TrackerError` without an answer in time."""
     with _Link(host, port, time.monotonic() + deadline_s) as link:
         try:
             answer = link.ask([_SUMMARY])
@@ -210,8 +210,8 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
         for device in devices:
             totals[device.key] = totals.get(device.key, 0) + 1
         queues = {
-            printable(str(key), _KEY): (int(one["free"]), int(one["pending"]))
-            for key, one in body["queue_info"].items()
+            printable(str(key), _KEY): (int(queue["free"]), int(queue["pending"]))
+            for key, queue in body["queue_info"].items()
         }
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
         raise TrackerError(f"the RPC tracker at {host}:{port} gave a summary that is not one") from None
@@ -220,19 +220,19 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
             DeviceKey(key, queues.get(key, (0, 0))[0], totals.get(key, 0), queues.get(key, (0, 0))[1])
             for key in sorted(totals.keys() | queues.keys())
         ),
-        tuple(sorted(devices, key=lambda one: (one.key, one.host, one.port))),
+        tuple(sorted(devices, key=lambda entry: (entry.key, entry.host, entry.port))),
     )
 
 
 def _device(server: dict[str, Any]) -> DeviceInfo:
-    """One entry of the tracker's ``server_info``; a server's report on itself is shortened and never trusted."""
-    said = server.get(INFO)
-    said = said if isinstance(said, dict) else {}
+    """Read an entry of the tracker's ``server_info``; a server's report is untrusted, and its texts are shortened."""
+    report = server.get(INFO)
+    report = report if isinstance(report, dict) else {}
     host, port = server["addr"]
-    kinds = {one.name: type(one.default) for one in fields(DeviceInfo) if one.name not in ("key", "host", "port")}
+    kinds = {attr.name: type(attr.default) for attr in fields(DeviceInfo) if attr.name not in ("key", "host", "port")}
     more: dict[str, Any] = {}
     for name, kind in kinds.items():
-        value = said.get(name)
+        value = report.get(name)
         if kind is str and isinstance(value, str):
             more[name] = printable(" ".join(value.split()), _FACT)
         elif kind is int and isinstance(value, int) and 0 <= value <= _MOST_COUNTED:
@@ -242,7 +242,7 @@ def _device(server: dict[str, Any]) -> DeviceInfo:
 
 
 def host_version() -> str:
-    """The version of TVM on this machine, without importing it."""
+    """Return the version of TVM on this machine, without importing TVM."""
     try:
         return metadata.version("apache-tvm")
     except metadata.PackageNotFoundError:
@@ -250,10 +250,10 @@ def host_version() -> str:
 
 
 def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
-    """Refuse devices whose TVM is another release than ``here``: RPC itself compares only protocol versions.
+    """Refuse devices whose TVM is another release than ``here``, because RPC compares only protocol versions.
 
-    Post-releases of one release (0.27.0 and 0.27.0.post1) are equal. TVM's own server does not report its version.
-    Raises TrackerError naming the device and both versions.
+    Post-releases of a release (0.27.0 and 0.27.0.post1) are equal. TVM's own server does not report its version. Raises
+    TrackerError with the device and both versions.
     """
     for device in devices:
         if device.tvm and _release(device.tvm) != _release(here):
@@ -263,23 +263,23 @@ def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
             )
 
 
-def check_machines(devices: Iterable[DeviceInfo], wanted: str, target: str) -> None:
-    """Refuse devices of another architecture than ``wanted``, that of the processor that code for ``target`` runs on.
+def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) -> None:
+    """Refuse devices of another architecture than the code for ``target`` needs.
 
-    Nothing is refused where one of the two is not known: TVM's own server does not report its machine. Raises
-    TrackerError naming the device and both architectures.
+    A device without a known architecture is accepted, because TVM's own server does not report it. Raises TrackerError
+    with the device and both architectures.
     """
     for device in devices:
-        if device.machine and wanted and _family(device.machine) != _family(wanted):
+        if device.machine and expected and _family(device.machine) != _family(expected):
             raise TrackerError(
                 f"the device {quoted(device.key)} at {device.address} is of the architecture {device.machine}, code "
-                f"for the target {quoted(target)} is for {wanted}: nothing was sent; name the device's own target "
+                f"for the target {quoted(target)} is for {expected}: nothing was sent; name the device's own target "
                 "(--target), or start its server with the key of what it is"
             )
 
 
 def _family(machine: str) -> str:
-    """What the names of one architecture have in common; a 64-bit kernel may have programs of 32 bits."""
+    """Return the family of an architecture's name; a 64-bit kernel may run programs of 32 bits."""
     name = machine.lower()
     if name.startswith(("arm", "aarch")):
         return "arm"
@@ -291,10 +291,10 @@ def _release(version: str) -> str:
 
 
 def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, need_free: bool = True) -> DeviceKey:
-    """Make sure that a device is registered under ``key`` and, with ``need_free``, free within the deadline.
+    """Check that a device is registered under ``key`` and, with ``need_free``, is free within the deadline.
 
-    Raises :class:`TrackerError` with one line: nothing listens, the program there is not a tracker, the key is unknown
-    (the line lists the known keys), or all devices stay busy.
+    Raises :class:`TrackerError` if nothing listens, if the program is not a tracker, if the key is unknown (the message
+    lists the known keys), or if all devices stay busy.
     """
     deadline = time.monotonic() + deadline_s
     while True:
@@ -321,20 +321,20 @@ def request_device(
     machine: str = "",
     target: str = "",
 ) -> tuple[str, int, str]:
-    """Wait in the tracker's queue for a device: the address of its server and the one-time key that opens it.
+    """Wait in the tracker's queue for a device; return the address of its server, and the one-time key that opens it.
 
-    The caller must connect within about six seconds, else the server offers itself again. At the deadline the
-    connection is closed, which removes the request from the queue. The call waits until the deadline for an unreachable
-    tracker, and for a key without devices (they come back after a restart of the tracker). With ``tvm``, a device of
-    another version is refused, see :func:`check_versions`; with ``machine``, the architecture that ``target`` needs,
-    one of another, see :func:`check_machines`.
+    The caller must connect within about six seconds, or the server offers itself again. At the deadline the connection
+    is closed, which removes the request from the queue. Until the deadline, the call also waits for an unreachable
+    tracker, and for a key without devices, because devices come back after a restart of the tracker. With ``tvm``, a
+    device of another version is refused, see :func:`check_versions`. ``machine`` is the architecture that ``target``
+    needs; a device of another architecture is refused, see :func:`check_machines`.
 
     Raises :class:`TrackerError`.
     """
     deadline = time.monotonic() + deadline_s
 
     def check() -> None:
-        # The tracker queues a request for any key: a misspelt key, or one without devices, would wait forever.
+        # The tracker queues a request for any key, so a request for a misspelt or unused key would wait forever.
         try:
             summary = tracker_summary(host, port, min(max(deadline - time.monotonic(), _LOOK_S), 5.0))
         except TrackerError as error:
@@ -349,7 +349,7 @@ def request_device(
         try:
             with _Link(host, port, deadline) as link:
                 status, (server, server_port, matchkey) = link.ask([_REQUEST, key, "", priority], meanwhile=check)
-                found = str(server), int(server_port), str(matchkey)
+                device = str(server), int(server_port), str(matchkey)
         except TimeoutError:
             raise TrackerError(
                 f"no device {quoted(key)} at {host}:{port} became free within {deadline_s:g} s"
@@ -364,7 +364,7 @@ def request_device(
             raise TrackerError(
                 f"the RPC tracker at {host}:{port} refused a request for {quoted(key)} (status {quoted(status)})"
             )
-        return found
+        return device
 
     while True:
         try:
@@ -389,5 +389,5 @@ def _entry(
 
 
 def listed(summary: TrackerSummary, key: str = "") -> str:
-    """The registered keys for a message, those first that are the most like ``key``; ``none`` if there is no key."""
+    """Return the registered keys for a message, the most similar to ``key`` first; ``none`` without keys."""
     return printable(", ".join(nearest(key, summary.registered)) or "none", _LIST)

@@ -1,4 +1,4 @@
-"""Tune operators: the calling process, which never imports TVM, survives TVM's crashes, and keeps the records."""
+"""Tune operators from the calling process, which never imports TVM, survives TVM's crashes, and writes the records."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ from syno_lab.tuning.values import TuningProgress, TuningResult, TuningTask
 
 #: Seconds between two calls of ``should_stop``.
 _POLL_S = 0.1
-#: The part of the deadline that the search may use; the rest is for measuring the best again.
+#: The share of the deadline for the search; the rest is for measuring the best candidates again.
 _SEARCH_SHARE = 0.8
-#: The most boards that are used at once.
+#: The largest number of boards that are used at once.
 _MOST_BOARDS = 16
 
 
-class TuningStopped(TuningError):  # noqa: N818 - not a failure: the caller asked for it
+class TuningStopped(TuningError):  # noqa: N818 - not a failure, but the caller's request
     """The caller's ``should_stop`` returned True. The records have all measured trials."""
 
 
 @dataclass(frozen=True)
 class QueueResult:
-    """The outcome of each operator of a queue, by its label: a result, or one line that says why there is none."""
+    """The outcome of each operator of a queue, by its label: a result, or the reason of a failure in one line."""
 
     results: dict[str, TuningResult] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -75,29 +75,29 @@ def tune(
 ) -> TuningResult:
     """Search for the fastest schedule of ``task``: ``tune(task, work_dir="tuning", trials=32)``.
 
-    A child process and its workers do the tuning. They are killed as a group when they are done, at the deadline, when
-    ``should_stop`` returns True and on every exception, including Ctrl-C.
+    A child process and its workers do the tuning. They are killed as a group when the tuning has ended, at the
+    deadline, when ``should_stop`` returns True, and on every exception, including Ctrl-C.
 
     Args:
         task: the operator and its sizes.
-        options: where and how it is tuned.
-        on_progress: called after each trial.
-        should_stop: asked ten times a second.
+        options: the options of the tuning.
+        on_progress: a callback that is called after each trial.
+        should_stop: a callback that is called ten times a second.
         named: fields of :class:`~syno_lab.tuning.options.TuningOptions`, instead of ``options``, or to change some of
-        them.
+            its fields.
 
     Raises:
-        TrackerError: for the tracker and the device.
-        TuningStopped: ``should_stop`` returned True.
-        TuningError: for all other faults; the message is one line, and it comes before the deadline.
+        TrackerError: for faults of the tracker and the device.
+        TuningStopped: if ``should_stop`` returned True.
+        TuningError: for all other faults, before the deadline, with a message of one line.
     """
-    done = _Queue(
+    outcome = _Queue(
         [task], TuningOptions.of(options, named), deadline_s=900.0, attempts=1,
         on_progress=on_progress, should_stop=should_stop,
     ).run()  # fmt: skip
-    for reason in done.failed.values():
+    for reason in outcome.failed.values():
         raise TuningError(f"{task.label}: {reason}")
-    return done.results[task.label]
+    return outcome.results[task.label]
 
 
 def tune_queue(
@@ -110,12 +110,12 @@ def tune_queue(
     should_stop: Callable[[], bool] | None = None,
     **named: Any,
 ) -> QueueResult:
-    """Like :func:`tune` for several operators with different labels, fair between them: one batch of each in turn.
+    """Tune several operators with different labels like :func:`tune`, with one batch for each operator in turn.
 
-    The number of trials is for each operator, on average with the scheduler ``gradient``; the deadline is for all
-    together. An operator that fails is named in ``failed`` and does not stop the others; if it crashes the tuning
-    process, the process is started again, and after a second crash the operator counts as failed. ``on_result`` is
-    called with each result as it comes. Raises as :func:`tune` does if all operators fail.
+    The number of trials is for each operator, or an average with the scheduler ``gradient``. The deadline is for all
+    operators together. An operator that fails is listed in ``failed`` and does not stop the others. If it crashes the
+    tuning process, the process is started again; after a second crash the operator counts as failed. ``on_result`` is
+    called with each result as soon as it exists. Raises as :func:`tune` does if all operators fail.
     """
     return _Queue(
         list(tasks), TuningOptions.of(options, named), deadline_s=3600.0, attempts=2,
@@ -125,7 +125,7 @@ def tune_queue(
 
 @dataclass
 class _Operator:
-    """One operator in the queue."""
+    """An operator in the queue."""
 
     task: TuningTask
     trials: int
@@ -142,40 +142,40 @@ class _Operator:
         return len(self.tried) - self.known
 
     def earlier(self) -> Earlier:
-        """The trials so far, and those of earlier tunings, for the process that continues; what their result says."""
+        """Return the trials of this and earlier tunings, and the state of their result, for the tuning process."""
         answer = self.answer if not self.new else None
         is_whole = answer is not None and answer.stopped == "space"
         return Earlier(tuple(self.tried), tuple(self.start), answer is not None, is_whole)
 
 
-class _Place(NamedTuple):
-    """Where candidates are measured: the device, of which there are ``boards``; the conditions of its latencies."""
+class _Devices(NamedTuple):
+    """The device that measures candidates, the number of its ``boards``, and the conditions of its latencies."""
 
     device: Device
     boards: int
     conditions: str
 
 
-def _find_place(options: TuningOptions, deadline_s: float, threads: int) -> _Place:
-    """The place that the options name; asks the tracker. Raises TrackerError, and TuningError for wrong options."""
+def _find_devices(options: TuningOptions, deadline_s: float, threads: int) -> _Devices:
+    """Find the options' device by a query of the tracker. Raises TrackerError, and TuningError for wrong options."""
     board = options.board
     waits = min(options.wait_s, deadline_s), min(options.session_s, deadline_s)
     device = Device(board, "", *waits, tvm=host_version(), target=options.target)
     if board is None:
-        here = DeviceInfo("", "", 0, tvm=host_version(), threads=threads, power=power_mode())
-        return _Place(device, 1, here.conditions)
+        conditions_here = DeviceInfo("", "", 0, tvm=host_version(), threads=threads, power=power_mode())
+        return _Devices(device, 1, conditions_here.conditions)
     if options.threads is not None:
         raise TuningError("a board runs operators in threads of its own: leave threads out")
     check_tracker(*board.address, board.key, min(5.0, deadline_s), need_free=False)
     summary = tracker_summary(*board.address)
-    found = summary.of(board.key)
-    check_versions(found, host_version())
-    check_machines(found, architecture(options.target), options.target)
-    return _Place(device, min(max(len(found), 1), _MOST_BOARDS), conditions_of(summary, board.key))
+    devices = summary.of(board.key)
+    check_versions(devices, host_version())
+    check_machines(devices, architecture(options.target), options.target)
+    return _Devices(device, min(max(len(devices), 1), _MOST_BOARDS), conditions_of(summary, board.key))
 
 
 class _Queue:
-    """A tuning of one or several operators; an object is run once."""
+    """A tuning of one or several operators; ``run`` is called once."""
 
     def __init__(
         self,
@@ -217,13 +217,13 @@ class _Queue:
         self._tvm = host_version()
         self._threads = options.threads or local_threads(options.target) or cores()
         try:
-            self._place = _find_place(options, self._deadline_s, self._threads)
+            self._devices = _find_devices(options, self._deadline_s, self._threads)
         except TrackerError:
             raise
         except TuningError as error:
             raise TuningError(f"{self._name}: {error}") from None
-        each = self._total if self._is_shared else self._total // len(labels)
-        self._operators = [_Operator(task, each) for task in tasks]
+        trials_each = self._total if self._is_shared else self._total // len(labels)
+        self._operators = [_Operator(task, trials_each) for task in tasks]
         self._attempts = attempts
         self._on_progress, self._on_result, self._should_stop = on_progress, on_result, should_stop
         self._store = None if options.store is None else Path(options.store)
@@ -244,23 +244,23 @@ class _Queue:
         with contextlib.ExitStack() as stack:
             if self._store is not None:
                 text = known_target(self._store, self._target, self._tvm)
-                if text is not None:  # operators that the records answer need no TVM
+                if text is not None:  # operators with a recorded result need no TVM
                     self._open(text, self._tvm, stack)
             while self._waiting():
                 if not self._converse(stack):
                     break
         return QueueResult(self._results, self._failed)
 
-    def _is_done(self, one: _Operator) -> bool:
-        return one.task.label in self._results or one.task.label in self._failed
+    def _is_done(self, operator: _Operator) -> bool:
+        return operator.task.label in self._results or operator.task.label in self._failed
 
     def _waiting(self) -> list[int]:
-        found = [number for number, one in enumerate(self._operators) if not self._is_done(one)]
-        # After a crash the next operator has its turn.
-        return sorted(found, key=lambda number: number <= self._crashed)
+        numbers = [number for number, operator in enumerate(self._operators) if not self._is_done(operator)]
+        # After a crash the next operators come first.
+        return sorted(numbers, key=lambda number: number <= self._crashed)
 
     def _converse(self, stack: contextlib.ExitStack) -> bool:
-        """Run one tuning process from start to end; return whether another one may be needed."""
+        """Run a tuning process from start to end; return whether another process may be needed."""
         self._inside = None
         turn: int | None = None
         with scratch(".tuning-", self._work_dir) as folder:
@@ -294,31 +294,31 @@ class _Queue:
 
     def _request(self) -> Request:
         options = self._options
-        left = self._started + self._deadline_s - time.monotonic()
+        remaining = self._started + self._deadline_s - time.monotonic()
         return Request(
-            tasks=tuple(one.task for one in self._operators),
-            trials=tuple(one.trials for one in self._operators),
-            device=self._place.device,
+            tasks=tuple(operator.task for operator in self._operators),
+            trials=tuple(operator.trials for operator in self._operators),
+            device=self._devices.device,
             threads=self._threads,
-            boards=self._place.boards,
+            boards=self._devices.boards,
             preset=self._preset,
             method=self._method,
             scheduler=options.scheduler,
-            total=self._total - sum(len(one.tried) for one in self._operators if self._is_done(one)),
+            total=self._total - sum(len(operator.tried) for operator in self._operators if self._is_done(operator)),
             seed=options.seed,
             log=self._log.resolve(),
             code=self._work_dir / "code",
-            budget_s=max(left - (1 - _SEARCH_SHARE) * self._deadline_s, 0.0),
+            budget_s=max(remaining - (1 - _SEARCH_SHARE) * self._deadline_s, 0.0),
             records=None if options.records is None else Path(options.records).resolve(),
         )
 
     @property
     def _how(self) -> str:
-        """The method as text, by which records are keyed."""
+        """The method as text, a part of records' keys."""
         return str(self._method) + (STARTED if self._options.start is not None else "")
 
     def _check_time(self) -> None:
-        tried = sum(one.new for one in self._operators)
+        tried = sum(operator.new for operator in self._operators)
         if time.monotonic() - self._started > self._deadline_s:
             when = f"after {self._deadline_s:g} s and {tried} trials{self._where()}"
             raise TuningError(f"{self._name}: no result {when}; see {self._log}")
@@ -329,69 +329,69 @@ class _Queue:
         return f", in {self._inside}" if self._inside else ""
 
     def _open(self, target: str, tvm: str, stack: contextlib.ExitStack) -> None:
-        """With the target known, open the records, and take the results that they already have."""
+        """Open the records of ``target``, and use the results that they already have."""
         if self._store is not None:
             remember_target(self._store, self._target, self._tvm, target)
         elif self._options.start is None:
             return
         for number in self._waiting():
-            one = self._operators[number]
+            operator = self._operators[number]
             try:
-                key = key_of(one.task, target, tvm, self._place.conditions, self._how)
+                key = key_of(operator.task, target, tvm, self._devices.conditions, self._how)
                 if self._options.start is not None:
-                    one.start = start_from(self._options.start, one.task, key, [str(self._method)])
-            except (FormatError, TuningError) as error:  # the other operators' tunings continue
-                self._failed[one.task.label] = str(error)
+                    operator.start = start_from(self._options.start, operator.task, key, [str(self._method)])
+            except (FormatError, TuningError) as error:  # other operators' tunings continue
+                self._failed[operator.task.label] = str(error)
                 continue
             if self._store is None:
                 continue
-            if one.record is None or one.record.key != key:
-                one.record = stack.enter_context(open_record(self._store, key))
-                one.tried = list(one.record.trials)
-                one.known = len(one.tried)
-                one.answer = one.record.answer(len(one.tried) if self._is_shared else one.trials)
-                if one.answer is not None and not self._is_shared:
-                    self._keep_recorded(one, one.answer)
+            if operator.record is None or operator.record.key != key:
+                operator.record = stack.enter_context(open_record(self._store, key))
+                operator.tried = list(operator.record.trials)
+                operator.known = len(operator.tried)
+                operator.answer = operator.record.answer(len(operator.tried) if self._is_shared else operator.trials)
+                if operator.answer is not None and not self._is_shared:
+                    self._keep_recorded(operator, operator.answer)
         waiting = [self._operators[number] for number in self._waiting()]
-        if self._is_shared and sum(one.known for one in waiting) >= self._total:
-            answers = [(one, one.answer) for one in waiting if one.answer is not None]
-            for one, answer in answers if len(answers) == len(waiting) else ():
-                self._keep_recorded(one, answer)
+        if self._is_shared and sum(operator.known for operator in waiting) >= self._total:
+            answers = [(operator, operator.answer) for operator in waiting if operator.answer is not None]
+            for operator, answer in answers if len(answers) == len(waiting) else ():
+                self._keep_recorded(operator, answer)
 
-    def _keep_recorded(self, one: _Operator, answer: TuningResult) -> None:
-        self._keep(replace(answer, label=one.task.label, known=answer.trials, from_records=True))
+    def _keep_recorded(self, operator: _Operator, answer: TuningResult) -> None:
+        self._keep(replace(answer, label=operator.task.label, known=answer.trials, from_records=True))
 
-    def _take_trial(self, one: _Operator, told: Tried) -> None:
-        if one.record is not None:
-            one.record.add_trial(told.trial)
-        one.tried.append(told.trial)
+    def _take_trial(self, op: _Operator, event: Tried) -> None:
+        if op.record is not None:
+            op.record.add_trial(event.trial)
+        op.tried.append(event.trial)
         if self._on_progress is None:
             return
-        tried = sum(other.new for other in self._operators)
+        tried = sum(operator.new for operator in self._operators)
         pace = (time.monotonic() - self._started) / max(tried, 1)
         waiting = [self._operators[n] for n in self._waiting()]
-        if self._is_shared:  # the trials are those of all operators; how many are of the records shows only at the end
-            now, left = tried, max(self._total - tried, 0)
+        if self._is_shared:  # counts are of all operators; the records' share is known only at the end
+            now, todo = tried, max(self._total - tried, 0)
         else:
-            now, left = len(one.tried), sum(max(other.trials - len(other.tried), 0) for other in waiting)
+            now, todo = len(op.tried), sum(max(operator.trials - len(operator.tried), 0) for operator in waiting)
         self._on_progress(
-            TuningProgress(one.task.label, now, one.trials, told.failed, told.best_ms, pace, one.known, left * pace)
+            TuningProgress(op.task.label, now, op.trials, event.failed, event.best_ms, pace, op.known, todo * pace)
         )
 
-    def _take_result(self, one: _Operator, found: TuningResult | None) -> None:
-        if found is None:
-            assert one.answer is not None
-            self._keep_recorded(one, one.answer)
+    def _take_result(self, op: _Operator, measured: TuningResult | None) -> None:
+        if measured is None:
+            assert op.answer is not None
+            self._keep_recorded(op, op.answer)
             return
         result = replace(
-            found,
+            measured,
             seconds=time.monotonic() - self._started,
-            known=one.known,  # without the trials of an earlier process of this tuning
+            known=op.known,  # without the trials of an earlier process of this tuning
             method=self._how,
-            conditions=self._place.conditions,
+            conditions=self._devices.conditions,
         )
-        if one.record is not None:
-            one.record.add_result(result)
+        if op.record is not None:
+            op.record.add_result(result)
         self._keep(result)
 
     def _keep(self, result: TuningResult) -> None:
@@ -400,30 +400,30 @@ class _Queue:
             self._on_result(result)
 
     def _blame(self, turn: int | None, crash: CrashedError) -> bool:
-        """The process died: count it against the operator whose turn it was. Raises if it was no operator's turn."""
-        tried = sum(one.new for one in self._operators)
-        said = f", saying {last!r}" if (last := last_line(self._log)) else ""
-        reason = f"the tuning process ended ({crash.ended}) after {tried} trials{self._where()}{said}; see {self._log}"
+        """Count a crash of the process against the operator whose turn it was. Raises TuningError without a turn."""
+        tried = sum(operator.new for operator in self._operators)
+        tail = f", saying {last!r}" if (last := last_line(self._log)) else ""
+        reason = f"the tuning process ended ({crash.ended}) after {tried} trials{self._where()}{tail}; see {self._log}"
         if turn is None:
             raise TuningError(f"{self._name}: {reason}")
         self._crashed = turn
-        one = self._operators[turn]
-        one.crashes += 1
-        if one.crashes >= self._attempts:
-            self._failed[one.task.label] = reason
+        failing = self._operators[turn]
+        failing.crashes += 1
+        if failing.crashes >= self._attempts:
+            self._failed[failing.task.label] = reason
         return True
 
 
 def conditions_of(summary: TrackerSummary, key: str) -> str:
-    """The conditions of all devices under a key, which must be equal, because their latencies are compared.
+    """Return the conditions of all devices under a key, which must be equal, because their latencies are compared.
 
     Raises :class:`TrackerError`.
     """
     devices: tuple[DeviceInfo, ...] = summary.of(key)
-    found = {device.conditions: device.address for device in devices}
-    if len(found) > 1:
-        listed = ", ".join(f"{address} has {conditions}" for conditions, address in sorted(found.items()))
+    addresses = {device.conditions: device.address for device in devices}
+    if len(addresses) > 1:
+        listed = ", ".join(f"{address} has {conditions}" for conditions, address in sorted(addresses.items()))
         raise TrackerError(
             f"the devices registered as {quoted(key)} are not alike: {listed}; give each its own key, or set them alike"
         )
-    return next(iter(found), "unknown")
+    return next(iter(addresses), "unknown")

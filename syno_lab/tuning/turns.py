@@ -1,12 +1,12 @@
-"""The operators of one tuning that share their trials: each takes its turns as TVM's task scheduler gives them.
+"""Operators of a tuning that share their trials; TVM's task scheduler decides whose turn it is.
 
-``GradientBased`` of MetaSchedule chooses whose turn it is: trials go to the programs that promise most of a network's
-time. A turn is one batch of a :class:`Program`, which proposes, compiles and measures it by itself; TVM is told the
-outcomes as if its own builder and runner had made them.
+MetaSchedule's ``GradientBased`` gives the turns to the programs that promise the largest savings of a network's time. A
+turn is a batch of a :class:`Program`, which proposes, compiles and measures the batch. TVM receives the outcomes as if
+its own builder and runner had made them.
 
-Trials that the records have are taken first, without being measured again: the scheduler hears of them as it did when
-they were new, so a tuning that was interrupted goes on as it would have, and a program that another network has too
-costs nothing. Imports TVM: for tuning processes only.
+Trials in the records are used first, without being measured again, and the scheduler receives them as new trials. An
+interrupted tuning thus continues as it would have, and a program that another network has too costs nothing. Imports
+TVM: for tuning processes only.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from syno_lab.tuning.values import TuningResult
 
 _T = TypeVar("_T")
 
-#: Of TVM's gradient, as in its own ``tune_tasks``: the weight of the latest progress, and the turns that it spans.
+#: TVM's gradient, as in its ``tune_tasks``: the weight of the latest progress, and the turns that it spans.
 _ALPHA, _WINDOW = 0.2, 3
 
-#: A candidate as TVM knows it, and its seconds; None where it failed.
+#: TVM's candidate, and its seconds; None if it failed.
 Tried = tuple[ms.MeasureCandidate, float | None]
 
 
 def in_small_turns(preset: Preset, share: int) -> Preset:
-    """``preset`` for ``share`` trials of each operator on average: four turns of them, the first two without a model.
+    """Adapt ``preset`` to an average of ``share`` trials of each operator: four turns, the first two without a model.
 
-    Small turns leave more of the trials to the scheduler. Each of them breeds candidates anew, which takes time, so few
-    are bred for few.
+    Small turns leave more of the trials to the scheduler. Each turn breeds candidates anew, which takes time, so small
+    turns have small populations.
     """
     batch, warmup = min(max(share // 4, 1), preset.batch), min(max(share // 2, 1), preset.warmup)
     return replace(preset, batch=batch, warmup=warmup, population=min(preset.population, max(16, 8 * batch)))
@@ -51,40 +51,40 @@ def in_small_turns(preset: Preset, share: int) -> Preset:
 
 @dataclass
 class Shared:
-    """What operators of one tuning share: the trials ``left``, and an error that ends them all."""
+    """The state that operators of a tuning share: the trials ``left``, and an error that ends all of them."""
 
     left: int
     failure: TrackerError | None = None
 
 
 class Program:
-    """One operator of several that are tuned together; ``calls``: how often the network calls it."""
+    """An operator that is tuned together with others; ``calls``: the number of its calls in the network."""
 
     def __init__(self, number: int, module: IRModule, tuning: Tuning, tools: Tools, shared: Shared) -> None:
         task = tuning.request.tasks[number]
         self.name, self.calls, self.module = task.label, task.calls, module
         self._number, self._tuning, self._tools, self._shared = number, tuning, tools, shared
         self._earlier = tuning.earlier[number]
-        self._known = [statistics.median(one.seconds) if one.seconds else None for one in self._earlier.trials]
+        self._known = [statistics.median(trial.seconds) if trial.seconds else None for trial in self._earlier.trials]
         self._search: Search | None = None
         self._batches: Iterator[None] | None = None
         self._is_failed = False
 
     def take(self) -> list[Tried]:
-        """Try one batch. Empty where it has no further candidates, failed, or the trials or the time are used up."""
+        """Try a batch; empty without further candidates, after a failure, or if the trials or the time are used up."""
         shared = self._shared
         if shared.left <= 0 or shared.failure is not None or self._tuning.is_over() or self._is_failed:
             return []
-        found = self._recorded()
-        if not found and not self._earlier.is_whole:
-            found = self._guarded(self._new) or []
-        shared.left -= len(found)
-        return found
+        tried = self._recorded()
+        if not tried and not self._earlier.is_whole:
+            tried = self._guarded(self._new) or []
+        shared.left -= len(tried)
+        return tried
 
     def _recorded(self) -> list[Tried]:
         count = min(self._tools.preset.batch, self._shared.left)
         now, self._known = self._known[:count], self._known[count:]
-        # TVM looks at no more of a candidate than that it has a program.
+        # TVM only checks that a candidate has a program.
         arguments = ArgInfo.from_entry_func(self.module, remove_preproc=True)
         return [(ms.MeasureCandidate(Schedule(self.module), arguments), seconds) for seconds in now]
 
@@ -96,26 +96,26 @@ class Program:
     def _new(self) -> list[Tried]:
         search = self._search or self._begun(self._shared.left)
         if self._batches is None:
-            # A batch ends where it has used up the trials, or the time is over.
+            # A batch ends if the trials or the time are used up.
             self._batches = search.batches(lambda: self._tuning.is_over() or len(search.news) >= self._shared.left)
-        search.news = []  # those of the last turn are counted
+        search.news = []  # the candidates of the last turn are already counted
         for _ in self._batches:
             if search.news:
                 return search.news
         return []
 
     def _guarded(self, work: Callable[[], _T]) -> _T | None:
-        """``work()``; None where it fails. No error passes through TVM."""
+        """Call ``work()``; return None if the work fails, so that no error passes through TVM."""
         try:
-            found = self._tuning.guarded(self._number, work)
+            result = self._tuning.guarded(self._number, work)
         except TrackerError as error:
             self._shared.failure = error
             return None
-        self._is_failed = found is None
-        return found
+        self._is_failed = result is None
+        return result
 
     def finish(self) -> None:
-        """Say the result: that of the record where it answered and nothing was measured since. Raises TrackerError."""
+        """Report the result; the record's result is still valid if nothing was measured since. Raises TrackerError."""
         if self._shared.failure is not None:
             raise self._shared.failure
         if self._is_failed:
@@ -136,15 +136,15 @@ class Program:
 
 
 def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: int) -> None:
-    """Give the ``programs`` turns until ``trials`` candidates of all together were tried, or none has a turn to take.
+    """Give the ``programs`` turns until ``trials`` candidates of all together were tried, or no program has a turn.
 
-    Each has one turn first. Then the turn is that of the program with the largest ``calls`` x gradient, which TVM
-    estimates from the progress of its last turns and from its seconds over its turns.
+    Each program has one turn first. Then the program with the largest ``calls`` x gradient has the turn. TVM estimates
+    the gradient from the progress of the program's last turns, and from its seconds divided by its turns.
     """
-    batch: list[float | None] = []  # the seconds of the turn that TVM was told of last
+    batch: list[float | None] = []  # the seconds of the last turn that TVM received
 
     def strategy(take: Callable[[], list[Tried]]) -> ms.SearchStrategy:
-        """Asks one program for its turns."""
+        """Make a strategy whose candidates are the turns of a program."""
 
         def candidates() -> list[ms.MeasureCandidate] | None:
             tried = take()
@@ -155,35 +155,35 @@ def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: 
         return of_python(ms.search_strategy.PySearchStrategy, generate_measure_candidates=candidates, **nothing)
 
     def built(inputs: list[ms.builder.BuilderInput]) -> list[ms.builder.BuilderResult]:
-        """The candidates are built: a path is the candidate's place in the batch."""
-        return [ms.builder.BuilderResult(str(place), None) for place in range(len(inputs))]
+        """Return results for candidates that are already built; a path is the candidate's index in the batch."""
+        return [ms.builder.BuilderResult(str(index), None) for index in range(len(inputs))]
 
     def ran(inputs: list[ms.runner.RunnerInput]) -> list[ms.runner.RunnerFuture]:
-        """The candidates are measured."""
-        results = [as_result(batch[int(one.artifact_path)]) for one in inputs]
-        return [ms.runner.RunnerFuture(lambda: True, lambda one=one: one) for one in results]
+        """Return the results of candidates that are already measured."""
+        results = [as_result(batch[int(candidate.artifact_path)]) for candidate in inputs]
+        return [ms.runner.RunnerFuture(lambda: True, lambda result=result: result) for result in results]
 
     contexts = [
         ms.TuneContext(
-            mod=one.module,
+            mod=program.module,
             target=target,
             space_generator=ms.space_generator.ScheduleFn(
                 lambda schedule: None, sch_rules=[], postprocs=[], mutator_probs={}
             ),
-            search_strategy=strategy(one.take),
-            task_name=one.name,
+            search_strategy=strategy(program.take),
+            task_name=program.name,
             num_threads=1,
         )
-        for one in programs
+        for program in programs
     ]
     scheduler = ms.task_scheduler.GradientBased(alpha=_ALPHA, window_size=_WINDOW, seed=seed % (2**31 - 2) + 1)
-    # The third number is the size of a batch, which each program knows better.
+    # The third number is the size of a batch, which each program chooses instead.
     ends = of_python(ms.builder.PyBuilder, build=built), of_python(ms.runner.PyRunner, run=ran)
-    scheduler.tune(contexts, [one.calls for one in programs], trials, trials, 1, *ends, [], None, None)
+    scheduler.tune(contexts, [program.calls for program in programs], trials, trials, 1, *ends, [], None, None)
 
 
 def share(tuning: Tuning) -> None:
-    """Tune the operators of ``tuning`` together, with the request's total of trials, and say each result.
+    """Tune the operators of ``tuning`` together, with the request's total of trials, and report each result.
 
     Raises TrackerError.
     """
@@ -195,10 +195,10 @@ def share(tuning: Tuning) -> None:
     }
     if not modules:
         return
-    each = max(request.total // len(request.tasks), 1)
-    tools = replace(tuning.tools, preset=in_small_turns(tuning.tools.preset, each), database=None)
+    average = max(request.total // len(request.tasks), 1)
+    tools = replace(tuning.tools, preset=in_small_turns(tuning.tools.preset, average), database=None)
     shared = Shared(request.total)
     programs = [Program(number, module, tuning, tools, shared) for number, module in modules.items()]
     by_gradient(programs, tools.target.tvm, request.total, request.seed)
-    for one in programs:
-        one.finish()
+    for program in programs:
+        program.finish()

@@ -1,8 +1,8 @@
-"""Compare a backbone with an operator in every slot to the same backbone with convolutions, both tuned alike.
+"""Compare a backbone with an operator in every slot to the same backbone with convolutions, tuned alike.
 
 The comparison is of whole networks (Syno, Figure 5) or layer by layer (Figure 9), on this machine or a board. In the
-baseline, replaced 3x3 convolutions of stride 1 are conv2d's pGraph with the backbone's own weights, so that both
-networks have the same rules, budgets and layouts; all other layers are the backbone's own in both networks.
+baseline, replaced 3x3 convolutions of stride 1 are conv2d's pGraph with the backbone's own weights, so that the two
+networks have the same rules, budgets and layouts. All other layers are the backbone's own in both networks.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from syno_lab.protocol import Operator
 
-#: A function that gets the stage (``convolutions``, ``operator``, ``layers``, ``measure``), its progress (0 to 1) and a
-#: text.
+#: A callback; its arguments are the stage (``convolutions``, ``operator``, ``layers``, ``measure``), the progress from
+#: 0 to 1, and a text.
 Progress = Callable[[str, float, str], None]
 
 
@@ -53,8 +53,8 @@ Progress = Callable[[str, float, str], None]
 class WholeNetwork:
     """One of the two networks: all its measurements, the tuned functions, and the reason of each failure.
 
-    ``trials`` are the candidates of all functions, ``known`` those of them that the records had (of the other network,
-    or of an earlier comparison), and ``parts`` what each function takes (:attr:`.FunctionsTuning.parts`).
+    ``trials`` are the candidates of all functions. ``known`` of them were in the records, from the other network or an
+    earlier comparison. ``parts`` are the functions' shares of the time (:attr:`.FunctionsTuning.parts`).
     """
 
     measurements: tuple[NetworkMeasurement, ...]
@@ -67,19 +67,19 @@ class WholeNetwork:
     @property
     def latency_ms(self) -> float:
         """The median of the rounds' medians."""
-        return statistics.median(one.latency_ms for one in self.measurements)
+        return statistics.median(round_of.latency_ms for round_of in self.measurements)
 
     @property
     def best_ms(self) -> float:
         """The least of all measurements."""
-        return min(one.best_ms for one in self.measurements)
+        return min(round_of.best_ms for round_of in self.measurements)
 
 
 @dataclass(frozen=True)
 class NetworkComparison:
-    """``convolutions`` and ``operator`` are the two networks; ``places`` says which layers the operator replaces.
+    """``convolutions`` and ``operator`` are the two networks; ``places`` are the layers that the operator replaces.
 
-    ``where`` is the address of the device that both ran on, or ``this machine``.
+    ``where`` is the address of the device that ran the two networks, or ``this machine``.
     """
 
     convolutions: WholeNetwork
@@ -89,17 +89,17 @@ class NetworkComparison:
 
     @property
     def speedup(self) -> float:
-        """How many times faster the network with the operator is, by the medians."""
+        """The speedup of the network with the operator, by the medians."""
         return self.convolutions.latency_ms / self.operator.latency_ms
 
     def to_dict(self) -> dict[str, JSON]:
-        """As JSON data."""
+        """Return the comparison as JSON data."""
         return {
             **{
-                name: msgspec.to_builtins(one) | {"latency_ms": one.latency_ms, "best_ms": one.best_ms}
-                for name, one in (("convolutions", self.convolutions), ("operator", self.operator))
+                name: msgspec.to_builtins(network) | {"latency_ms": network.latency_ms, "best_ms": network.best_ms}
+                for name, network in (("convolutions", self.convolutions), ("operator", self.operator))
             },
-            "places": [one.to_dict() for one in self.places],
+            "places": [place.to_dict() for place in self.places],
             "speedup": self.speedup,
             "where": self.where,
         }
@@ -107,7 +107,7 @@ class NetworkComparison:
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """One shape of layer, of which the network has ``sites``: both tunings, or the reason why one is missing."""
+    """A shape of the layers ``sites``, with two tunings, or the reason of a missing tuning."""
 
     shape: str
     sites: tuple[str, ...]
@@ -116,37 +116,37 @@ class LayerComparison:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster the operator is, by the medians; None where one of them failed."""
+        """The speedup of the operator, by the medians; None if a tuning failed."""
         if isinstance(self.convolution, str) or isinstance(self.operator, str):
             return None
         return self.convolution.latency_ms / self.operator.latency_ms
 
     def to_dict(self) -> dict[str, JSON]:
-        """As JSON data."""
+        """Return the comparison as JSON data."""
 
-        def plain(one: TuningResult | str) -> JSON:
-            return {"error": one} if isinstance(one, str) else one.to_dict()
+        def plain(result: TuningResult | str) -> JSON:
+            return {"error": result} if isinstance(result, str) else result.to_dict()
 
         both = {"convolution": plain(self.convolution), "operator": plain(self.operator)}
         return {"shape": self.shape, "sites": list(self.sites), "speedup": self.speedup, **both}
 
 
 def geometric_mean(layers: Sequence[LayerComparison]) -> float | None:
-    """The geometric mean of the speedups, each shape weighted by its number of layers; None if there is none."""
-    found = [(one.speedup, len(one.sites)) for one in layers if one.speedup is not None]
-    if not found:
+    """Return the geometric mean of the speedups, weighted by each shape's number of layers; None without speedups."""
+    speedups = [(layer.speedup, len(layer.sites)) for layer in layers if layer.speedup is not None]
+    if not speedups:
         return None
-    return math.exp(sum(count * math.log(ratio) for ratio, count in found) / sum(count for _, count in found))
+    return math.exp(sum(count * math.log(ratio) for ratio, count in speedups) / sum(count for _, count in speedups))
 
 
 def both_networks(
     operator: Operator, net: nn.Module, example: tuple[int, int, int] | Tensor, selection: Selection | None = None
 ) -> tuple[nn.Module, nn.Module, tuple[Place, ...]]:
-    """``net`` with conv2d's pGraph, and with ``operator``, in the selected layers that ``operator`` fits.
+    """Return ``net`` with conv2d's pGraph, and with ``operator``, in the selected layers that ``operator`` fits.
 
     ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]. The first network computes the same as ``net``, and is
-    ``net`` itself where none of these layers is a convolution; where ``operator`` is a whole network, the two are
-    ``net`` and it. Raises SpecError if ``operator`` fits no layer, or is that of another network.
+    ``net`` itself if none of these layers is a convolution. If ``operator`` is a whole network, the results are ``net``
+    and that network. Raises SpecError if ``operator`` fits no layer, or belongs to another network.
     """
     from syno_lab.systems import opened
 
@@ -155,8 +155,8 @@ def both_networks(
         return net, placement.apply(net), tuple(placement.places)
     sites = survey(net, example).select(selection)
     replaced, places = put_in(net, sites, operator, partial=True)
-    taken = {one.name for one in places if one.replaced}
-    alike = [site for site in sites if site.name in taken and _is_plain(site)]
+    replaced_names = {place.name for place in places if place.replaced}
+    alike = [site for site in sites if site.name in replaced_names and _is_plain(site)]
     if not alike:
         return net, replaced, tuple(places)
     base, _ = put_in(net, alike, opened("conv2d"))
@@ -181,12 +181,12 @@ def compare_networks(
     on_progress: Progress | None = None,
     **how: Unpack[Budget],
 ) -> NetworkComparison:
-    """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn where they run.
+    """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn on their device.
 
-    ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]: ``convolutions`` are then the network's own layers.
-    Both have the same budget, rules and task scheduler. All trials go to the folder ``folder``, by function: what both
-    networks call is tuned once, and a second call adds to it. Each of ``rounds`` measures one network and then the
-    other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
+    ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]; for tokens, ``convolutions`` are the network's own
+    layers. Both networks have the same budget, rules and task scheduler. The folder ``folder`` has all trials by
+    function: common functions are tuned once, and a second call adds trials. Each of ``rounds`` measures one network
+    and then the other, ``repeats`` times. Raises as :func:`~syno_lab.tuning.network.tune_network` does.
     """
     if rounds < 1:
         raise SpecError(f"expected at least one round of measurements, found {rounds}")
@@ -195,21 +195,21 @@ def compare_networks(
     nets = {"convolutions": base.eval(), "operator": replaced.eval()}
     tokens = isinstance(example, Tensor)
     shape = tuple(example.shape) if isinstance(example, Tensor) else (1, *example)
-    done: list[FunctionsTuning] = []
-    with scratch("syno-networks-") as place:
-        for name, one in nets.items():
+    tunings: list[FunctionsTuning] = []
+    with scratch("syno-networks-") as work_dir:
+        for name, network in nets.items():
 
             def tell(now: TuningProgress, name: str = name) -> None:
                 say(name, now.trial / now.trials, f"{now.label}: {now}")
 
             say(name, 0.0, "looking at its functions")
-            done.append(tune_functions(one, shape, records=folder, tokens=tokens, on_progress=tell, **how))
-        ready = [compiled(one, place, name=name) for name, one in zip(nets, done, strict=True)]
+            tunings.append(tune_functions(network, shape, records=folder, tokens=tokens, on_progress=tell, **how))
+        ready = [compiled(tuning, work_dir, name=name) for name, tuning in zip(nets, tunings, strict=True)]
         say("measure", 0.0, f"{' and '.join(nets)} in turn, {rounds} rounds")
-        found, where = run_networks(ready, done[0].options, repeats=repeats, rounds=rounds)
+        rounds_found, where = run_networks(ready, tunings[0].options, repeats=repeats, rounds=rounds)
     convolutions, with_operator = (
-        WholeNetwork(tuple(rounds_of), len(one.results), one.failed, one.trials, one.known, one.parts)
-        for one, rounds_of in zip(done, found, strict=True)
+        WholeNetwork(tuple(rounds_of), len(tuning.results), tuning.failed, tuning.trials, tuning.known, tuning.parts)
+        for tuning, rounds_of in zip(tunings, rounds_found, strict=True)
     )
     return NetworkComparison(convolutions, with_operator, places, where)
 
@@ -224,11 +224,11 @@ def compare_layers(
     on_progress: Progress | None = None,
     **how: Unpack[Budget],
 ) -> tuple[LayerComparison, ...]:
-    """Compare the operator with conv2d, tuned alike, on each shape of 3x3 layer of stride 1 that it fits.
+    """Compare the operator with conv2d, tuned alike, on each shape of 3x3 layer of stride 1 that the operator fits.
 
-    All shapes are tuned in one queue, in turn, each with the same budget (but ``deadline_s`` is for all together); the
-    records in ``folder`` avoid that anything is tuned twice. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does,
-    and SpecError where there is no such layer.
+    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` is for all together. The
+    records in ``folder`` prevent repeated tunings. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does, and
+    SpecError if there is no such layer.
     """
     from syno_lab.models.slot import costs
     from syno_lab.systems import opened
@@ -260,23 +260,23 @@ def compare_layers(
             on_progress("layers", sum(shares.values()) / len(tasks), f"{now.label}: {now}")
 
     folder = Path(folder)
-    given: dict[str, Any] = {**how}
-    board = given.pop("board", None)
-    options = TuningOptions(work_dir=folder / "logs", store=folder / "layers", **given).on(board)
-    done = tune_queue(tasks, options, on_progress=tell)
+    settings: dict[str, Any] = {**how}
+    board = settings.pop("board", None)
+    options = TuningOptions(work_dir=folder / "logs", store=folder / "layers", **settings).on(board)
+    outcome = tune_queue(tasks, options, on_progress=tell)
 
     def result(label: str) -> TuningResult | str:
-        return done.results.get(label) or done.failed[label]
+        return outcome.results.get(label) or outcome.failed[label]
 
     return tuple(
         LayerComparison(
-            shape, tuple(one.name for one in places), result(f"conv2d, {shape}"), result(f"operator, {shape}")
+            shape, tuple(layer.name for layer in places), result(f"conv2d, {shape}"), result(f"operator, {shape}")
         )
         for shape, places in shapes.items()
     )
 
 
 def _is_plain(site: Site) -> bool:
-    """Whether conv2d's pGraph computes what the layer does."""
+    """Return whether conv2d's pGraph computes the same as the layer."""
     is_convolution = site.kind == "conv2d" and site.kernel_size == (3, 3) and site.stride == (1, 1)
     return is_convolution and site.groups == 1 and site.dilation == (1, 1) and site.obstacle is None
