@@ -1,1 +1,1 @@
-"""NAS-PTE's three operators, which Figure 9 of Syno compares with: a system of their own, as they are no pGraphs."""
+"""NAS-PTE's three operators, with which Figure 9 of Syno compares; they are no pGraphs but a system of their own."""

@@ -1,8 +1,8 @@
 """The three operators of NAS-PTE, with which Figure 9 of Syno compares: concatenations of convolutions, so no pGraphs.
 
-Turner, Crowley, O'Boyle, Neural Architecture Search as Program Transformation Exploration, ASPLOS 2021; written after
-the descriptions in our design notes, not after its sources. They fulfil the protocol of operators in
-:mod:`syno_lab.protocol`; :mod:`syno_lab.nas_pte.system` is their system.
+Source: Turner, Crowley, O'Boyle, Neural Architecture Search as Program Transformation Exploration, ASPLOS 2021. The
+operators follow the descriptions in the lab's design notes, not NAS-PTE's source code. They fulfil the protocol of
+operators in :mod:`syno_lab.protocol`; :mod:`syno_lab.nas_pte.system` is their system.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """
@@ -35,7 +35,7 @@ VARIABLES = ("N", "C_in", "C_out", "H", "W")
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """An operator file: the name determines the operator."""
+    """An operator file; the name determines the operator."""
 
     format: str
     version: int
@@ -44,11 +44,11 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class NasPteOperator:
-    """Convolutions side by side, their outputs concatenated along the channels.
+    """Convolutions side by side, with their outputs concatenated along the channels.
 
     Attributes:
         name: ``nas_pte_1``, ``nas_pte_2`` or ``nas_pte_3``.
-        latency_only: it does not compute an output of the layer's shape; it is used only for latency.
+        latency_only: whether its output has another shape than the layer's, so that only its latency is used.
     """
 
     name: str
@@ -58,9 +58,9 @@ class NasPteOperator:
     variables = VARIABLES
 
     def parts(self, binding: Binding | None = None, /) -> tuple[Part, ...]:
-        """The convolutions for a binding, in the order of their outputs and of the weights.
+        """Return the convolutions for a binding, in the order of their outputs and of the weights.
 
-        Raises SpecError where the binding lacks a variable or its channels do not divide.
+        Raises SpecError where the binding lacks a variable, or where its channels cannot be divided.
         """
         bound = self.complete_binding(binding)
         parts = PARTS[self.name](bound["C_in"], bound["C_out"])
@@ -73,59 +73,59 @@ class NasPteOperator:
         return parts
 
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
-        """``binding``'s N, C_in, C_out, H and W; raises SpecError where one is missing or no positive whole number."""
-        given = dict(binding or {})
+        """Return N, C_in, C_out, H and W of ``binding``. Raises SpecError for a missing or invalid value."""
+        sizes = dict(binding or {})
         bound: dict[str, int] = {}
         for name in VARIABLES:
-            size = positive(given.get(name))
+            size = positive(sizes.get(name))
             if size is None:
                 raise SpecError(
-                    f"{self.name}: expected a whole number from 1 up for {name}, found {quoted(given.get(name))}; "
+                    f"{self.name}: expected a whole number from 1 up for {name}, found {quoted(sizes.get(name))}; "
                     f"at most {MOST_DIGITS} digits are read"
                 )
             bound[name] = size
         return bound
 
     def rows(self, binding: Binding | None = None, /) -> int:
-        """The rows that are computed: H, or half of them (rounded up) if it is ``latency_only``."""
+        """Return the number of computed rows: H, or half of H (rounded up) if the operator is ``latency_only``."""
         height = self.complete_binding(binding)["H"]
         return -(-height // 2) if self.latency_only else height
 
     def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
-        """[N, C_in, H, W]."""
+        """Return [N, C_in, H, W]."""
         bound = self.complete_binding(binding)
         return bound["N"], bound["C_in"], bound["H"], bound["W"]
 
     def output_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
-        """[N, C_out, rows, W]."""
+        """Return [N, C_out, rows, W]."""
         bound = self.complete_binding(binding)
         return bound["N"], bound["C_out"], self.rows(bound), bound["W"]
 
     def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
-        """One weight for each convolution."""
+        """Return the shape of each convolution's weight."""
         return tuple(part.weight_shape for part in self.parts(binding))
 
     def params(self, binding: Binding | None = None, /) -> int:
-        """The number of weight elements."""
+        """Return the number of weight elements."""
         return sum(prod(shape) for shape in self.weight_sizes(binding))
 
     def flops(self, binding: Binding | None = None, /) -> int:
-        """Two for each multiply-add, padding counted, as for pGraphs."""
+        """Return 2 for each multiply-add; terms of the padding count, as for pGraphs."""
         images, _, rows, columns = self.output_sizes(binding)
         return 2 * images * rows * columns * self.params(binding)
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Bytes in float32: input, output, weights, and the concatenated outputs, which are as large as the output."""
+        """Return the bytes in float32 of input, output, weights, and the outputs before their concatenation."""
         output = prod(self.output_sizes(binding))
         live = output if len(self.parts(binding)) > 1 else 0
         return FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """32 hexadecimal digits of its terms (:func:`.parts_fingerprint`). Raises SynoError for too many of them."""
+        """Return 32 hexadecimal digits of its terms (:func:`.parts_fingerprint`). Raises SynoError for many terms."""
         return _fingerprint(self.parts(binding), self.input_sizes(binding), self.rows(binding))
 
     def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
-        """The output for ``x`` and the weights, in NumPy; without a binding the sizes are those of the arguments.
+        """Compute the output for ``x`` and the weights in NumPy; without a binding the arrays determine the sizes.
 
         Raises SpecError where a shape or the number of weights does not fit the binding.
         """
@@ -135,30 +135,30 @@ class NasPteOperator:
         return reference(self.parts(bound), self.rows(bound), arrays[0], arrays[1:])
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
-        """A module for images [batch, C_in, H, W] of any batch size; weights start as those of ``nn.Conv2d``.
+        """Return a module for images [batch, C_in, H, W] of any batch size; initial weights are as in ``nn.Conv2d``.
 
-        They are ``weight_1``, ``weight_2``, …, one for each convolution.
+        The weights are ``weight_1``, ``weight_2``, …, one for each convolution.
         """
         return _made(self, self.complete_binding(binding))
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
-        """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
+        """Return the module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
         return _torch_source(self, self.complete_binding(binding))
 
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> Any:
-        """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
+        """Return an IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
         from syno_lab.nas_pte.tvm import to_tvm
 
         return to_tvm(self, self.complete_binding(binding), dtype)
 
     def to_json(self) -> str:
-        """As JSON text; :func:`from_json` reads it back."""
+        """Return JSON text, which :func:`from_json` reads."""
         return msgspec.json.encode(_File(FORMAT, VERSION, self.name)).decode()
 
     def dot(self, binding: Binding | None = None, **_: Any) -> str:
-        """The convolutions between input and output as DOT text, with channels where a binding is given.
+        """Return the convolutions between input and output as DOT text, with channels if there is a binding.
 
-        Options of other systems' pictures change nothing here.
+        Options of other systems' pictures are ignored.
         """
         parts = self.parts(binding) if binding else PARTS[self.name](64, 64)
         joined = "concatenation" if len(parts) > 1 else "output"
@@ -173,7 +173,7 @@ class NasPteOperator:
         return "\n".join([*lines, "}"]) + "\n"
 
     def svg(self, binding: Binding | None = None, **_: Any) -> str:
-        """The picture of :meth:`dot`."""
+        """Return the picture of :meth:`dot` as SVG."""
         return accessible_svg(self.dot(binding), str(self), {})
 
     def __str__(self) -> str:
@@ -215,15 +215,15 @@ class SynoOperator(nn.Module):
 
 
 def _torch_source(operator: NasPteOperator, bound: dict[str, int]) -> str:
-    """A class ``SynoOperator(nn.Module)``: [batch, C_in, H, W] to [batch, C_out, rows, W], of the first rows alone."""
+    """Return the class ``SynoOperator(nn.Module)``: [batch, C_in, H, W] to [batch, C_out, rows, W]."""
     parts, rows, (_, channels, height, width) = operator.parts(bound), operator.rows(bound), operator.input_sizes(bound)
     sizes = "x".join(map(str, operator.output_sizes(bound)[1:]))
     about = f"{operator}: to {sizes} for an image, {operator.params(bound)} parameters, {operator.flops(bound)} FLOPs."
-    made = "\n".join(
+    weights = "\n".join(
         f"        self.weight_{number} = nn.Parameter(torch.empty({part.weight_shape}))"
         for number, part in enumerate(parts, start=1)
     )
-    lines = [_HEAD.format(about=about, made=made, channels=channels, height=height, width=width).rstrip("\n")]
+    lines = [_HEAD.format(about=about, made=weights, channels=channels, height=height, width=width).rstrip("\n")]
     if rows != height:
         lines.append(f"        x = x[:, :, :{rows}]")
     calls = [_call(number, part, channels) for number, part in enumerate(parts, start=1)]
@@ -243,33 +243,33 @@ def _call(number: int, part: Part, channels: int) -> str:
 
 
 def nas_pte_1() -> NasPteOperator:
-    """Two convolutions over all input channels, in 2 and in 4 groups, each giving half of the output channels."""
+    """Two convolutions over all input channels, in 2 and in 4 groups; each makes half of the output channels."""
     return NasPteOperator("nas_pte_1")
 
 
 def nas_pte_2() -> NasPteOperator:
-    """16 output channels from a dense convolution, the rest in 2 groups from the remaining input channels.
+    """16 output channels from a dense convolution, the others in 2 groups from the remaining input channels.
 
-    The description does not say what the dense one reads; here it reads the first 16 input channels, so that the
-    others "remain".
+    The description does not state the input of the dense convolution. Here it reads the first 16 input channels, so
+    that the others "remain".
     """
     return NasPteOperator("nas_pte_2")
 
 
 def nas_pte_3() -> NasPteOperator:
-    """Only its cost is known: Syno's authors timed it as a dense convolution over half of the height.
+    """An operator of which only the cost is known: Syno's authors timed a dense convolution over half of the height.
 
-    For latency only: the module gives the upper half of a convolution's rows, of the upper half of the input's.
+    It is for latency only: its module computes the upper half of a convolution from the upper half of the input.
     """
     return NasPteOperator("nas_pte_3", latency_only=True)
 
 
 #: NAS-PTE's operators by name.
-NAS_PTE: dict[str, Callable[[], NasPteOperator]] = {made.__name__: made for made in (nas_pte_1, nas_pte_2, nas_pte_3)}
+NAS_PTE: dict[str, Callable[[], NasPteOperator]] = {make.__name__: make for make in (nas_pte_1, nas_pte_2, nas_pte_3)}
 
 
 def from_json(text: str | bytes) -> NasPteOperator:
-    """Read :meth:`NasPteOperator.to_json`'s text. Raises FormatError for another format or version, and for junk."""
+    """Parse the text of :meth:`NasPteOperator.to_json`. Raises FormatError for any other text, format or version."""
     file = read_versioned(text, _File, what="NAS-PTE operator file", name=FORMAT, version=VERSION, most=1 << 12)
     if file.name not in NAS_PTE:
         raise FormatError(

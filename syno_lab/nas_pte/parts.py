@@ -1,8 +1,8 @@
-"""The convolutions that NAS-PTE's operators consist of: their meaning in NumPy, and the fingerprint of their terms.
+"""The convolutions of NAS-PTE's operators: their reference in NumPy, and the fingerprint of their terms.
 
-The meaning is run one product at a time over all images, rows and columns. Every term multiplies an input element with
-one weight element. The weights of all convolutions count as one weight whose elements may be renamed: the function does
-not depend on which of them are kept in one tensor, and two ways to write it have one fingerprint.
+The reference runs one product at a time over all images, rows and columns. Every term multiplies an input element by
+one weight element. For the fingerprint, the weights of all convolutions count as one weight whose elements may be
+renamed. The function does not depend on which weights share a tensor, so two ways to write it have one fingerprint.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """
@@ -20,13 +20,13 @@ from syno_lab.errors import SpecError, SynoError
 from syno_lab.inputs import quoted
 
 WINDOW = 3
-#: The channels of the second operator's dense convolution.
+#: The number of channels of the second operator's dense convolution.
 DENSE = 16
 
 
 @dataclass(frozen=True)
 class Part:
-    """One convolution: input channels from ``first_in``, ``inputs`` of them, to ``outputs`` channels in ``groups``."""
+    """A convolution from ``inputs`` channels, from ``first_in`` on, to ``outputs`` channels in ``groups`` groups."""
 
     first_in: int
     inputs: int
@@ -35,11 +35,11 @@ class Part:
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
-        """[outputs, inputs of a group, 3, 3], as PyTorch has it."""
+        """[outputs, inputs of a group, 3, 3], as in PyTorch."""
         return self.outputs, self.inputs // self.groups, WINDOW, WINDOW
 
 
-#: From C_in and C_out to the convolutions of an operator, by its name.
+#: For each operator's name a function from C_in and C_out to its convolutions.
 PARTS: dict[str, Callable[[int, int], tuple[Part, ...]]] = {
     "nas_pte_1": lambda c_in, c_out: (Part(0, c_in, c_out // 2, 2), Part(0, c_in, c_out - c_out // 2, 4)),
     "nas_pte_2": lambda c_in, c_out: (Part(0, DENSE, DENSE, 1), Part(DENSE, c_in - DENSE, c_out - DENSE, 2)),
@@ -48,9 +48,9 @@ PARTS: dict[str, Callable[[int, int], tuple[Part, ...]]] = {
 
 
 def reference(parts: Sequence[Part], rows: int, x: Array, weights: Sequence[Array]) -> Array:
-    """[N, outputs of all parts, rows, W], in the dtype that NumPy gives to products of the arguments.
+    """Return [N, outputs of all parts, rows, W], in NumPy's dtype for products of the arguments.
 
-    Of ``x`` [N, C_in, H, W] the first rows alone are read; each part has a weight [outputs, inputs of a group, 3, 3].
+    Only the first ``rows`` rows of ``x`` [N, C_in, H, W] are read. A weight is [outputs, inputs of a group, 3, 3].
     """
     images, _, _, columns = x.shape
     border = WINDOW // 2
@@ -67,49 +67,49 @@ def reference(parts: Sequence[Part], rows: int, x: Array, weights: Sequence[Arra
 
 
 def binding_of(x: Array, weights: Sequence[Array]) -> dict[str, int]:
-    """The sizes, read from the shapes of input and weights. Raises SpecError unless each has four axes."""
+    """Return the sizes from the shapes of input and weights. Raises SpecError unless each array has four axes."""
     if x.ndim != 4 or any(weight.ndim != 4 for weight in weights):
-        found = [list(array.shape) for array in (x, *weights)]
-        raise SpecError(f"expected an input [N, C_in, H, W] and weights of four axes, found {quoted(found)}")
+        shapes = [list(array.shape) for array in (x, *weights)]
+        raise SpecError(f"expected an input [N, C_in, H, W] and weights of four axes, found {quoted(shapes)}")
     images, channels, height, width = x.shape
     return {"N": images, "C_in": channels, "C_out": sum(len(w) for w in weights), "H": height, "W": width}
 
 
 def check_shapes(arrays: Sequence[Array], wanted: Sequence[tuple[int, ...]]) -> None:
-    """Raise SpecError where input and weights have not these shapes."""
+    """Raise SpecError if input and weights do not have these shapes."""
     if len(arrays) != len(wanted):
         raise SpecError(f"weights: expected {len(wanted) - 1} arrays after the input, found {len(arrays) - 1}")
     for number, (shape, array) in enumerate(zip(wanted, arrays, strict=True)):
         if array.shape != shape:
-            what = f"weight {number}" if number else "the input"
-            raise SpecError(f"{what}: expected shape {list(shape)}, found {list(array.shape)}")
+            name = f"weight {number}" if number else "the input"
+            raise SpecError(f"{name}: expected shape {list(shape)}, found {list(array.shape)}")
 
 
 def parts_fingerprint(parts: Sequence[Part], input_shape: tuple[int, ...], rows: int) -> str:
-    """32 hexadecimal digits of the 3x3 convolutions ``parts`` over the first ``rows`` rows of [N, C_in, H, W].
+    """Return 32 hexadecimal digits of the 3x3 convolutions ``parts`` over the first ``rows`` rows of [N, C_in, H, W].
 
-    Raises SynoError where there are too many terms to list them.
+    Raises SynoError for more terms than can be listed.
     """
     images, _, _, columns = input_shape
     total = images * rows * columns * sum(prod(part.weight_shape) for part in parts)
     if total > MAX_TERMS:
         raise SynoError(f"fingerprint: expected at most {MAX_TERMS} terms, found {total}; use a smaller binding")
     outputs = sum(part.outputs for part in parts)
-    found: list[tuple[Array, Array, Array]] = []
+    terms: list[tuple[Array, Array, Array]] = []
     first_output = first_weight = 0
     for part in parts:
         y, x, weight = _terms(part, input_shape, rows)
-        # Flat indices of the part's own output and weight become those of the whole ones.
+        # Flat indices of the part's own output and weight become flat indices of the operator's output and weight.
         image, rest = np.divmod(y, part.outputs * rows * columns)
-        found.append(((image * outputs + first_output) * rows * columns + rest, x, first_weight + weight))
+        terms.append(((image * outputs + first_output) * rows * columns + rest, x, first_weight + weight))
         first_output += part.outputs
         first_weight += prod(part.weight_shape)
-    y, x, weight = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    y, x, weight = (np.concatenate(columns) for columns in zip(*terms, strict=True))
     return table_fingerprint(table_of(y, x, [weight], input_shape))
 
 
 def _terms(part: Part, input_shape: tuple[int, ...], rows: int) -> tuple[Array, Array, Array]:
-    """The flat indices of output, input and weight in every term of one convolution that padding does not cut off."""
+    """Return the flat indices of output, input and weight in every term of one convolution that is not padding."""
     images, channels, height, width = input_shape
     inputs, outputs = part.inputs // part.groups, part.outputs // part.groups
     shape = (images, part.outputs, rows, width, inputs, WINDOW, WINDOW)

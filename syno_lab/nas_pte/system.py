@@ -1,4 +1,4 @@
-"""NAS-PTE's operators as one system of several (:class:`syno_lab.protocol.System`)."""
+"""The system of NAS-PTE's operators (:class:`syno_lab.protocol.System`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def cost_pane(asked: Asked[Any]) -> Costs:
-    """The cost of the operator and of each of its convolutions."""
+    """Return the cost of the operator and of each of its convolutions."""
     operator: NasPteOperator = asked.operator
     bound = asked.bound()
     images, _, height, width = operator.output_sizes(bound)
@@ -45,7 +45,7 @@ PANES: dict[str, Pane] = {
 
 
 class NasPte(System):
-    """The system of ``syno-lab-nas-pte``: three operators, which are not built by steps."""
+    """The system ``syno-lab-nas-pte``: three operators, which are not built by steps."""
 
     format = FORMAT
     title = "NAS-PTE"
@@ -55,16 +55,15 @@ class NasPte(System):
     read = staticmethod(from_json)
 
     def summary(self, text: str | bytes) -> str:
-        """Its name."""
+        """Return the operator's name."""
         return from_json(text).name
 
     def binding_for(
         self, operator: NasPteOperator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """N, C_in, C_out, H and W of a place for images.
+        """Return N, C_in, C_out, H and W of a layer for images.
 
-        Raises SpecError for a place that is not for images or changes their size, and for an operator that stands for a
-        cost alone.
+        Raises SpecError for a layer that is not for images or changes their size, and for a ``latency_only`` operator.
         """
         if operator.latency_only:
             raise SpecError(f"expected an operator that computes the layer's output, found {operator}")
@@ -77,36 +76,36 @@ class NasPte(System):
         return dict(zip(VARIABLES, (images, channels, output_sizes[1], height, width), strict=True))
 
     def placement(self, operator: NasPteOperator, sites: Sequence[Site], strides: Strides) -> Placement:
-        """The operator in every slot that it fits."""
+        """Return the operator in every slot that it fits."""
         from syno_lab.models.slot import InSlots
 
         return InSlots(operator, sites, strides)
 
     def traits(self, operator: NasPteOperator, binding: Binding) -> Mapping[str, int]:
-        """The words of :func:`syno_lab.pgraphs.traits.traits`, of the output element in the middle."""
+        """Return the words of :func:`syno_lab.pgraphs.traits.traits`, for the output element in the middle."""
         _, channels, *image = operator.input_sizes(binding)
         part = _middle(operator.parts(binding), binding["C_out"] // 2)
         read = {1: (part.inputs // part.groups, channels)}
         read |= {axis: (min(WINDOW, size), size) for axis, size in enumerate(image, start=2)}
-        found = {f"reads {axis}": round(2 * log2(number)) for axis, (number, _) in read.items()}
-        found |= {f"reads all of {axis}": 1 for axis, (number, size) in read.items() if number == size}
+        words = {f"reads {axis}": round(2 * log2(number)) for axis, (number, _) in read.items()}
+        words |= {f"reads all of {axis}": 1 for axis, (number, size) in read.items() if number == size}
         outputs = prod(operator.output_sizes(binding))
-        found["multiply-adds"] = round(log2(max(1.0, operator.flops(binding) / 2 / outputs)))
-        found["parameters"] = round(log2(1 + operator.params(binding)))
-        return found
+        words["multiply-adds"] = round(log2(max(1.0, operator.flops(binding) / 2 / outputs)))
+        words["parameters"] = round(log2(1 + operator.params(binding)))
+        return words
 
     def traffic(self, operator: NasPteOperator, binding: Binding) -> int:
-        """The elements of the convolutions' outputs, and of their concatenation if there are several."""
+        """Return the elements of the convolutions' outputs, plus those of their concatenation if there are several."""
         output = prod(operator.output_sizes(binding))
         return output if len(operator.parts(binding)) == 1 else 2 * output
 
     def example_binding(self, operator: NasPteOperator) -> dict[str, int]:
-        """A layer in the middle of a residual network: 64 channels, 28 x 28 pixels."""
+        """Return the sizes of a layer in the middle of a residual network: 64 channels, 28 x 28 pixels."""
         return dict(zip(VARIABLES, (1, 64, 64, 28, 28), strict=True))
 
 
 def _middle(parts: Sequence[Part], channel: int) -> Part:
-    """The part that computes an output channel."""
+    """Return the part that computes an output channel."""
     for part in parts:
         if channel < part.outputs:
             return part

@@ -1,6 +1,6 @@
-"""NAS-PTE's operators in TVM: a ``te.compute`` for each convolution and one that concatenates.
+"""NAS-PTE's operators in TVM: a ``te.compute`` for each convolution and one for their concatenation.
 
-Importing this module imports TVM: see :mod:`syno_lab.codegen.tvm_target`.
+Importing this module imports TVM, see :mod:`syno_lab.codegen.tvm_target`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def to_tvm(operator: NasPteOperator, binding: Mapping[str, int], dtype: str = "float32") -> IRModule:
-    """A module with one unscheduled function ``main(X, W1, ..., Y)``."""
+    """Return a module with one unscheduled function ``main(X, W1, ..., Y)``."""
     parts, rows = operator.parts(binding), operator.rows(binding)
     X = te.placeholder(operator.input_sizes(binding), dtype, name="X")
     weights = [te.placeholder(part.weight_shape, dtype, name=f"W{i}") for i, part in enumerate(parts, start=1)]
     padded = _padded(X, rows)
     names = [f"Z{i}" for i in range(1, len(parts) + 1)] if len(parts) > 1 else ["Y"]
-    found = [_convolution(padded, *one) for one in zip(weights, parts, names, strict=True)]
-    result = found[0] if len(found) == 1 else _concatenation(found, parts)
+    tensors = [_convolution(padded, *arguments) for arguments in zip(weights, parts, names, strict=True)]
+    result = tensors[0] if len(tensors) == 1 else _concatenation(tensors, parts)
     function = te.create_prim_func([X, *weights, result])
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
 def _padded(X: te.Tensor, rows: int) -> te.Tensor:
-    """The first ``rows`` rows of ``X`` with a border of zeros."""
+    """Return the first ``rows`` rows of ``X`` with a border of zeros."""
     images, channels, _, columns = (int(size) for size in X.shape)
     border = WINDOW // 2
     zero = tvm.tirx.const(0, X.dtype)
@@ -64,16 +64,16 @@ def _concatenation(found: list[te.Tensor], parts: tuple[Part, ...]) -> te.Tensor
     firsts = [sum(part.outputs for part in parts[:place]) for place in range(len(parts))]
 
     def element(n: Any, o: Any, h: Any, w: Any) -> Any:
-        # Bounded indices, though none is read out of bounds: by them MetaSchedule sees that this is no mere write-back
-        # of one convolution, into whose loops it could not move what another one is needed for (a ScheduleError).
+        # The bounds are never reached. They show MetaSchedule that this is no mere write-back of one convolution, into
+        # whose loops it cannot move the other convolutions (a ScheduleError).
         bounded = (te.max(te.min(o - first, part.outputs - 1), 0) for first, part in zip(firsts, parts, strict=True))
         read = [tensor[n, index, h, w] for tensor, index in zip(found, bounded, strict=True)]
         later = list(zip(read[1:], firsts[1:], strict=True))
-        return reduce(lambda before, one: te.if_then_else(o < one[1], before, one[0]), later, read[0])
+        return reduce(lambda before, pair: te.if_then_else(o < pair[1], before, pair[0]), later, read[0])
 
     return te.compute((images, sum(part.outputs for part in parts), rows, columns), element, name="Y")
 
 
 def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IRModule:
-    """:func:`to_tvm` of an operator file's text: what the tuning process calls."""
+    """Call :func:`to_tvm` for an operator file's text, in the tuning process."""
     return to_tvm(from_json(operator_json), dict(binding), dtype)

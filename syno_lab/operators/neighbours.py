@@ -1,17 +1,17 @@
-"""The known operators that are similar to an operator, by a distance between pGraphs, counted in steps.
+"""The known operators that are similar to an operator, by a distance between pGraphs in steps.
 
-Each pGraph is read as the multiset of its steps, with its input and its output as one further element each. An element
-is described by *facets* that name no variable (:func:`elements`): the kind of its parameter, and for each coordinate
-that it takes or gives what made it, of which kind its size is, and what else uses it. Two elements of one
-primitive differ by the Jaccard distance of their facets, between 0 and 1 (multisets: 1 minus the size of the
-intersection over that of the union); elements of different primitives are never matched.
+Each pGraph is a multiset of elements: its steps, its input and its output. *Facets* without variables' names describe
+an element (:func:`elements`): the kind of its parameter, and for each coordinate that it takes or gives the step that
+made the coordinate, the kind of its size, and its other uses. The difference of two elements of one primitive is the
+Jaccard distance of their facets, between 0 and 1 (for multisets: 1 minus the size of the intersection over the size of
+the union). Elements of different primitives are never matched.
 
-The distance is the cheapest way to turn one multiset into the other: a matched pair costs its difference, an element
-without a partner costs 1. This is the bipartite approximation of the graph edit distance (Riesen and Bunke, Image and
-Vision Computing 27(7), 2009), here with a ground distance that is a metric, so that it is one as well: symmetric, 0
-from a pGraph to itself, and it obeys the triangle inequality. It depends neither on the names of variables nor on the
-order of independent steps. 0 does not say that two operators are the same, only that no step tells them apart; whether
-they are is decided by :func:`syno_lab.synthesis.orders.is_same_pgraph`.
+The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, an
+element without a partner costs 1. This is the bipartite approximation of the graph edit distance (Riesen and Bunke,
+Image and Vision Computing 27(7), 2009). The difference of elements is a metric, so the distance is a metric too:
+symmetric, 0 from a pGraph to itself, with the triangle inequality. Names of variables and the order of independent
+steps do not change it. Different operators can have the distance 0, if no step distinguishes them;
+:func:`syno_lab.synthesis.orders.is_same_pgraph` compares them exactly.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Facet = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Element:
-    """A step, the input or the output, without names.
+    """A step, the input or the output, without names of variables.
 
     Attributes:
         kind: the primitive, ``input`` or ``output``.
-        facets: what describes it.
-        words: it in words, with the names of its own operator.
+        facets: the descriptions of the element.
+        words: the element in words, with the names of its own operator.
     """
 
     kind: str
@@ -48,23 +48,23 @@ class Element:
     words: str
 
     def difference(self, other: Element) -> float:
-        """The Jaccard distance of the facets, from 0 to 1; of another kind 2, as dear as leaving both out."""
+        """Return the Jaccard distance of the facets, from 0 to 1; for another kind 2, the cost without partners."""
         if self.kind != other.kind:
             return 2.0
-        mine, others = Counter(self.facets), Counter(other.facets)
-        union = (mine | others).total()
-        return 1.0 - (mine & others).total() / union if union else 0.0
+        facets, other_facets = Counter(self.facets), Counter(other.facets)
+        union = (facets | other_facets).total()
+        return 1.0 - (facets & other_facets).total() / union if union else 0.0
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A known operator and how far it is.
+    """A known operator and its distance.
 
     Attributes:
-        name: of the known operator.
-        distance: in steps.
+        name: the name of the known operator.
+        distance: the distance in steps.
         same: whether it is the same pGraph, up to the names of variables.
-        differences: what makes the distance, the dearest first, each in words with its cost.
+        differences: the parts of the distance in words, each with its cost, the most expensive first.
     """
 
     name: str
@@ -74,13 +74,13 @@ class Neighbour:
 
 
 def elements(operator: Operator) -> tuple[Element, ...]:
-    """The steps of ``operator``, its input and its output, each with its facets."""
+    """Return the steps of ``operator``, its input and its output, each with its facets."""
     from syno_lab.codegen.drawing import describe_step
     from syno_lab.codegen.text import expressions
 
     uses = _uses(operator)
     names = expressions(operator)
-    found = []
+    described = []
     reductions = iter(operator.reductions)
     for step in operator.steps:
         primitive = PRIMITIVES[step.primitive]
@@ -96,32 +96,32 @@ def elements(operator: Operator) -> tuple[Element, ...]:
             results = (next(reductions),) if step.primitive == "REDUCE" else operator.state.results(step)
             for place, result in enumerate(results):
                 facets += [("result", str(place), use) for use in uses[result]]
-        found.append(Element(step.primitive, tuple(facets), describe_step(operator.state, step, names)))
-    # An axis that is passed on says which one it is; steps do not, so that rows and columns are alike to them.
+        described.append(Element(step.primitive, tuple(facets), describe_step(operator.state, step, names)))
+    # The input's facets name the output axes among them. Steps name no axes, so they do not tell rows from columns.
     passed = {c: f"output {axis}" for axis, c in enumerate(operator.output)}
     inputs = tuple((str(axis), passed.get(c, ""), *_about(operator, c)) for axis, c in enumerate(operator.inputs))
     outputs = tuple((str(axis), size_kind(c.size), use) for axis, c in enumerate(operator.output) for use in uses[c])
-    return (*found, Element(INPUT, inputs, _WORDS[INPUT]), Element(OUTPUT, outputs, _WORDS[OUTPUT]))
+    return (*described, Element(INPUT, inputs, _WORDS[INPUT]), Element(OUTPUT, outputs, _WORDS[OUTPUT]))
 
 
 def size_kind(size: Size) -> str:
-    """A size without names: ``P`` for a primary variable and ``c`` for a coefficient, each with its exponent, if not 1.
+    """Return a size without names: ``P`` for a primary variable, ``c`` for a coefficient, with exponents other than 1.
 
-    ``C_in/g`` and ``D_out/s`` are both ``P c^-1``; a size of 1 is ``1``.
+    ``C_in/g`` and ``D_out/s`` are ``P c^-1``; a size of 1 is ``1``.
     """
     letters = [("P" if name in size.symbols.primary else "c", power) for name, power in size.factors.items()]
     return " ".join(sorted(letter if power == 1 else f"{letter}^{power}" for letter, power in letters)) or "1"
 
 
 def _about(operator: Operator, coordinate: Coordinate) -> tuple[str, str]:
-    """What made a coordinate, and the kind of its size."""
+    """Return the step that made a coordinate, and the kind of its size."""
     if coordinate.is_output:
         return "output", size_kind(coordinate.size)
     return coordinate.node.primitive + (f" {coordinate.index}" if coordinate.index else ""), size_kind(coordinate.size)
 
 
 def _uses(operator: Operator) -> dict[Coordinate, list[str]]:
-    """For each coordinate the steps that use it, each with the role, and whether it is an axis of the input."""
+    """Return for each coordinate the steps that use it, with its role, and whether it is an axis of the input."""
     uses: dict[Coordinate, list[str]] = {c: [] for c in (*operator.output, *operator.reductions)}
     for step in operator.steps:
         roles = PRIMITIVES[step.primitive].operands if step.primitive != "SHARE" else ()
@@ -137,21 +137,21 @@ def _uses(operator: Operator) -> dict[Coordinate, list[str]]:
 
 
 def distance(one: Operator, other: Operator) -> float:
-    """How far two operators are from each other, in steps; see the head of this module."""
+    """Return the distance of two operators in steps, as this module's docstring defines it."""
     return sum(cost for _, _, cost in _matched(elements(one), elements(other)))
 
 
 def nearest(
     operator: Operator, known: Mapping[str, Callable[[], Operator]] | None = None, *, most: int | None = 5
 ) -> tuple[Neighbour, ...]:
-    """The known operators nearest to ``operator``, the nearest first.
+    """Return the known operators nearest to ``operator``, the nearest first.
 
     Args:
-        operator: what to compare.
+        operator: the operator to compare.
         known: operators by name; by default :data:`syno_lab.operators.KNOWN`.
-        most: how many at most; None for all.
+        most: the largest number of results; None for all.
 
-    Raises SpecError when ``most`` is less than 1, or the operator is no pGraph: its steps are compared.
+    Raises SpecError when ``most`` is less than 1, or when the operator is no pGraph, because steps are compared.
     """
     if not isinstance(operator, Operator):
         raise SpecError(
@@ -163,16 +163,16 @@ def nearest(
         from syno_lab.operators import KNOWN
 
         known = KNOWN
-    mine = elements(operator)
-    found = []
+    own = elements(operator)
+    near = []
     for name, make in known.items():
         other = make()
-        pairs = _matched(mine, elements(other))
-        told = sorted(_told(name, pairs), key=lambda entry: -entry[1])
+        pairs = _matched(own, elements(other))
+        parts = sorted(_differences(name, pairs), key=lambda entry: -entry[1])
         total = sum(cost for _, _, cost in pairs)
-        found.append(Neighbour(name, total, total < _SMALL and is_same_pgraph(operator, other), tuple(told)))
-    found.sort(key=lambda neighbour: (neighbour.distance, not neighbour.same, neighbour.name))
-    return tuple(found[:most])
+        near.append(Neighbour(name, total, total < _SMALL and is_same_pgraph(operator, other), tuple(parts)))
+    near.sort(key=lambda neighbour: (neighbour.distance, not neighbour.same, neighbour.name))
+    return tuple(near[:most])
 
 
 _SMALL = 1e-9
@@ -181,7 +181,7 @@ _SMALL = 1e-9
 def _matched(
     left: tuple[Element, ...], right: tuple[Element, ...]
 ) -> list[tuple[Element | None, Element | None, float]]:
-    """The cheapest matching: pairs with their cost, and elements without a partner."""
+    """Return the cheapest matching: pairs with their costs, and elements without a partner."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
@@ -192,18 +192,18 @@ def _matched(
     for i, a in enumerate(left):
         for j, b in enumerate(right):
             costs[i, j] = a.difference(b)
-    found: list[tuple[Element | None, Element | None, float]] = []
+    pairs: list[tuple[Element | None, Element | None, float]] = []
     for i, j in zip(*linear_sum_assignment(costs), strict=True):
-        one = left[i] if i < len(left) else None
-        other = right[j] if j < len(right) else None
-        if one is not None and other is not None and one.kind != other.kind:
-            found += [(one, None, 1.0), (None, other, 1.0)]  # as dear as a match, and easier to say
-        elif one is not None or other is not None:
-            found.append((one, other, float(costs[i, j])))
-    return found
+        from_left = left[i] if i < len(left) else None
+        from_right = right[j] if j < len(right) else None
+        if from_left is not None and from_right is not None and from_left.kind != from_right.kind:
+            pairs += [(from_left, None, 1.0), (None, from_right, 1.0)]  # as expensive as a match, easier to describe
+        elif from_left is not None or from_right is not None:
+            pairs.append((from_left, from_right, float(costs[i, j])))
+    return pairs
 
 
-def _told(name: str, pairs: list[tuple[Element | None, Element | None, float]]) -> Iterator[tuple[str, float]]:
+def _differences(name: str, pairs: list[tuple[Element | None, Element | None, float]]) -> Iterator[tuple[str, float]]:
     for one, other, cost in pairs:
         if cost < _SMALL:
             continue

@@ -1,1 +1,1 @@
-"""Syno's pGraphs as a system: search space, traits, known operators, panes and the stepper's session."""
+"""Syno's pGraphs as a system: search space, traits, known operators, panes and the stepper's construction."""

@@ -1,6 +1,6 @@
-"""The next steps of a state as text, grouped, for the list beside its drawing.
+"""The next steps of a state as grouped text, for the list beside its picture.
 
-Coordinates go by the names that they have in the drawing (``c3``).
+Coordinates have the names of the picture (``c3``).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
 
-COUNTED = 1 << 14  # points at which a page compares the sides of an approximate rule; about a millisecond
-SHOWN = 40  # of one primitive, canonical and pruned each; contractions can be many hundreds
-JUDGED = 200  # of one primitive, the nearest; of a state together they take some milliseconds
+COUNTED = 1 << 14  # the most points for a page's comparison of an approximate rule's sides; about a millisecond
+SHOWN = 40  # the most canonical and the most pruned steps that are listed for a primitive, of perhaps many hundreds
+JUDGED = 200  # the nearest steps of a primitive whose verdicts are computed; a state takes some milliseconds
 _WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 
 
 def why(state: State, candidate: Candidate) -> Why:
-    """All that is known of why a candidate is pruned; loads matplotlib. Raises PrimitiveError for a canonical step."""
+    """Return why a candidate is pruned; loads matplotlib. Raises PrimitiveError for a canonical step."""
     verdict = candidate.verdict
     if verdict.rejected_by is None:
         raise PrimitiveError("expected a pruned step; this one is canonical, and no rule has anything against it")
@@ -52,8 +52,8 @@ def why(state: State, candidate: Candidate) -> Why:
 
 
 def touching(found: Sequence[Candidate], coordinate: Coordinate) -> list[int]:
-    """The places of the candidates that use a coordinate."""
-    return [i for i, one in enumerate(found) if coordinate in one.operands or coordinate in one.given]
+    """Return the indices of the candidates that use a coordinate."""
+    return [i for i, candidate in enumerate(found) if coordinate in candidate.operands or coordinate in candidate.given]
 
 
 def menu(
@@ -63,24 +63,24 @@ def menu(
     only: Sequence[int] | None = None,
     whole: Container[str] = (),
 ) -> list[Group]:
-    """The candidates of a state by primitive, in the order of a usual synthesis.
+    """List the candidates of a state by primitive, in the usual order of a synthesis.
 
     Args:
-        state: where they may be taken.
-        found: all of them; an item's ``index`` is its place here.
-        shown: of one primitive, canonical and pruned each; the others are counted.
-        only: places of those to list; None lists all.
-        whole: primitives of which all are listed; of others :data:`JUDGED` are judged.
+        state: the state before the steps.
+        found: all candidates; an item's ``index`` is its index here.
+        shown: the most canonical and the most pruned steps to list for a primitive; the others are counted.
+        only: the indices of the candidates to list; None lists all.
+        whole: primitives that are listed completely; of other primitives :data:`JUDGED` candidates are checked.
     """
     names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
     rank = {name: place for place, name in enumerate(ORDER)}
     places = _places(found, only)
     groups = []
     for primitive in sorted(places, key=lambda name: (rank.get(name, len(rank)), name)):
-        mine = places[primitive]
+        indices = places[primitive]
         is_whole = primitive in whole
         most = None if is_whole else shown
-        ordered = [(index, found[index]) for index in (mine if is_whole else islice(mine, JUDGED))]
+        ordered = [(index, found[index]) for index in (indices if is_whole else islice(indices, JUDGED))]
         canonical = [pair for pair in ordered if pair[1].verdict.canonical]
         pruned = [pair for pair in ordered if not pair[1].verdict.canonical]
         card, look = PRIMITIVES[primitive].card, primitive_look(primitive)
@@ -92,18 +92,18 @@ def menu(
                 look.border,
                 card.signature,
                 card.top_down,
-                [_item(state, index, one, names, ids) for index, one in canonical[:most]],
-                [_item(state, index, one, names, ids) for index, one in pruned[:most]],
+                [_item(state, index, candidate, names, ids) for index, candidate in canonical[:most]],
+                [_item(state, index, candidate, names, ids) for index, candidate in pruned[:most]],
                 0 if is_whole else max(0, len(canonical) - shown),
                 0 if is_whole else max(0, len(pruned) - shown),
-                len(mine) - len(ordered),
+                len(indices) - len(ordered),
             )
         )
     return groups
 
 
 def ticks(state: State) -> list[Tick]:
-    """The data coordinates that a CONTRACTION may share or give, by name, with expression and size."""
+    """Return the data coordinates that a CONTRACTION may share or give, by name, with expression and size."""
     names, free = expressions(state), set(state.data) - state.fixed
     return [
         Tick(name, names[coordinate], coordinate.size.pretty)
@@ -113,24 +113,24 @@ def ticks(state: State) -> list[Tick]:
 
 
 def contraction(state: State, share: Sequence[str], give: Sequence[str]) -> Step:
-    """The CONTRACTION of coordinates by their names in the drawing, unchecked. Raises KeyError for an unknown name."""
+    """Return the unchecked CONTRACTION of coordinates by their names. Raises KeyError for an unknown name."""
     ids = coordinate_ids(state)
     return Step("SHARE", tuple(ids[name] for name in share), given=tuple(ids[name] for name in give))
 
 
 def steps_left(state: State) -> int:
-    """How many steps the budget still allows."""
+    """Return the number of steps that the budget still allows."""
     return max(0, state.spec.limits.max_primitives - len(state.steps))
 
 
 def _places(found: Sequence[Candidate], only: Sequence[int] | None) -> dict[str, list[int]]:
-    """The places of the candidates of each primitive, the nearest first."""
+    """Return the indices of the candidates of each primitive, the nearest first."""
     if only is None and isinstance(found, Candidates):
         return {name: list(chain(*ranges)) for name, ranges in found.places().items()}
     places: dict[str, list[int]] = {}
     every = range(len(found)) if only is None else only
-    for index, one in sorted(((index, found[index]) for index in every), key=lambda pair: _nearness(*pair)):
-        places.setdefault(one.primitive, []).append(index)
+    for index, candidate in sorted(((index, found[index]) for index in every), key=lambda pair: _nearness(*pair)):
+        places.setdefault(candidate.primitive, []).append(index)
     return places
 
 
@@ -155,7 +155,7 @@ def _item(
 
 
 def _reason(state: State, verdict: Verdict) -> str:
-    """The rule's sentence, and how much differs where that is counted at once."""
+    """Return the rule's sentence, and the share of different elements where that is counted at once."""
     reason, rewrite = verdict.reason or "", verdict.rewrite
     for binding in state.spec.binding_maps[:1]:
         if rewrite is not None and rewrite.points(binding) <= COUNTED and verdict.differing is not None:
@@ -164,7 +164,7 @@ def _reason(state: State, verdict: Verdict) -> str:
 
 
 def _here(verdict: Verdict, names: dict[Coordinate, str]) -> str:
-    """What the rule rewrites, over the coordinates of the state."""
+    """Return the rule's rewrite, over the coordinates of the state."""
     rewrite = verdict.rewrite
     if rewrite is None or not rewrite.bottoms:
         return ""
@@ -179,7 +179,7 @@ def _here(verdict: Verdict, names: dict[Coordinate, str]) -> str:
 
 
 def _after(verdict: Verdict, names: dict[Coordinate, str]) -> str:
-    """The canonical expression, and what the wildcards of both stand for."""
+    """Return the canonical expression, and the meaning of the wildcards."""
     rewrite = verdict.rewrite
     if rewrite is None or not rewrite.bottoms:
         return verdict.after or ""

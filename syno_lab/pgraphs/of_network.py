@@ -1,7 +1,7 @@
-"""The pGraphs for the layers of a network: their specification, their space to search, and the known ones in it.
+"""The pGraphs for the layers of a network: their spec, their search space, and the known operators in it.
 
-Syno's Algorithm 1 begins with the specification: the symbolic shapes are the layers' shapes, and each different layer
-gives one binding. The known operators are those with which discoveries are compared, and with which a search may begin.
+Syno's Algorithm 1 starts from the spec: its symbolic shapes are the layers' shapes, and each different layer is one
+binding. Discoveries are compared with the known operators, and a search may start from them.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from syno_lab.synthesis.orders import arrangements
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
-#: How often a variable may occur, unless said otherwise, by what the limits bind: image sizes and positions never, so
-#: that no operator depends on the place. Where weights count too, a chain of two of them has the channels between them
-#: three times (a REDUCE, both weights), those of the input twice and those of the output once; those between may be a
-#: part of either.
+#: The default limits of occurrences for each kind of weight limits. Image sizes and positions never occur, so that no
+#: operator depends on the site. With weights counted, two weights in a row use the channels between them three times (a
+#: REDUCE and two weights), the input's channels twice and the output's channels once. The channels between may be a
+#: part of the input's or the output's channels.
 OCCURRENCES: dict[WeightLimits, dict[str, int]] = {
     "free": {"N": 0, "C_in": 3, "C_out": 2, "H": 0, "W": 0},
     "primary": {"N": 0, "C_in": 5, "C_out": 4, "H": 0, "W": 0},
 }
-#: Coefficients with their values and limits, unless said otherwise.
+#: The default coefficients with their values and limits.
 COEFFICIENTS = {"conv2d": ("k_1=3: 4", "g=4: 3", "s=2: 2"), "linear": ("g=4: 3", "s=2: 2")}
-#: Steps of an operator at most, unless the request says otherwise: as many as Operator 1 has. With free weights it is
-#: the Sampler's default.
+#: The default for the most steps of an operator: the number of steps of Operator 1. With free weights the Sampler's
+#: default counts.
 STEPS = 10
 
 
 class NetworkSpace:
-    """The operators that fit all layers of a request; ``spec`` is derived from them, every kind of layer one binding.
+    """The operators that fit all layers of a request. ``spec`` comes from the layers; every kind of layer is a binding.
 
     Raises SpecError as :func:`.derive_spec`, and for a wish that no operator can meet.
     """
@@ -71,7 +71,7 @@ class NetworkSpace:
         if request.wants is None:
             spec = replace(spec, wants=derived_wants(request.sites, request.strides))
         check_wants(spec)
-        # A bound for the first binding that no operator within the network's limit exceeds: it prunes early.
+        # No operator within the network's limit exceeds this limit for the first binding. It prunes early.
         first = spec.binding_maps[0]
         calls = sum(site.calls for site in request.sites if site.binding(request.strides).items() <= first.items())
         most = request.spare_flops // max(1, calls)
@@ -79,8 +79,8 @@ class NetworkSpace:
             most = min(most, spec.limits.max_flops)
         self.spec = replace(spec, limits=replace(spec.limits, max_flops=most))
         self._drawn = request.drawn
-        said = ("the step", "none")
-        own = [Rule(one.name, *said, one.reason, "the user's own", "space", one.match) for one in rules]
+        unused = ("the step", "none")
+        own = [Rule(rule.name, *unused, rule.reason, "the user's own", "space", rule.match) for rule in rules]
         self._rules = (*RULES, *own)
         self._heaviest = max(request.sites, key=lambda site: site.flops)
 
@@ -90,7 +90,7 @@ class NetworkSpace:
 
     @property
     def wants(self) -> str:
-        """The wish that every operator meets, as text; empty for none."""
+        """The wish that every operator meets, as text; empty without a wish."""
         return wants_text(self.spec.wants, self.spec.input_shape, self.spec.output_shape)
 
     def root(self, accepts: Callable[[Operator], bool]) -> State:
@@ -116,37 +116,37 @@ class NetworkSpace:
         return name_of(operator)
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
-        """See :meth:`.Probe.promise`, beside the layer with the most FLOPs.
+        """Return :meth:`.Probe.promise` in comparison with the layer with the most FLOPs.
 
-        All are 0 for an operator whose kernel is too large to be computed.
+        All values are 0 for an operator whose kernel is too large to compute.
         """
         try:
-            found = probe(operator, probe_binding(operator, self.spec.binding_maps[0]))
+            own_probe = probe(operator, probe_binding(operator, self.spec.binding_maps[0]))
         except SynoError:
             return NO_PROMISE
-        outputs, inputs, *lengths = found.kernel.shape
+        outputs, inputs, *lengths = own_probe.kernel.shape
         site = self._heaviest
         window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
-        # A depthwise layer stays one at other channels; other groups stay as many where they divide these.
+        # For other channels, a depthwise layer stays depthwise. Other groups stay if they divide the channels.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
-        return found.promise(reference)
+        return own_probe.promise(reference)
 
 
-#: Terms up to which operators are told apart by what they compute: some hundredths of a second. The largest parts have
-#: millions, and took a search of ResNet-20 without training three quarters of its time.
+#: The most terms for comparing operators by what they compute: some hundredths of a second. The largest parts have
+#: millions of terms, which took three quarters of the time of an untrained search of ResNet-20.
 NAMED_TERMS = 1 << 18
 
 
 @lru_cache(maxsize=1024)
 def name_of(operator: Operator) -> str:
-    """A name by which a search tells operators apart: the fingerprint, and the sizes on which it was taken.
+    """Return a name that distinguishes operators in a search: the fingerprint, and the sizes of its computation.
 
-    Mirror images (in H, in W, in both) have one name: of such a pair a search trains one.
+    Mirror images (in H, in W, or in H and W) share a name, so that a search trains only one of them.
     """
     try:
         binding, digest = distinct_key(operator, mirrors_of(operator.spec), NAMED_TERMS)
-    except SynoError:  # more terms than are looked through: itself alone
+    except SynoError:  # too many terms to compare: the name of this operator alone
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
 
@@ -162,13 +162,13 @@ def derive_spec(
 ) -> Spec:
     """Return the spec of operators for all ``sites``, with every binding, the one with the most FLOPs first.
 
-    Budgets such as ``max_flops`` count for the first binding. ``coefficients`` are the strings of ``sl.Sampler``,
-    ``occurrences`` limits for primaries in the place of :data:`OCCURRENCES`; ``weight_limits`` and ``options`` go to
-    :meth:`.Spec.parse`. A coefficient that does not divide the channels of a site is of no use to operators for all:
-    leave such a site (often the first convolution, of three channels) out.
+    Budgets such as ``max_flops`` count for the first binding. ``coefficients`` are the strings of ``sl.Sampler``.
+    ``occurrences`` are limits for primaries that replace :data:`OCCURRENCES`. ``weight_limits`` and ``options`` are
+    passed to :meth:`.Spec.parse`. A coefficient that does not divide the channels of every site is useless. Leave out
+    such a site (often the first convolution, with three channels).
 
-    Raises SpecError for no sites, sites whose operators have different shapes (images and positions; with
-    ``strides="shape"``, strides), or a malformed coefficient or option.
+    Raises SpecError for no sites, for sites whose operators have different shapes (images and positions; with
+    ``strides="shape"``, strides), or for a malformed coefficient or option.
     """
     check_strides(strides)
     if not sites:
@@ -180,11 +180,11 @@ def derive_spec(
             raise SpecError(f"expected layers that an operator can replace, found {site.name}: {obstacle}")
         forms.setdefault(site.form(strides), site.name)
     if len(forms) > 1:
-        found = ", ".join(
+        shapes = ", ".join(
             f"{form.input_shape} to {form.output_shape}{f' with s={form.stride}' if form.stride > 1 else ''} at {name}"
             for form, name in forms.items()
         )
-        raise SpecError(f"expected layers of one shape for one operator, found {found}; select them apart")
+        raise SpecError(f"expected layers of one shape for one operator, found {shapes}; select them apart")
     (form,) = forms
     usual = OCCURRENCES[weight_limits]
     limits = {**usual, **(occurrences or {})}
@@ -212,7 +212,7 @@ def derive_spec(
 
 
 def _with_stride(coefficients: list[str], stride: int, *, given: bool) -> list[str]:
-    """Coefficients in which s is the stride of the shapes; only coefficients that the user gave are checked."""
+    """Set s to the stride of the shapes in ``coefficients``; only coefficients that the user gave are checked."""
     variables = {variable.name: variable for variable in map(Variable.parse, coefficients)}
     own = variables.get("s")
     if own is None:
@@ -226,37 +226,37 @@ def _with_stride(coefficients: list[str], stride: int, *, given: bool) -> list[s
 
 
 def known_operators(root: State, spec: Spec) -> dict[str, Operator]:
-    """The operators of :data:`syno_lab.operators.KNOWN` that the space of ``root`` has, as it has them, by their names.
+    """Return the operators of :data:`syno_lab.operators.KNOWN` in the space of ``root``, in the space's form, by name.
 
-    Their variables are the variables of ``spec`` with the same names. The order of its steps, and the coordinate with
-    which a weight is shared, may be others in the space; an operator that the space has only in another form is not
-    found, nor an operator that a rule, a budget or a hard limit refuses.
+    Their variables are the variables of ``spec`` with the same names. In the space, the order of steps may differ, and
+    a weight may share another coordinate. An operator is left out if the space has it only in another form, or if a
+    rule, a budget or a hard limit rejects it.
     """
-    found: dict[str, Operator] = {}
+    placed_operators: dict[str, Operator] = {}
     for name, make in KNOWN.items():
         operator = placed(root, make(), spec)
-        if operator is not None and operator not in found.values():
-            found[name] = operator
-    return found
+        if operator is not None and operator not in placed_operators.values():
+            placed_operators[name] = operator
+    return placed_operators
 
 
 def placed(root: State, operator: Operator, spec: Spec) -> Operator | None:
-    """The operator in the form that the space of ``root`` has; None if it is not found there."""
+    """Return the operator in the form that the space of ``root`` has; None if it is not found there."""
     if len(operator.output) != len(spec.output_shape) or len(operator.inputs) != len(spec.input_shape):
         return None
     if len(operator.steps) > spec.limits.max_primitives:
         return None
     try:
-        for one in arrangements(operator, spec):
-            if one.state.is_match(one.inputs) and (trail := find(root, one)) is not None:
+        for arrangement in arrangements(operator, spec):
+            if arrangement.state.is_match(arrangement.inputs) and (trail := find(root, arrangement)) is not None:
                 return cast("Operator", trail.end.operator())
-    except (KeyError, SynoError):  # a variable that the spec does not have, or a step that is not legal over it
+    except (KeyError, SynoError):  # the spec lacks a variable, or a step is not legal
         return None
     return None
 
 
 def for_layer(site: Site) -> tuple[Operator, dict[str, int]]:
-    """An operator that computes a layer's function for one example, and the sizes of its variables.
+    """Return an operator that computes a layer's function for one example, and the sizes of its variables.
 
     Raises SpecError for a convolution with dilation, an oblong window, or a stride that does not divide its input.
     """

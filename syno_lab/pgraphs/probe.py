@@ -1,8 +1,8 @@
-"""The kernel probe of pGraphs (:mod:`syno_lab.common.probe`): their kernels, and the sizes at which they are probed.
+"""The kernel probe of pGraphs (:mod:`syno_lab.common.probe`): their kernels, and the sizes for probing.
 
-What the axes mean (channels, and positions that an operator moves along) follows from the spec.
+The spec determines the meaning of the axes: channels, and positions along which an operator moves.
 
-All weights are drawn from one normal distribution, as the ranks do not depend on their scale.
+All weights come from one normal distribution, because the ranks do not depend on their scale.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding, Spec
 
-#: Channels and positions along an axis at which operators are probed, the smallest that fit.
+#: The channels and positions along an axis for probing; the smallest that fit are used.
 CHANNELS = (32, 36, 48, 64, 72, 96, 128)
 SIDES = (8, 9, 10, 12, 16, 24, 32)
 _TRIED = sorted(product(CHANNELS, SIDES), key=prod)
 
 
 def probe(operator: Operator, binding: Binding | None = None) -> Probe:
-    """The probe of an operator, with weights that are the same each time.
+    """Probe an operator, always with the same weights.
 
     Args:
-        operator: what is probed.
-        binding: the sizes; None takes those of :func:`probe_binding`.
+        operator: the operator.
+        binding: the sizes; None means the sizes of :func:`probe_binding`.
 
     Raises:
-        SpecError: where a size is no positive integer under the binding, or no sizes fit.
-        SynoError: the kernel is too large to be computed at these sizes.
+        SpecError: a size is no positive integer under the binding, or no sizes fit.
+        SynoError: the kernel is too large to compute at these sizes.
     """
     bound = probe_binding(operator) if binding is None else operator.complete_binding(binding)
     rng = np.random.default_rng(SEED)
@@ -47,27 +47,27 @@ def probe(operator: Operator, binding: Binding | None = None) -> Probe:
     weights = [rng.standard_normal(shape) for shape in shapes]
     roles = roles_of(operator.spec)
     middle = {axis: size // 2 for axis, size in enumerate(operator.output_sizes(bound)) if axis not in roles.outputs}
-    found = kernel(operator, weights, bound, middle)
+    array = kernel(operator, weights, bound, middle)
     outputs = len(roles.outputs)
-    # Of a fixed axis only the element itself is read, so that the sum along it is what is read.
-    found = found.sum(axis=tuple(outputs + axis for axis, _ in operator.spec.fixed_io_pairs))
-    left = [axis for axis in range(len(operator.inputs)) if axis in (*roles.inputs, *roles.offsets)]
-    order = [outputs + left.index(axis) for axis in (*roles.inputs, *roles.offsets)]
-    found = found.transpose(*range(outputs), *order)
+    # Along a fixed axis only the element itself is read, so the sum along the axis is that element.
+    array = array.sum(axis=tuple(outputs + axis for axis, _ in operator.spec.fixed_io_pairs))
+    remaining = [axis for axis in range(len(operator.inputs)) if axis in (*roles.inputs, *roles.offsets)]
+    order = [outputs + remaining.index(axis) for axis in (*roles.inputs, *roles.offsets)]
+    array = array.transpose(*range(outputs), *order)
     lengths = operator.input_sizes(bound)
     shape = (
-        prod(found.shape[:outputs]),
+        prod(array.shape[:outputs]),
         prod(lengths[axis] for axis in roles.inputs),
         *(lengths[axis] for axis in roles.offsets),
     )
-    return Probe.of(found.reshape(shape))
+    return Probe.of(array.reshape(shape))
 
 
 def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, int]:
-    """Sizes at which an operator is probed: 32 channels and 8 positions along each axis, or the next that fit.
+    """Return sizes for probing an operator: 32 channels and 8 positions along each axis, or the next that fit.
 
-    Coefficients are those of ``base`` (None: of the spec's first binding), fixed axes have the size 1; where no sizes
-    fit, ``base`` itself is taken. Raises SpecError where these do not fit either.
+    Coefficients are those of ``base`` (None: of the spec's first binding); fixed axes have size 1. If no sizes fit, the
+    result is ``base`` itself. Raises SpecError where ``base`` does not fit either.
     """
     spec = operator.spec
     symbols = spec.symbols
@@ -75,7 +75,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
     base = {**spec.defaults, **{name: size for name, size in base.items() if name in symbols.names}}
     if not base.keys() >= set(symbols.coefficient):
-        return operator.complete_binding(base)  # which says what is missing
+        return operator.complete_binding(base)  # raises an error for the missing variable
     roles = roles_of(spec)
     channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
     channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}
@@ -90,7 +90,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
 
 
 class Roles(NamedTuple):
-    """The meaning of the axes that are not fixed: output channels, input channels, and input axes of positions."""
+    """The roles of the axes that are not fixed: output channels, input channels, and input axes of positions."""
 
     outputs: tuple[int, ...]
     inputs: tuple[int, ...]
@@ -99,10 +99,10 @@ class Roles(NamedTuple):
 
 @lru_cache(maxsize=256)
 def roles_of(spec: Spec) -> Roles:
-    """The roles of the axes of a spec's shapes.
+    """Return the roles of the axes of a spec's shapes.
 
-    Channels are the axes of a primary variable that the other side does not have (``C_in``, ``C_out``). Where there is
-    none on either side and a batch is fixed, the first axis after it is taken for channels.
+    An axis is a channel axis if it has a primary variable that the other side does not have (``C_in``, ``C_out``).
+    Without channels on either side and with a fixed batch, the first axis after the batch counts as channels.
     """
     fixed_in = {into for into, _ in spec.fixed_io_pairs}
     fixed_out = {out for _, out in spec.fixed_io_pairs}
@@ -118,20 +118,20 @@ def roles_of(spec: Spec) -> Roles:
 
 
 def primaries(spec: Spec, size: Size) -> set[str]:
-    """The primary variables in a size."""
+    """Return the primary variables in a size."""
     powers = dict(zip(spec.symbols.names, size.exponents, strict=True))
     return {name for name in spec.symbols.primary if powers[name]}
 
 
 @lru_cache(maxsize=256)
 def mirrors_of(spec: Spec) -> tuple[tuple[int, int], ...]:
-    """The input axes of positions, each with the output axis of the same primary variables; none for another number."""
+    """Pair each input axis of positions with the output axis of the same primary variables, if there is exactly one."""
     roles = roles_of(spec)
     outs = [axis for axis in range(len(spec.output_shape)) if axis not in roles.outputs]
-    found = []
+    mirrored = []
     for axis in roles.offsets:
         names = primaries(spec, spec.input_shape[axis])
         same = [out for out in outs if primaries(spec, spec.output_shape[out]) == names]
         if len(same) == 1:
-            found.append((axis, same[0]))
-    return tuple(found)
+            mirrored.append((axis, same[0]))
+    return tuple(mirrored)

@@ -1,14 +1,14 @@
-"""The synthesis graph as a space to search: canonical partial pGraphs, within the budgets of a spec.
+"""The synthesis graph as a search space: canonical partial pGraphs within the budgets of a spec.
 
-A state is a node of :mod:`syno_lab.synthesis.graph` with the number of steps that are left, and the path to it. Rules
-and distance depend only on the node, so the next steps are the same for every path to it: the node's name is the key by
-which statistics are shared. The operator at the end depends on the whole path, as do the few rules that look deeper and
-the budgets of a whole operator (FLOPs, parameters, memory); they are checked when an operator is complete (Syno,
-section 7.2: a hard limit).
+A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps that are left, and the path to the node. Rules
+and distance depend only on the node, so every path to a node has the same next steps. Statistics are shared by the
+node's name as the key. The final operator depends on the whole path. So do the few rules that check deeper, and the
+budgets of a whole operator (FLOPs, parameters, memory). These are checked for complete operators (Syno, section 7.2: a
+hard limit).
 
-In a space that is too large to be counted, the first choice is how many steps there may be, each number from the fewest
-on being as likely as the others. Without it random descents use nearly all steps, because most operators do; but those
-that people know and use have few.
+In a space that is too large to count, the first choice is the largest number of steps. All numbers from the fewest on
+are equally likely. Otherwise random descents would use nearly all steps, because most operators have many steps; but
+the operators that people know and use have few.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from syno_lab.synthesis.paths import Builder, Path, TooManyError, count, name
 from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
-#: How much likelier a step is that leads one step nearer to the input, where the space is too large to be counted.
-#: Of 2, 4, 8, 16 and 32 chosen on ResNet-20's space, as what gave most operators within its limits a CPU-second.
+#: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. Of 2, 4,
+#: 8, 16 and 32, this factor found the most operators within ResNet-20's limits in a CPU-second.
 PULL = 8.0
-_FAR = 9  # distances above do not matter any more
+_FAR = 9  # larger distances count the same
 _UNKNOWN = -1
-#: Nodes up to which a space is counted before it is searched: a second or two.
+#: The most nodes of a space that is counted before its search: a second or two.
 COUNTABLE_NODES = 2_000
 
 Words = tuple[tuple[str, int], ...]
-#: The share of what a graph may hold at most that it holds for a search, beside much else: some hundred megabytes.
+#: The share of a graph's usual memory limit that a search's graph may use: some hundred megabytes.
 MOST_HELD = 0.25
 
 Accepts = Callable[[Operator], bool]
@@ -59,21 +59,20 @@ def synthesis_space(
     drawn: Drawn | None = None,
     countable_nodes: int = COUNTABLE_NODES,
 ) -> SynthesisState:
-    """The first state of the space of ``spec``: the output's coordinates alone.
+    """Return the first state of the space of ``spec``: the output's coordinates alone.
 
-    A space of at most ``countable_nodes`` is counted first, so that random descents give every operator with the same
-    chance. In a larger space, steps that lead nearer to the input are likelier, and so are operators in sparse parts.
+    A space of at most ``countable_nodes`` nodes is counted, so that random descents reach each operator equally often.
+    In a larger space, steps that lead nearer to the input are likelier, and so are operators in sparse parts.
 
     Args:
-        spec: the space, its budgets among them.
-        rules: they decide which operators are canonical.
-        accepts: a hard limit that the spec cannot express, such as the FLOPs of a network; checked for complete
+        spec: the spec of the space, with its budgets.
+        rules: the rules that decide which operators are canonical.
+        accepts: a hard limit that the spec cannot express, such as the FLOPs of a network; it checks complete
             operators.
-        describe: gives the traits of an operator, from which a search may estimate its reward; called also for
-            operators that ``accepts`` may refuse.
-        drawn: told the key of every complete operator that is asked for, before the wishes and the budgets of a whole
-            operator refuse any.
-        countable_nodes: 0 to count nothing.
+        describe: a function that returns the traits of an operator, from which a search estimates rewards; it also gets
+            operators that ``accepts`` may reject.
+        drawn: a callback that gets the key of every complete operator, before wishes and budgets reject any.
+        countable_nodes: the most nodes to count; 0 counts nothing.
 
     Raises SpecError for rules without those of kind ``space``, and wishes that no operator can meet.
     """
@@ -107,12 +106,12 @@ class _Space:
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
-        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # by the key of the state
-        self._first: dict[int, list[tuple[Move, float]]] = {}  # the same of the root, by the steps left
+        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # by the state's key
+        self._first: dict[int, list[tuple[Move, float]]] = {}  # of the root, by the steps that are left
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
     def operator(self, path: Path, key: Hashable) -> Operator | None:
-        """The operator at the end of a path; None if a rule, a budget or ``accepts`` refuses it."""
+        """Return the operator at the end of a path; None if a rule, a budget or ``accepts`` rejects it."""
         operator = self.builder.complete(path)
         if operator is None:
             return None
@@ -122,39 +121,39 @@ class _Space:
         return operator if is_kept else None
 
     def traits(self, path: Path) -> Mapping[str, int]:
-        """The traits of the operator at the end of a path; {} if a rule or a budget refuses it."""
+        """Return the traits of the operator at the end of a path; {} if a rule or a budget rejects it."""
         operator = None if self._describe is None else self.builder.operator(path)
         return {} if operator is None or self._describe is None else self._describe(operator)
 
     def weighted(self, node: SearchNode, left: int) -> list[tuple[Move, float]]:
-        """The moves from ``node`` that lead to an operator, with their weights; computed once.
+        """Return the moves from ``node`` that lead to an operator, with their weights; cached.
 
-        Every random descent begins at the root, which may have thousands of them. Where there are too many to list,
-        always the same part of them, drawn at random. What is known of nodes is dropped now and then, to bound memory;
-        it is found anew where it is asked for again, and is the same then.
+        Every random descent starts at the root, which may have thousands of moves. If there are too many to list, the
+        result is a fixed random part of them. The cache is cleared when it grows too large; new results equal the old
+        results.
         """
         if node is self.graph.root:
             return self._weighted_first(left)
         key = key_of(node, left)
-        found = self._weighted.get(key)
-        if found is None:
+        pairs = self._weighted.get(key)
+        if pairs is None:
             if self.graph.make_room(MOST_HELD):
                 self._weighted.clear()
-            found = self._weighted[key] = self._pairs(node, left)
-        return found
+            pairs = self._weighted[key] = self._pairs(node, left)
+        return pairs
 
     def _weighted_first(self, left: int) -> list[tuple[Move, float]]:
-        """:meth:`weighted` of the root, which is kept: to list the multisets of REDUCEs takes seconds."""
-        found = self._first.get(left)
-        if found is None:
+        """Return :meth:`weighted` of the root, always cached: listing the multisets of REDUCEs takes seconds."""
+        pairs = self._first.get(left)
+        if pairs is None:
             root, most = self.graph.root, self.graph.spec.limits.max_primitives
             if left < most and not self.graph.is_vast(root, most):
-                # Their distances are bounds for ``most`` steps here, so a few of these moves lead nowhere.
-                found = [(move, weight) for move, weight in self._weighted_first(most) if move.cost + move.need <= left]
+                # The distances are bounds for ``most`` steps here, so a few of these moves lead to no operator.
+                pairs = [(move, weight) for move, weight in self._weighted_first(most) if move.cost + move.need <= left]
             else:
-                found = self._pairs(root, left)
-            self._first[left] = found
-        return found
+                pairs = self._pairs(root, left)
+            self._first[left] = pairs
+        return pairs
 
     def _pairs(self, node: SearchNode, left: int) -> list[tuple[Move, float]]:
         moves = self.graph.some_moves(node, left, random.Random(0))  # noqa: S311 - for choices, not for secrets
@@ -162,9 +161,9 @@ class _Space:
         return [(move, weight) for move, weight in pairs if weight]
 
     def weight(self, move: Move, left: int) -> float:
-        """The number of operators that a move leads to; if it is unknown, a weight that is larger nearer to the input.
+        """Return the number of operators that a move leads to; if unknown, a weight that is larger nearer to the input.
 
-        REDUCEs that exceed the budget of FLOPs by themselves are unlikely then.
+        In that case REDUCEs that alone exceed the budget of FLOPs get small weights.
         """
         if self.is_counted:
             edges = move.edges()
@@ -178,16 +177,16 @@ class _Space:
 
 
 def key_of(node: SearchNode, left: int) -> int:
-    """The key of a partial state: it stays the same where the graph has forgotten the node."""
+    """Return the key of a partial state. It stays the same after the graph has removed the node from its memory."""
     return node.name << 16 | left
 
 
-#: What stands for the steps that are left in the key of the first state, which chooses them.
+#: The number of remaining steps in the key of the first state, which has not chosen it yet.
 _CHOOSES = (1 << 16) - 1
 
 
 class SynthesisState:
-    """A partial pGraph, or a complete one (:class:`syno_lab.search.protocol.State`)."""
+    """A partial or complete pGraph (:class:`syno_lab.search.protocol.State`)."""
 
     __slots__ = ("_chooses_most", "_distance", "_key", "_node", "_space", "left", "path")
 
@@ -211,18 +210,18 @@ class SynthesisState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether an operator ends here."""
+        """Whether the state is a complete operator."""
         return self._node is None
 
     @property
     def distance(self) -> int | None:
-        """The shape distance, computed on the first use; None if the input is out of reach."""
+        """The shape distance, computed on first use; None if the input is out of reach."""
         if self._distance == _UNKNOWN and self._node is not None:
             self._distance = distance(self._node.state)
         return self._distance
 
     def children(self) -> Sequence[Child]:
-        """The moves after which the input may still be reached."""
+        """Return the moves after which the input may still be reached."""
         if self._node is None:
             return ()
         if self._chooses_most:
@@ -230,7 +229,7 @@ class SynthesisState:
         return [_Child(self, move, weight) for move, weight in self._space.weighted(self._node, self.left)]
 
     def operator(self) -> Operator | None:
-        """The operator of a complete state; None where a deep rule or a budget rejects it."""
+        """Return the operator of a complete state; None where a deep rule or a budget rejects it."""
         return self._space.operator(self.path, self._key) if self._node is None else None
 
     def traits(self) -> Mapping[str, int]:
@@ -238,13 +237,13 @@ class SynthesisState:
         return self._space.traits(self.path) if self._node is None else {}
 
     def steps(self, move: Move) -> list[Step]:
-        """The child that a move leads to."""
+        """Return the steps of a move."""
         return [self._step(edge) for edge in move.edges()]
 
     def towards(self, operator: Operator) -> Sequence[Step]:
-        """The steps of ``operator`` that may be taken from here, in any order.
+        """Return the steps of ``operator`` that may be taken from here, in any order.
 
-        Its reductions must have the order of this space (:func:`syno_lab.synthesis.orders.arrangements`).
+        The operator's reductions must have the order of this space (:func:`syno_lab.synthesis.orders.arrangements`).
         """
         if self._node is None or operator.spec.output_shape != self._space.graph.spec.output_shape:
             return ()
@@ -256,7 +255,7 @@ class SynthesisState:
         return [
             self._step(edge)
             for move in self._space.graph.each_move(self._node, self.left)
-            if not move.sizes or move.sizes == sizes  # of the thousands at the root one is looked at
+            if not move.sizes or move.sizes == sizes  # checks only one of the root's thousands of moves
             for edge in move.edges()
             if self._is_of(edge, places, done, operator)
         ]
@@ -266,7 +265,7 @@ class SynthesisState:
         return [_Most(self, most) for most in range(self.left + 1) if self._space.weighted(root, most)]
 
     def within(self, most: int) -> Step:
-        """The choice of at most so many steps, from the first state."""
+        """Return the step that chooses at most ``most`` steps, from the first state."""
         return Step(f"at most {most} steps", (), SynthesisState(self._space, None, most, ()), steps=0)
 
     def _step(self, edge: Edge) -> Step:
@@ -286,7 +285,7 @@ class SynthesisState:
         )
 
     def _places(self) -> tuple[tuple[Coordinate, ...], int]:
-        """The coordinates in the order of the node, on this way to it, and how many steps it took."""
+        """Return the node's coordinates in order, along this path, and the number of steps of the path."""
         places = self._space.graph.root.places
         done = 0
         for edge in self.path:
@@ -295,16 +294,16 @@ class SynthesisState:
                 results = tuple([reduce_coordinate(number, size) for number, size in enumerate(edge.parameter)])
             elif edge.primitive and edge.primitive not in ("SHARE", "EXPAND"):
                 operands = tuple([places[i] for i in edge.operands])
-                made = Node(edge.primitive, operands, edge.parameter)
+                node = Node(edge.primitive, operands, edge.parameter)
                 sizes = PRIMITIVES[edge.primitive].result_sizes(tuple([c.size for c in operands]), edge.parameter)
-                results = tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+                results = tuple([Coordinate(node, i, size) for i, size in enumerate(sizes)])
             done += edge.cost
             pool = places + results
             places = tuple([pool[i] for i in edge.order])
         return places, done
 
     def _is_of(self, edge: Edge, places: tuple[Coordinate, ...], done: int, operator: Operator) -> bool:
-        """Whether an edge is one of the steps of ``operator``, or its end after so many steps."""
+        """Check whether an edge is a step of ``operator``, or its end after ``done`` steps."""
         steps = operator.steps
         if edge.primitive == "REDUCE" or (not self.path and edge.target is not None):
             return edge.parameter == tuple([step.parameter for step in steps if step.primitive == "REDUCE"])
@@ -325,7 +324,7 @@ class SynthesisState:
 
 
 class _Most:
-    """The choice of how many steps there may be."""
+    """The choice of the largest number of steps."""
 
     __slots__ = ("_from", "most", "weight")
 
@@ -335,12 +334,12 @@ class _Most:
         self.weight = 1.0
 
     def steps(self) -> list[Step]:
-        """The space of the operators of at most so many steps."""
+        """Return the step to the space of operators with at most ``most`` steps."""
         return [self._from.within(self.most)]
 
 
 class _Child:
-    """A move, looked at when it is asked for."""
+    """A move whose edges are computed on use."""
 
     __slots__ = ("_from", "_move", "weight")
 
@@ -350,12 +349,12 @@ class _Child:
         self.weight = weight
 
     def steps(self) -> list[Step]:
-        """The edges of the move; none where a rule rejects it."""
+        """Return the edges of the move; none where a rule rejects it."""
         return self._from.steps(self._move)
 
 
 class _Action(NamedTuple):
-    """The actions of edges as words without coordinates' places, and the words that are counted of them."""
+    """The actions of edges as text without coordinates' places, and the words that are counted for statistics."""
 
     text: str
     words: Words
@@ -365,15 +364,15 @@ _END = _Action("END", (("END", 1),))
 
 
 def _counted(primitive: str, sizes: tuple[str, ...], times: int = 1) -> Words:
-    """The words counted of an action: its primitive, and its primitive with each size.
+    """Return the counted words of an action: its primitive, and its primitive with each size.
 
     >>> _counted("UNFOLD", ("H", "k_1"))
     (('UNFOLD', 1), ('UNFOLD H', 1), ('UNFOLD k_1', 1))
     >>> _counted("REDUCE", ("C_in",), 2)
     (('REDUCE', 2), ('REDUCE C_in', 2))
     """
-    each = Counter(f"{primitive} {size}" for size in sizes)
-    return ((primitive, times), *[(size, times * number) for size, number in each.items()])
+    numbers = Counter(f"{primitive} {size}" for size in sizes)
+    return ((primitive, times), *[(size, times * number) for size, number in numbers.items()])
 
 
 @lru_cache(maxsize=1 << 14)
@@ -393,10 +392,10 @@ def _reductions(sizes: tuple[Size, ...]) -> tuple[_Action, ...]:
 
 
 def _actions(edge: Edge, sizes: Sequence[Size]) -> tuple[_Action, ...]:
-    """The action of an edge: the primitive and the sizes of its operands.
+    """Return the actions of an edge: the primitive and the sizes of its operands.
 
-    REDUCEs and contractions are several actions, one for each size and how often it occurs: most of what they have in
-    common with others is a part of them.
+    REDUCEs and contractions are several actions, one for each size with its number of occurrences, because parts of
+    them often occur in other edges too.
     """
     if edge.primitive == "REDUCE":
         return _reductions(edge.parameter)

@@ -1,4 +1,4 @@
-"""How pGraphs are built step by step, for the sessions and steppers of all systems (:mod:`syno_lab.sessions`)."""
+"""The construction of pGraphs step by step, for the sessions and steppers of all systems (:mod:`syno_lab.sessions`)."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ from syno_lab.synthesis.ways import instead, random_way, shortest_way
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.text.PlaceRecord`; of an operator that was given ``match`` has the coordinates of the input axes.
+    """See :class:`.text.PlaceRecord`. ``match`` has the coordinates of the input axes of a given operator.
 
-    Coordinates are numbered along the way to a place: the output axes first, then the results of each step.
+    Coordinates are numbered along the path to a place: first the output axes, then the results of each step.
     """
 
     parent: int | None = None
@@ -89,7 +89,7 @@ class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 def records(places: Sequence[Place[State, Step]]) -> Records:
     """See :meth:`.Construction.records`."""
     specs: list[Spec] = []
-    found = []
+    written = []
     coordinates: list[tuple[Coordinate, ...]] = []
     for entry in places:
         if entry.step is None:
@@ -105,8 +105,8 @@ def records(places: Sequence[Place[State, Step]]) -> Records:
         if entry.operator is not None:
             record.match = list(map(numbered.index, entry.operator.inputs))
         coordinates.append(numbered)
-        found.append(record)
-    return Records([[SpecFields.from_spec(spec) for spec in specs]], found)
+        written.append(record)
+    return Records([[SpecFields.from_spec(spec) for spec in specs]], written)
 
 
 def reader(construction: Construction[State, Step, Candidate], record: SessionRecord) -> Reader[State, Step]:
@@ -152,7 +152,7 @@ def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str)
     return tuple(numbered[number] for number in numbers)
 
 
-#: Ways to match the input that a status counts.
+#: The most matches with the input that a status counts.
 _MAX_WAYS = 24
 PlaceOf = Place[State, Step]
 
@@ -163,7 +163,7 @@ class PGraphConstruction(
     Detours[State, Step, Candidate],
     Explorable[State, Step, Candidate],
 ):
-    """From the output up: a session begins with a spec, a partial pGraph, or an operator."""
+    """The construction of pGraphs from the output up. A session starts with a spec, a partial pGraph or an operator."""
 
     labels = Labels(
         distance="Shape distance",
@@ -194,21 +194,21 @@ class PGraphConstruction(
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """Whether it is a spec or a partial pGraph."""
+        """Check whether ``start`` is a spec or a partial pGraph."""
         return isinstance(start, Spec | State)
 
     def begin(self, start: Spec | State | Operator) -> Beginning[State, Step]:
-        """The output of the spec, and the steps from there."""
+        """Return the spec's output, and the steps from there."""
         if isinstance(start, Spec):
             return Beginning(State.root(start))
         return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
 
     def operator(self, state: State) -> Operator:
-        """The operator of the state's first match with the input. Raises PrimitiveError where there is none."""
+        """Return the operator of the state's first match with the input. Raises PrimitiveError without a match."""
         return state.operator()
 
     def distance(self, state: State, effort: Effort | None = None) -> int | None:
-        """The shape distance."""
+        """Return the shape distance."""
         return distance(state, effort=effort)
 
     def candidates(self, state: State, rules: Sequence[Rule], should_stop: Stop | None = None) -> Sequence[Candidate]:
@@ -224,11 +224,11 @@ class PGraphConstruction(
         return random_way(state, rng, tuple(rules), **patience._asdict()).steps
 
     def rule(self, own: OwnRule) -> Rule:
-        """The rule as a row that restricts the choice of steps (kind ``space``)."""
+        """Return the rule as a row that restricts the choice of steps (kind ``space``)."""
         return Rule(own.name, "", "", own.reason, OWN, "space", own.match)
 
     def loaded(self, operator: Operator, first: State, shown: State) -> Operator:
-        """The operator, with the wishes that the session began with where it has none of its own, but their axes."""
+        """Return the operator; if it has no wishes of its own, it gets the session's first wishes, by its own axes."""
         spec = first.spec
         if operator.spec.wants or not spec.wants:
             return operator
@@ -251,7 +251,7 @@ class PGraphConstruction(
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """The pGraph with its last step marked; a node that a step can use is a coordinate of the data."""
+        """Draw the pGraph with its last step marked; a step can use the nodes of data coordinates."""
         state = place.state
         shown: State | Operator = place.built if place.is_complete else state
         latest = [len(state.steps) - 1] if state.steps else []
@@ -263,7 +263,7 @@ class PGraphConstruction(
     describe = staticmethod(drawing.describe_step)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
-        """The steps so far and the distances; the shape distance is left out where the effort does not suffice."""
+        """Describe the steps so far and the distances; without enough effort the shape distance is left out."""
         state = place.state
         count = count_of(len(state.steps), "step")
         if place.is_complete:
@@ -292,14 +292,14 @@ class PGraphConstruction(
         return f"After {count}: shape distance {far},{wished} {left}"
 
     def course(self, places: Sequence[PlaceOf], here: int, first: int) -> str:
-        """The shape distances, and the property distances where something is wished, as SVG."""
+        """Draw the shape distances as SVG, and the property distances if the spec has wishes."""
         wished = [_wished(place) for place in places] if any(place.state.spec.wants for place in places) else None
         return course_svg([place.distance for place in places], here, first, wished)
 
     def menu(
         self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
     ) -> Sequence[Group]:
-        """See :func:`.menu.menu`; of a chosen coordinate the steps that use it."""
+        """See :func:`.menu.menu`; for a chosen coordinate only the steps that use it."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
         only = None if coordinate is None else listing.touching(found, coordinate)
         return listing.menu(state, found, only=only, whole=whole)
@@ -317,17 +317,17 @@ class PGraphConstruction(
         return Detour(way.back, way.steps, "; ".join(words) or "no step")
 
     def explain(self, state: State, should_stop: Stop | None = None) -> Explanation:
-        """The shape distance with the reshape groups; of a complete state also the matrix against the wishes."""
-        found = explain_distance(state, should_stop=should_stop)
+        """Explain the shape distance by the reshape groups; for a complete state add the matrix against the wishes."""
+        explained = explain_distance(state, should_stop=should_stop)
         wished = explain_property_distance(state, should_stop=should_stop)
         mixing: Any = UNSET
         if state.spec.wants and state.is_complete:
-            with suppress(SpecError):  # too large to look at: the status says it
+            with suppress(SpecError):  # too large to check; the status says so
                 mixing = mixing_data(state.operator())
         return Explanation(
-            found.steps,
-            explanation_words(found),
-            groups_svg(found) if found.groups else "",
+            explained.steps,
+            explanation_words(explained),
+            groups_svg(explained) if explained.groups else "",
             Wish(wished.steps, wished.words()) if wished.served else UNSET,
             mixing,
         )
@@ -337,7 +337,7 @@ class PGraphConstruction(
     ticks = staticmethod(listing.ticks)
 
     def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Step:
-        """See :func:`.menu.contraction`. Raises SynoError for a name that is none."""
+        """See :func:`.menu.contraction`. Raises SynoError for an unknown name."""
         try:
             return listing.contraction(state, share, give)
         except KeyError as missing:
@@ -352,7 +352,7 @@ class PGraphConstruction(
         rules: Sequence[Rule],
         should_stop: Stop | None,
     ) -> Preview:
-        """Whether the CONTRACTION is legal and canonical, and the distance it leads to."""
+        """Check whether the CONTRACTION is legal and canonical, and return the distance that it leads to."""
         step = self.ticked(state, share, give)
         try:
             after = state.apply(step)
@@ -370,7 +370,7 @@ class PGraphConstruction(
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: State) -> Branch:
-        """A pGraph is an operator or open; its distance is the shape distance."""
+        """Return the branch of the state: a pGraph is an operator or open; its distance is the shape distance."""
         kind, reason = _kind(state)
         words = f"after {count_of(len(state.steps), 'step')}"
         return Branch("", words, kind, distance=distance(state), reason=reason)
@@ -378,34 +378,34 @@ class PGraphConstruction(
     def following(
         self, state: State, rules: Sequence[Rule], pruned: bool, effort: Effort
     ) -> Sequence[tuple[int, Candidate]]:
-        """The next steps, those nearest to the input first, pruned ones too."""
+        """Return the next steps with their indices, the nearest to the input first, with pruned steps."""
         return _Counted(candidates(state, tuple(rules), effort=effort))
 
     def leading(self, state: State) -> Callable[[Candidate], Branch]:
-        """A function of a next step; behind it an operator has the score of its probe beside a convolution."""
+        """Return a function from a next step to its branch; an operator gets its probe's score beside a convolution."""
         names = expressions(state)
         left = state.spec.limits.max_primitives - len(state.steps) - 1
 
-        def branch(one: Candidate) -> Branch:
-            found = Branch("", drawing.describe_step(state, one.step, names), distance=one.distance)
-            if not one.verdict.canonical:
-                return replace(found, kind="pruned", reason=one.verdict.reason or "")
-            if one.distance is None:
-                return replace(found, kind="dead end", reason="the input is out of reach")
-            if one.distance > left:
-                return replace(found, kind="dead end", reason=f"{count_of(left, 'step')} left are too few")
-            if one.distance or one.verdict.state is None:
-                return found
-            after = one.verdict.state.apply(one.step)
+        def branch(candidate: Candidate) -> Branch:
+            next_branch = Branch("", drawing.describe_step(state, candidate.step, names), distance=candidate.distance)
+            if not candidate.verdict.canonical:
+                return replace(next_branch, kind="pruned", reason=candidate.verdict.reason or "")
+            if candidate.distance is None:
+                return replace(next_branch, kind="dead end", reason="the input is out of reach")
+            if candidate.distance > left:
+                return replace(next_branch, kind="dead end", reason=f"{count_of(left, 'step')} left are too few")
+            if candidate.distance or candidate.verdict.state is None:
+                return next_branch
+            after = candidate.verdict.state.apply(candidate.step)
             kind, reason = _kind(after)
             score = _score(after.operator()) if kind == "operator" else None
-            return replace(found, kind=kind, reason=reason, probe=score)
+            return replace(next_branch, kind=kind, reason=reason, probe=score)
 
         return branch
 
 
 class _Counted(Sequence[tuple[int, Candidate]]):
-    """Candidates with their places, made when they are asked for: there may be tens of thousands."""
+    """Candidates with their indices, computed on access, because there may be tens of thousands."""
 
     def __init__(self, found: Sequence[Candidate]) -> None:
         self._found = found
@@ -418,7 +418,7 @@ class _Counted(Sequence[tuple[int, Candidate]]):
 
 
 def _kind(state: State) -> tuple[Kind, str]:
-    """Whether a state is an operator, and if it is complete and none of the space, why."""
+    """Return whether a state is an operator, and for a complete state outside the space, why."""
     if not state.is_complete:
         return "open", ""
     operator = state.operator()
@@ -426,16 +426,16 @@ def _kind(state: State) -> tuple[Kind, str]:
 
 
 def _score(operator: Operator) -> float | None:
-    """The score of the probe beside a convolution; None where its kernel is too large."""
+    """Return the probe's score beside a convolution; None where the kernel is too large."""
     try:
-        found = probe(operator)
+        result = probe(operator)
     except SynoError:
         return None
-    return found.score(beside_convolution(found)[1])
+    return result.score(beside_convolution(result)[1])
 
 
 def _wished(place: PlaceOf, effort: Effort | None = None) -> float | None:
-    """The property distance there, kept; as :meth:`.Place.measured`."""
+    """Return the property distance of a place, cached like :meth:`.Place.measured`."""
     return place.kept("wished", lambda: property_distance(place.state, effort))
 
 

@@ -1,4 +1,4 @@
-"""Syno's pGraphs as one system of several (:class:`syno_lab.protocol.System`)."""
+"""The system of Syno's pGraphs (:class:`syno_lab.protocol.System`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIDES = ("input", "output")
 
 
 class PGraphs(System):
-    """The system of ``syno-lab-operator``; its rooms are loaded on use."""
+    """The system ``syno-lab-operator``; its rooms are imported on use."""
 
     format = FORMAT
     title = "pGraphs"
@@ -35,7 +35,7 @@ class PGraphs(System):
     read = staticmethod(from_json)
 
     def summary(self, text: str | bytes) -> str:
-        """The primitives from the output to the input, each once."""
+        """Return the primitives from the output to the input, each once."""
         return " ".join(dict.fromkeys(primitives_of(text)))
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
@@ -51,15 +51,15 @@ class PGraphs(System):
     def binding_for(
         self, operator: Operator, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """The sizes of an operator's variables for a layer.
+        """Return the sizes of an operator's variables for a layer.
 
-        A variable that is an axis of the input or output by itself has the size of that axis, whatever its name; others
-        are matched by name (s, a stride). The first axis must be fixed: else the operator would be for one size of
-        batch, and might mix images, or tokens with those after them. Raises SpecError for another number of axes, or a
-        first axis that is not fixed.
+        A variable that is an axis of the input or output by itself gets the size of that axis. Other variables are
+        matched by name (s, a stride). The first axis must be fixed. Otherwise the operator would be for one batch size,
+        and might mix images, or tokens with later tokens. Raises SpecError for another number of axes, or a first axis
+        that is not fixed.
         """
         spec = operator.spec
-        found: dict[str, int] = {}
+        axis_sizes: dict[str, int] = {}
         shapes = (spec.input_shape, spec.output_shape)
         for axes, sizes, side in zip(shapes, (input_sizes, output_sizes), _SIDES, strict=True):
             if len(axes) != len(sizes):
@@ -69,15 +69,15 @@ class PGraphs(System):
             for axis, size in zip(axes, sizes, strict=True):
                 variables = [name for name, power in zip(spec.symbols.names, axis.exponents, strict=True) if power]
                 if len(variables) == 1 and axis == spec.symbols.size(variables[0]):
-                    found.setdefault(variables[0], size)
+                    axis_sizes.setdefault(variables[0], size)
         if (0, 0) not in spec.fixed_io_pairs:
             raise SpecError(
                 "expected an operator whose first axis takes part in nothing, found no (0, 0) among its fixed_io_pairs"
             )
-        return {name: size for name, size in named.items() if name in spec.symbols.names} | found
+        return {name: size for name, size in named.items() if name in spec.symbols.names} | axis_sizes
 
     def placement(self, operator: Operator, sites: Sequence[Site], strides: Strides) -> Placement:
-        """The operator in every slot that it fits."""
+        """Return the operator in every slot that it fits."""
         from syno_lab.models.slot import InSlots
 
         return InSlots(operator, sites, strides)
@@ -89,7 +89,7 @@ class PGraphs(System):
         return NetworkSpace(request)
 
     def ruled_space(self, request: SpaceRequest, rules: Sequence[OwnRule]) -> OperatorSpace:
-        """The same, with rules of the user's own behind those of the system."""
+        """Return the same space with the user's own rules after the system's rules."""
         from syno_lab.pgraphs.of_network import NetworkSpace
 
         return NetworkSpace(request, rules)
@@ -119,11 +119,11 @@ class PGraphs(System):
         return mixing(operator, binding)
 
     def is_linear(self, operator: Operator) -> bool:
-        """Every pGraph is."""
+        """Return True, because every pGraph is linear."""
         return True
 
     def example_binding(self, operator: Operator) -> dict[str, int]:
-        """The spec's first binding, else sizes of :func:`syno_lab.codegen.nest.generic_binding`."""
+        """Return the spec's first binding, else the sizes of :func:`syno_lab.codegen.nest.generic_binding`."""
         return operator.complete_binding() if operator.spec.bindings else generic_binding(operator)
 
     def small_binding(self, operator: Operator) -> dict[str, int]:
@@ -131,7 +131,7 @@ class PGraphs(System):
         return operator.complete_binding(operator.spec.small_binding)
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
-        """The card of each primitive by its name."""
+        """Return the card of each primitive by its name."""
         return {name: _card(name, primitive.card) for name, primitive in PRIMITIVES.items()}
 
     @property

@@ -1,9 +1,9 @@
-"""The steps of pGraphs, so that those of several can be put side by side.
+"""Trace the steps of pGraphs, so that several pGraphs can be aligned.
 
-Two steps are equal where they apply a primitive with one parameter to equal coordinates, and coordinates are equal
-where their expressions are, down to the axes of the output and the reductions. So the equal steps of two pGraphs are
-their common sub-pGraph from the output. Which reduction of one is which of another is nowhere written: of all ways to
-pair reductions of equal size, the one with the most equal steps is taken.
+Two steps are equal if they apply one primitive with equal parameters to equal coordinates. Coordinates are equal if
+their expressions are equal, down to the axes of the output and the reductions. So the equal steps of two pGraphs are
+their common sub-pGraph from the output. Reductions have no names, so reductions of equal size can be paired in several
+ways. The pairing with the most equal steps is used.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from syno_lab.ir.state import State, Step
 from syno_lab.protocol import TracedStep
 
 Name = tuple[str, int]
-#: Ways to pair reductions that are tried at most, for pGraphs with many reductions of one size.
+#: The most pairings of reductions that are tried, for pGraphs with many reductions of one size.
 _MOST_PAIRINGS = 5040
 
 
 def traces(values: Sequence[Operator | State]) -> list[list[TracedStep]]:
-    """The steps of each pGraph, in its order; reductions are paired with those of the pGraphs before it."""
+    """Return the steps of each pGraph, in order; reductions are paired with those of earlier pGraphs."""
     keys: dict[Any, int] = {}
-    names: Counter[str] = Counter()  # so many reductions of each size have a name
+    names: Counter[str] = Counter()  # the number of named reductions of each size
     seen: Counter[int] = Counter()
-    found = []
+    traced = []
     for graph in values:
         state = graph.state if isinstance(graph, Operator) else graph
-        # Python's max takes the first of the best, which leaves the order as it is.
+        # Python's max returns the first of equal maxima, which keeps the given order.
         best = max(_pairings(state, names), key=lambda pairing: sum(seen[key] for key in _keys(state, pairing, keys)))
         named = _keys(state, best, keys)
         seen.update(set(named))
         for size, number in best.values():
             names[size] = max(names[size], number + 1)
-        found.append(_trace(graph, state, named, best, keys))
-    return found
+        traced.append(_trace(graph, state, named, best, keys))
+    return traced
 
 
 def _pairings(state: State, names: Counter[str]) -> Iterator[dict[int, Name]]:
-    """Every way to name the reductions, by their numbers: a size, and the how-manieth of that size."""
+    """Yield every way to name the reductions, by their numbers; a name is a size and an index within that size."""
     groups: dict[str, list[int]] = {}
     for reduction in state.reductions:
         groups.setdefault(reduction.size.pretty, []).append(reduction.node.tag)
@@ -58,13 +58,13 @@ def _pairings(state: State, names: Counter[str]) -> Iterator[dict[int, Name]]:
 
 
 def _keys(state: State, pairing: dict[int, Name], keys: dict[Any, int]) -> list[int]:
-    """The key of each step; equal things get equal numbers in ``keys``."""
+    """Return the key of each step; equal things have equal numbers in ``keys``."""
     memo: dict[Coordinate, int] = {}
     return [_key_of_step(step, state, pairing, keys, memo) for step in _numbered(state)]
 
 
 def _numbered(state: State) -> Iterator[tuple[Step, tuple[Coordinate, ...]]]:
-    """The steps with the coordinates that each adds."""
+    """Yield the steps with the coordinates that each step adds."""
     replay = State.root(state.spec)
     for step in state.steps:
         yield step, replay.results(step)
@@ -81,24 +81,24 @@ def _key_of_step(
     step, results = numbered
     if step.primitive == "REDUCE":
         return _key(results[0], pairing, keys, memo)
-    operands = [_key(one, pairing, keys, memo) for one in step.operands]
-    if step.primitive == "SHARE":  # the order of a weight's dimensions says nothing
-        given = [_key(one, pairing, keys, memo) for one in step.given]
+    operands = [_key(c, pairing, keys, memo) for c in step.operands]
+    if step.primitive == "SHARE":  # the order of a weight's dimensions is irrelevant
+        given = [_key(c, pairing, keys, memo) for c in step.given]
         return _number(keys, ("SHARE", tuple(sorted(operands)), tuple(sorted(given))))
     parameter = "" if step.parameter is None else step.parameter.pretty
     return _number(keys, (step.primitive, parameter, tuple(operands)))
 
 
 def _key(coordinate: Coordinate, pairing: dict[int, Name], keys: dict[Any, int], memo: dict[Coordinate, int]) -> int:
-    found = memo.get(coordinate)
-    if found is None:
+    key = memo.get(coordinate)
+    if key is None:
         node = coordinate.node
         leaf: Any = pairing[node.tag] if coordinate.is_reduction else (node.tag, coordinate.size.pretty)
-        operands = tuple([_key(one, pairing, keys, memo) for one in node.operands])
+        operands = tuple([_key(c, pairing, keys, memo) for c in node.operands])
         parameter = "" if node.parameter is None else node.parameter.pretty
-        what = (node.primitive, parameter, operands, coordinate.index) if operands else (node.primitive, leaf)
-        memo[coordinate] = found = _number(keys, what)
-    return found
+        described = (node.primitive, parameter, operands, coordinate.index) if operands else (node.primitive, leaf)
+        memo[coordinate] = key = _number(keys, described)
+    return key
 
 
 def _number(keys: dict[Any, int], what: Any) -> int:
@@ -111,15 +111,15 @@ def _trace(
     words = expressions(graph)
     ids = {coordinate: name for name, coordinate in coordinate_ids(graph).items()}
     memo: dict[Coordinate, int] = {}
-    found: list[TracedStep] = []
+    traced: list[TracedStep] = []
     weight = 0
     for number, (step, results) in enumerate(_numbered(state)):
-        nodes = [f"s{number}", *(ids[one] for one in results)]
+        nodes = [f"s{number}", *(ids[c] for c in results)]
         kind = step.primitive
         if kind == "SHARE":
-            nodes = [f"s{number}", f"w{weight}", *(f"s{number}_{ids[one]}" for one in step.operands)]
+            nodes = [f"s{number}", f"w{weight}", *(f"s{number}_{ids[c]}" for c in step.operands)]
             kind, weight = "CONTRACTION", weight + 1
-        takes = [_key(one, pairing, keys, memo) for one in chain(step.operands, step.given)]
+        takes = [_key(c, pairing, keys, memo) for c in chain(step.operands, step.given)]
         text = describe_step(state, step, words)
-        found.append(TracedStep(kind, text, named[number], frozenset(takes), tuple(nodes)))
-    return found
+        traced.append(TracedStep(kind, text, named[number], frozenset(takes), tuple(nodes)))
+    return traced

@@ -1,4 +1,4 @@
-"""The panes of the operator view for pGraphs, as plain data; the browser computes none of it."""
+"""The panes of the operator view for pGraphs, as plain data; the browser computes nothing."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def _loops_forms(asked: Asked[Operator], data: Nests) -> list[Form]:
 
 
 def _equation_forms(asked: Asked[Operator], data: Equations) -> list[Form]:
-    found = []
-    for number, (what, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
-        found += [
-            form(asked, f"{prefix}LaTeX", f"{what}.tex", path=["forms", number, "latex"]),
-            form(asked, f"{prefix}text", f"{what}.txt", path=["forms", number, "text"]),
-            *drawn(asked, what, ["forms", number, "svg"], prefix),
-            *on_paper(asked, what, prefix, of="equation", staged=bool(number), binding=asked.bound()),
+    forms = []
+    for number, (stem, prefix) in enumerate((("equation", ""), ("stages", "by stages, "))):
+        forms += [
+            form(asked, f"{prefix}LaTeX", f"{stem}.tex", path=["forms", number, "latex"]),
+            form(asked, f"{prefix}text", f"{stem}.txt", path=["forms", number, "text"]),
+            *drawn(asked, stem, ["forms", number, "svg"], prefix),
+            *on_paper(asked, stem, prefix, of="equation", staged=bool(number), binding=asked.bound()),
         ]
-    return found
+    return forms
 
 
 def _mixing_forms(asked: Asked[Operator], data: Mixed) -> list[Form]:
@@ -59,7 +59,7 @@ def _near_forms(asked: Asked[Operator], data: Neighbours) -> list[Form]:
 
 _SIZED = ("name", "binding")
 
-#: The panes by name; what raises SynoError says so in its place.
+#: The panes by name; a SynoError becomes a message in the pane's place.
 PANES: dict[str, Pane] = {
     "graph": Pane(graph_pane, ("name",), lambda asked, data: picture_forms(asked, "pgraph"), title="pGraph"),
     "loops": Pane(loop_pane, _SIZED, _loops_forms, nest_texts, title="Loop nest"),

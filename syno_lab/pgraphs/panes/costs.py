@@ -15,9 +15,9 @@ from syno_lab.panes.generic import CostRow, costs
 
 
 def cost_pane(asked: Asked[Operator]) -> Costs:
-    """The sum and the cost of each stage.
+    """Return the totals, and the cost of each stage.
 
-    The totals have ``naive_flops`` too, of one stage with every loop. ``ids`` are what a stage undoes.
+    The totals have ``naive_flops`` too, for a single stage with every loop. ``ids`` are those of a stage's domain.
     """
     operator, bound = asked.operator, asked.bound()
     best = plan(operator, bound)

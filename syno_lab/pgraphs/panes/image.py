@@ -1,9 +1,9 @@
-"""An operator applied to a photograph, side by side with a convolution.
+"""An operator applied to a photograph, beside a convolution.
 
-How a photograph becomes an input: the last two input axes hold it, scaled to their lengths; an axis before them is
-taken for channels and repeats red, green and blue in turn (without one the picture is grey); any axis before that
-repeats the whole. The output is shown as grey pictures, one for each of the first few entries of its last axis but
-two, each scaled so that its least value is black and its largest white.
+The last two input axes hold the photograph, scaled to their lengths. An axis before them counts as channels and repeats
+red, green and blue in turn; without such an axis the picture is grey. Earlier axes repeat the photograph. The output is
+shown as grey pictures, for the first few indices of its third-last axis. In each picture the least value is black and
+the largest value is white.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _HOW = {
 }
 _SIDES = (96, 90, 84, 64, 60, 48, 120, 100)
 _CHANNELS = (8, 4, 12, 16, 24, 32, 36, 48, 64, 6, 3, 2, 1)
-_SHOWN = 4  # output channels
+_SHOWN = 4  # output channels that are shown
 _MOST_TERMS = 100_000_000
-_MOST_PIXELS = 256  # of a picture that is shown, along one axis
+_MOST_PIXELS = 256  # pixels of a shown picture along one axis
 _SEED = 1
 
 
 class Applied(TypedDict):
-    """What an operator makes of the photograph."""
+    """The result of an operator on the photograph."""
 
     title: str
     pictures: list[Bitmap]
 
 
 class Image(TypedDict):
-    """A photograph and what the operator and conv2d make of it; ``how`` says sizes and weights in words."""
+    """A photograph and the results of the operator and conv2d; ``how`` describes sizes and weights in words."""
 
     photo: str
     weights: str
@@ -64,10 +64,10 @@ class Image(TypedDict):
 
 
 def image_pane(asked: Asked[Operator]) -> Image:
-    """The photograph, and the outputs of the operator and of conv2d for it.
+    """Return the photograph, and the outputs of the operator and of conv2d for it.
 
-    The sizes are chosen for the picture: about 96 rows and columns, few channels; coefficients as asked. Raises
-    SpecError for an unknown photograph or kind of weights, an image of another shape, or sizes too large.
+    The sizes are chosen for the picture: about 96 rows and columns, few channels, and the requested coefficients.
+    Raises SpecError for an unknown photograph or kind of weights, an image of another shape, or sizes too large.
     """
     if asked.weights not in WEIGHTS:
         raise SpecError(f"weights: expected {' or '.join(WEIGHTS)}, found {quoted(asked.weights)}")
@@ -101,7 +101,7 @@ def image_pane(asked: Asked[Operator]) -> Image:
 
 
 def picture_binding(operator: Operator, base: dict[str, int]) -> dict[str, int]:
-    """Sizes for a picture: the variables of the last two input axes large, batches 1, other primaries small.
+    """Return sizes for a picture: large for the variables of the last two input axes, 1 for batches, else small.
 
     Coefficients are those of ``base``. Raises SpecError when no such sizes fit.
     """
@@ -112,11 +112,11 @@ def picture_binding(operator: Operator, base: dict[str, int]) -> dict[str, int]:
         bound = {n: base[n] if n in symbols.coefficient else 1 if n in fixed else channels for n in symbols.names}
         for size in last:
             powers = dict(zip(symbols.names, size.exponents, strict=True))
-            held = [n for n in symbols.primary if powers[n]]
-            if held:
+            variables = [n for n in symbols.primary if powers[n]]
+            if variables:
                 small = prod(float(base[n]) ** powers[n] for n in symbols.coefficient)
-                number = round((side / small) ** (1 / sum(powers[n] for n in held)))
-                bound |= {n: max(number, 1) for n in held}
+                number = round((side / small) ** (1 / sum(powers[n] for n in variables)))
+                bound |= {n: max(number, 1) for n in variables}
         if _fits(operator, bound):
             return bound
     raise SpecError("no sizes of a picture fit this operator's divisions: see it with other coefficients")
@@ -127,21 +127,21 @@ def _fits(operator: Operator, bound: dict[str, int]) -> bool:
 
 
 def _photo(asked: Asked[Operator]) -> Array:
-    """The square photograph, [rows, columns, 3] in 0..1."""
+    """Return the square photograph [rows, columns, 3] in 0..1."""
     if asked.photo not in PHOTOS:
         raise SpecError(f"photo: expected {', '.join(PHOTOS)}, found {quoted(asked.photo)}")
     if asked.photo == "own":
         return read_image(asked.image)
     from sklearn.datasets import load_sample_image
 
-    whole = load_sample_image(f"{asked.photo}.jpg")
-    side = min(whole.shape[:2])
-    top, left = ((length - side) // 2 for length in whole.shape[:2])
-    return np.asarray(whole[top : top + side, left : left + side], dtype=np.float64) / 255.0
+    sample = load_sample_image(f"{asked.photo}.jpg")
+    side = min(sample.shape[:2])
+    top, left = ((length - side) // 2 for length in sample.shape[:2])
+    return np.asarray(sample[top : top + side, left : left + side], dtype=np.float64) / 255.0
 
 
 def as_input(photo: Array, shape: tuple[int, ...]) -> Array:
-    """The photograph as an input of ``shape``, mean 0 and deviation 1 in each channel."""
+    """Return the photograph as an input of ``shape``, with mean 0 and deviation 1 in each channel."""
     from PIL import Image
 
     rows, columns = shape[-2:]
@@ -158,7 +158,7 @@ def as_input(photo: Array, shape: tuple[int, ...]) -> Array:
 def _convolution(
     shape: tuple[int, ...], out: tuple[int, ...], bound: dict[str, int]
 ) -> tuple[Operator, dict[str, int], int]:
-    """conv2d with as many channels and as large a picture as the operator has, and its window."""
+    """Return conv2d with the operator's channels and picture size, its binding, and its window."""
     from syno_lab.operators import conv2d
 
     operator = conv2d()
@@ -170,12 +170,12 @@ def _convolution(
 
 
 def _apply(operator: Operator, bound: dict[str, int], x: Array, asked: Asked[Operator]) -> Array:
-    """The loop nest itself, in NumPy: pictures are small, and torch need not be there."""
+    """Run the loop nest in NumPy: pictures are small, and torch may be missing."""
     shapes = operator.weight_sizes(bound)
     if asked.weights == "random":
         generator = np.random.default_rng(_SEED)
         deviations = weight_stds(operator, bound)
-        arrays = [generator.standard_normal(n) * each for n, each in zip(shapes, deviations, strict=True)]
+        arrays = [generator.standard_normal(n) * deviation for n, deviation in zip(shapes, deviations, strict=True)]
     else:
         terms = prod(r.size.at(bound) for r in operator.reductions)
         arrays = [np.full(shape, terms ** (-1.0 / len(shapes))) for shape in shapes]
@@ -186,17 +186,17 @@ def _apply(operator: Operator, bound: dict[str, int], x: Array, asked: Asked[Ope
 def _pictures(y: Array, name: str) -> list[Bitmap]:
     flat = y.reshape((-1, *y.shape[-2:])) if y.ndim >= 2 else y.reshape(1, 1, -1)
     first = flat[: min(_SHOWN, y.shape[-3] if y.ndim > 2 else 1)]
-    found = []
+    bitmaps = []
     for channel, plane in enumerate(first):
         low, high = float(plane.min()), float(plane.max())
         scaled = (plane - low) / (high - low) if high > low else np.zeros_like(plane)
         words = f"{name}, output channel {channel}: black is {low:.3g}, white is {high:.3g}"
-        found.append(_picture(scaled, words))
-    return found
+        bitmaps.append(_picture(scaled, words))
+    return bitmaps
 
 
 def _grey_or_colour(x: Array) -> Array:
-    """The first planes of the input as a picture in 0..1."""
+    """Return the first planes of the input as a picture in 0..1."""
     planes = x.reshape((-1, *x.shape[-2:]))[:3]
     picture = np.moveaxis(planes, 0, -1) if len(planes) == 3 and x.shape[-3] >= 3 else planes[0]
     low, high = picture.min(), picture.max()

@@ -1,4 +1,4 @@
-"""The kernel of an operator as a picture beside a convolution's, with the effective ranks of both."""
+"""The kernel of an operator as a picture beside a convolution's kernel, with the effective ranks of the two."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from syno_lab.panes.forms import csv_text, drawn, form, whole
 from syno_lab.pgraphs.probe import probe, probe_binding
 
 Array = np.ndarray[Any, Any]
-_MOST_CELLS = 64  # along one axis of a picture
-_SIDE = 160  # of a map, in pixels
-_LEVELS = 8  # of darkness
+_MOST_CELLS = 64  # cells along one axis of a picture
+_SIDE = 160  # the side of a map, in pixels
+_LEVELS = 8  # levels of darkness
 _GAP, _LINE = 24, 18
 _RANKS: dict[Literal["space", "outputs", "inputs"], str] = {
     "space": "offsets",
@@ -39,8 +39,8 @@ class Ranks(TypedDict):
 class Kernel(TypedDict):
     """The kernels of an operator and of a convolution.
 
-    ``shares`` are of the convolution's ranks, with ``product`` and ``score``; ``svg`` has for both a map of the offsets
-    that are read and one of the channels that are mixed.
+    ``shares`` are the operator's shares of the convolution's ranks, with ``product`` and ``score``. ``svg`` has two
+    maps for each kernel: the offsets that are read, and the channels that are mixed.
     """
 
     binding: dict[str, int]
@@ -51,16 +51,16 @@ class Kernel(TypedDict):
 
 
 def kernel_pane(asked: Asked[Operator]) -> Kernel:
-    """The kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and that of a convolution at the same sizes.
+    """Return the kernel for random weights (:mod:`syno_lab.pgraphs.probe`), and a convolution's kernel at equal sizes.
 
-    Raises SynoError where the kernel is too large to be computed.
+    Raises SynoError where the kernel is too large to compute.
     """
     bound = probe_binding(asked.operator, asked.bound())
-    found = probe(asked.operator, bound)
-    name, other = beside_convolution(found)
-    shares = {"score": found.score(other), **found.shares(other)}
-    both = ((asked.name, found), (name, other))
-    rows = [Ranks(name=what, space=one.e_space, outputs=one.e_out, inputs=one.e_in) for what, one in both]
+    own = probe(asked.operator, bound)
+    name, other = beside_convolution(own)
+    shares = {"score": own.score(other), **own.shares(other)}
+    both = ((asked.name, own), (name, other))
+    rows = [Ranks(name=label, space=result.e_space, outputs=result.e_out, inputs=result.e_in) for label, result in both]
     return {
         "binding": bound,
         "rows": rows,
@@ -71,7 +71,7 @@ def kernel_pane(asked: Asked[Operator]) -> Kernel:
 
 
 def kernel_forms(asked: Asked[Operator], data: Kernel) -> list[Form]:
-    """The picture, the numbers as text and as a table, and all data."""
+    """Return the forms: the picture, the numbers as text and as a table, and all data."""
     return [
         *drawn(asked, "kernel", ["svg"]),
         form(asked, "text", "kernel.txt", path=["text"]),
@@ -83,22 +83,22 @@ def kernel_forms(asked: Asked[Operator], data: Kernel) -> list[Form]:
 def _text(rows: Sequence[Ranks], shares: dict[str, float], bound: dict[str, int]) -> str:
     lines = []
     for key, words in _RANKS.items():
-        mine, others = (row[key] for row in rows)
-        lines.append(f"over the {words}: {mine:.1f}, {rows[1]['name']} {others:.1f}: {shares[key]:.0%}")
+        own, beside = (row[key] for row in rows)
+        lines.append(f"over the {words}: {own:.1f}, {rows[1]['name']} {beside:.1f}: {shares[key]:.0%}")
     sizes = ", ".join(f"{name}={number}" for name, number in bound.items())
     lines.append(f"the least share is the score: {shares['score']:.2f}; all three together: {shares['product']:.2f}")
     return "\n".join([f"Effective ranks of the kernel for random weights, with {sizes}", *lines])
 
 
 def kernels_svg(named: tuple[tuple[str, Probe], ...]) -> str:
-    """For each kernel a row of two maps, darker where it is larger in the mean: offsets, and output by input channels.
+    """Draw two maps for each kernel, darker where its mean is larger: offsets, and output by input channels.
 
     An axis longer than 64 is cut.
     """
     parts, top, right = [], 0, 0
-    for name, one in named:
-        outputs, inputs, *lengths = one.kernel.shape
-        size = np.abs(one.kernel)
+    for name, result in named:
+        outputs, inputs, *lengths = result.kernel.shape
+        size = np.abs(result.kernel)
         maps = [(size.mean(axis=tuple(range(2, size.ndim))), f"{outputs} output channels down, {inputs} input across")]
         if lengths:
             plane = size.mean(axis=tuple(range(size.ndim - min(2, len(lengths)))))
@@ -129,7 +129,7 @@ def _words(left: float, top: float, words: str, weight: str = "normal") -> str:
 
 
 def _map(array: Array, left: int, top: int, words: str) -> tuple[str, int, int]:
-    """A map of numbers of 0 or more as a group of paths, one for each level of darkness; its width and height."""
+    """Draw non-negative numbers as a group of paths, one for each level of darkness; return its width and height."""
     shown = array[:_MOST_CELLS, :_MOST_CELLS]
     cell = max(1, _SIDE // max(shown.shape))
     height, width = (cell * number for number in shown.shape)

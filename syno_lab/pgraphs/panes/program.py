@@ -1,7 +1,7 @@
 """The texts of an operator: its equation, and the loop nest as lines of pieces.
 
-A piece says which coordinate of the drawing its part of the nest is. The nest's text is that of
-:func:`syno_lab.codegen.loops.loops`, letter by letter; pieces are found in it by the nests that it was written from.
+A piece is a part of the nest with the ids of its coordinates in the picture. The nest's text is exactly the text of
+:func:`syno_lab.codegen.loops.loops`. The nests behind the text determine where the pieces are.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Written(TypedDict):
 
 
 class Equations(TypedDict):
-    """The equation, whole and by stages."""
+    """The equation as a single nest and by stages."""
 
     forms: list[Written]
 
 
 class LinedNest(TypedDict):
-    """A loop nest as text and in lines of pieces, which put together are the text."""
+    """A loop nest as text and as lines of pieces; the pieces joined are the text."""
 
     title: str
     text: str
@@ -53,47 +53,47 @@ class LinedNest(TypedDict):
 
 
 class Nests(TypedDict):
-    """The one nest that is the meaning, and those of the plan's stages."""
+    """The single nest that defines the operator, and the nests of the plan's stages."""
 
     nests: list[LinedNest]
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """``text`` is found next in the line, and belongs to these nodes of the drawing."""
+    """A mark: ``text`` occurs next in the line and belongs to these nodes of the picture."""
 
     text: str
     ids: tuple[str, ...]
 
 
 def equation_pane(asked: Asked[Operator]) -> Equations:
-    """The equation, whole and by stages."""
-    found: list[Written] = []
+    """Return the equation as a single nest and by stages."""
+    forms: list[Written] = []
     for title, staged in (("One equation", False), ("By stages", True)):
-        made = equation(asked.operator, asked.bound(), staged=staged)
-        found.append(
-            {"title": title, "text": str(made), "latex": made.latex, "svg": formula_svg(made.latex, str(made))}
+        form = equation(asked.operator, asked.bound(), staged=staged)
+        forms.append(
+            {"title": title, "text": str(form), "latex": form.latex, "svg": formula_svg(form.latex, str(form))}
         )
-    return {"forms": found}
+    return {"forms": forms}
 
 
 def loop_pane(asked: Asked[Operator]) -> Nests:
-    """The loop nests, whole and by stages."""
+    """Return the loop nests as a single nest and by stages."""
     bound = asked.bound()
-    whole = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
+    single = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
     text = loops(asked.operator, bound, staged=True)
     staged = _nest(asked.operator, "By stages of the plan", text, _staged(asked.operator, bound))
-    return {"nests": [whole, staged]}
+    return {"nests": [single, staged]}
 
 
 def nest_texts(asked: Asked[Operator], data: Nests) -> list[str]:
-    """The equation and the one loop nest, for a page without a kernel."""
+    """Return the equation and the single loop nest, for a page without a kernel."""
     return [str(equation(asked.operator)), data["nests"][0]["text"]]
 
 
 @dataclass(frozen=True)
 class _Linked:
-    """A nest with the coordinates behind its indices and conditions."""
+    """A nest with the coordinates of its indices and conditions."""
 
     nest: Nest
     result: tuple[Coordinate, ...]
@@ -110,19 +110,19 @@ def _forward(operator: Operator) -> _Linked:
 
 def _staged(operator: Operator, bound: dict[str, int]) -> list[_Linked]:
     program = make_program(operator, bound, is_staged=True)
-    found, axes, before = [], operator.inputs, "x"
+    linked, axes, before = [], operator.inputs, "x"
     for nest, stage in zip(program.nests, plan(operator, bound).stages, strict=True):
         weights = tuple((f"w{number}", operator.weights[number].coordinates) for number in stage.weights)
-        found.append(_Linked(nest, stage.out, ((before, axes), *weights), _bounded(operator, stage, nest)))
+        linked.append(_Linked(nest, stage.out, ((before, axes), *weights), _bounded(operator, stage, nest)))
         axes, before = stage.out, ""
-    return found
+    return linked
 
 
 def _bounded(operator: Operator, stage: Stage, nest: Nest) -> tuple[Coordinate, ...]:
-    """The coordinates that a stage's conditions are about, in their order."""
-    found = {loop.coordinate: name(loop.name) for loop in (*nest.over, *nest.sums)}
-    made = tuple(climb(operator, reversed(stage.undo), found, size))
-    return made if len(made) == len(nest.conditions) else ()
+    """Return the coordinates of a stage's conditions, in the order of the conditions."""
+    values = {loop.coordinate: name(loop.name) for loop in (*nest.over, *nest.sums)}
+    results = tuple(climb(operator, reversed(stage.undo), values, size))
+    return results if len(results) == len(nest.conditions) else ()
 
 
 def _tensor_id(key: str) -> str:
@@ -132,12 +132,12 @@ def _tensor_id(key: str) -> str:
 def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> LinedNest:
     ids = {coordinate: name for name, coordinate in drawing.coordinate_ids(operator).items()}
     lines: list[Pieces] = [[{"text": line}] for line in text.splitlines()]
-    marks = [_marks(one, ids) for one in linked]
+    marks = [_marks(nest, ids) for nest in linked]
     at = 0
-    for each in marks:
-        for start, found in each:
+    for nest_marks in marks:
+        for start, line_marks in nest_marks:
             at = next(n for n in range(at, len(lines)) if lines[n][0]["text"].lstrip().startswith(start))
-            lines[at] = _cut(lines[at][0]["text"], found)
+            lines[at] = _cut(lines[at][0]["text"], line_marks)
             at += 1
     lines = [_cut(line[0]["text"], []) if len(line) == 1 and "ids" not in line[0] else line for line in lines]
     _lend(operator, lines, ids)
@@ -145,7 +145,7 @@ def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> L
 
 
 def _marks(linked: _Linked, ids: dict[Coordinate, str]) -> Iterator[tuple[str, list[_Mark]]]:
-    """For each line of a nest how it begins, and its marks from left to right."""
+    """Yield for each line of a nest its start, and its marks from left to right."""
     nest = linked.nest
     for loop in nest.over:
         yield f"for {loop.name} in", [_Mark(loop.name, (ids[loop.coordinate],))]
@@ -189,8 +189,8 @@ def _cut(line: str, marks: list[_Mark]) -> Pieces:
 
 
 def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -> None:
-    """A coordinate that is not printed itself maps to what is derived from it, else to its iterators."""
-    shown = {one for line in lines for piece in line for one in piece.get("ids", ())}
+    """Map a coordinate that is not printed to the coordinates derived from it, else to its iterators."""
+    shown = {node for line in lines for piece in line for node in piece.get("ids", ())}
     users: dict[Coordinate, set[Coordinate]] = {}
     for coordinate in ids:
         for operand in coordinate.node.operands:
@@ -209,31 +209,31 @@ def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -
 
 
 def graph_pane(asked: Asked[Operator]) -> Picture:
-    """The drawing and its links."""
+    """Return the picture and its links."""
     data = picture_pane(asked)
     return {**data, "links": _links(asked, data["svg"])}
 
 
 def _links(asked: Asked[Operator], svg: str) -> dict[str, Link]:
     lines = _lines(asked)
-    found: dict[str, Link] = {}
+    links_of: dict[str, Link] = {}
     for node, link in links(asked.operator, svg).items():
         marks = list(dict.fromkeys([node, *link.touched]))
-        found[node] = {
+        links_of[node] = {
             "words": link.words,
             "kind": link.kind,
             "light": list(link.light),
             "marks": marks,
-            "lines": sorted({line for one in marks for line in lines.get(one, ())}),
+            "lines": sorted({line for mark in marks for line in lines.get(mark, ())}),
         }
-    return found
+    return links_of
 
 
 def _lines(asked: Asked[Operator]) -> dict[str, list[int]]:
-    """For each node the lines of the one loop nest that it is in."""
-    found: dict[str, list[int]] = {}
+    """Return for each node its lines in the single loop nest."""
+    lines_of: dict[str, list[int]] = {}
     for number, line in enumerate(loop_pane(asked)["nests"][0]["lines"]):
         for piece in line:
             for node in piece.get("ids", ()):
-                found.setdefault(node, []).append(number)
-    return found
+                lines_of.setdefault(node, []).append(number)
+    return lines_of

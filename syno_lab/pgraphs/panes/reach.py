@@ -1,4 +1,4 @@
-"""The receptive field as a picture, the mixing matrix as a table, and the neighbours among the known operators."""
+"""The receptive field as a picture, the mixing matrix as a table, and the similar known operators."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NEAREST = 6
 
 
 class Mixed(TypedDict):
-    """The mixing matrix of output axes (rows) by input axes (columns), a letter for each pair.
+    """The mixing matrix of output axes (rows) by input axes (columns), one letter for each pair.
 
-    ``lacks`` has the row and the column of each entry that a wish misses; ``verdict`` is empty where nothing is wished.
+    ``lacks`` has the row and the column of each entry that a wish misses. ``verdict`` is empty without wishes.
     """
 
     rows: list[str]
@@ -35,15 +35,15 @@ class Mixed(TypedDict):
 
 
 class Neighbours(TypedDict):
-    """Known operators with their distance in steps, the nearest first."""
+    """Known operators with their distances in steps, the nearest first."""
 
     rows: list[Record]
 
 
 def reach_pane(asked: Asked[Operator]) -> Reach:
-    """Which input elements the asked output element reads; the map is darker where more terms read.
+    """Return which input elements the requested output element reads; the map is darker where more terms read.
 
-    An axis longer than 64 is shown around what is read. Raises SpecError for an element that the output does not have.
+    An axis longer than 64 is cut around the read elements. Raises SpecError for an element that the output lacks.
     """
     bound = asked.bound()
     field = receptive_field(asked.operator, read_element(asked.element), bound, should_stop=asked.should_stop)
@@ -61,32 +61,32 @@ def mixing_pane(asked: Asked[Operator]) -> Mixed:
 
 
 def mixing_data(operator: Operator) -> Mixed:
-    """The mixing matrix of an operator at generic sizes against the wishes of its spec, as plain data.
+    """Return an operator's mixing matrix at generic sizes against the wishes of its spec, as plain data.
 
-    Raises SpecError where it is too large to look at every element.
+    Raises SpecError for an operator that is too large to check every element.
     """
-    found, wants = mixing(operator), operator.spec.wants
+    matrix, wants = mixing(operator), operator.spec.wants
     return {
-        "rows": list(found.rows),
-        "columns": list(found.columns),
-        "marks": [list(row) for row in found.marks],
+        "rows": list(matrix.rows),
+        "columns": list(matrix.columns),
+        "marks": [list(row) for row in matrix.marks],
         "words": dict(WORDS),
-        "lacks": [list(entry) for entry in sorted(found.lacks(wants))],
-        "verdict": found.verdict(wants),
-        "settled": found.settled,
-        "text": found.text(wants),
+        "lacks": [list(entry) for entry in sorted(matrix.lacks(wants))],
+        "verdict": matrix.verdict(wants),
+        "settled": matrix.settled,
+        "text": matrix.text(wants),
     }
 
 
 def near_pane(asked: Asked[Operator]) -> Neighbours:
-    """The nearest known operators."""
+    """Return the nearest known operators."""
     rows: list[Record] = [
         {
-            "name": found.name,
-            "distance": round(found.distance, 3),
-            "same": found.same,
-            "differences": [f"{words} ({cost:.2f})" for words, cost in found.differences],
+            "name": neighbour.name,
+            "distance": round(neighbour.distance, 3),
+            "same": neighbour.same,
+            "differences": [f"{words} ({cost:.2f})" for words, cost in neighbour.differences],
         }
-        for found in nearest(asked.operator, most=_NEAREST)
+        for neighbour in nearest(asked.operator, most=_NEAREST)
     ]
     return {"rows": rows}
