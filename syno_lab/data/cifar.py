@@ -248,7 +248,7 @@ def _entry(path: Path, content: object, key: str) -> Any:
 
 
 def _short(value: object) -> str:
-    return reprlib.repr(value)  # short even for lists nested without end
+    return reprlib.repr(value)  # short for deeply nested lists too
 
 
 _MOST_OPCODES, _MOST_TUPLES = 2_000_000, 1_000
@@ -314,12 +314,12 @@ def _load(raw: bytes) -> Any:
     """Run a pickle whose opcodes were checked; only the names in ``admitted`` may occur in it.
 
     No function of NumPy is called while the file is read: a crafted dtype can make ``ndarray.__setstate__`` take plain
-    bytes for object pointers. Stand-in classes replace the names in an array's pickle; arrays are made afterwards. The
+    bytes for object pointers. Stand-in classes replace NumPy's names in an array's pickle; arrays are made later. The
     classes are made anew for each file, because a pickle may set attributes on every object that it loads.
     """
 
     class Kind:
-        """Replace ``numpy.dtype``: called with ("u1", False, True); the state that follows adds nothing."""
+        """A stand-in for ``numpy.dtype``, called with ("u1", False, True); its pickled state adds nothing."""
 
         def __init__(self, code: object, *_flags: object) -> None:
             self.code = code
@@ -328,7 +328,7 @@ def _load(raw: bytes) -> Any:
             pass
 
     class Array:
-        """Replace ``numpy.ndarray``; the state is (1, shape, dtype, column-major, bytes)."""
+        """A stand-in for ``numpy.ndarray``; its pickled state is (1, shape, dtype, column-major, bytes)."""
 
         def __setstate__(self, state: tuple[Any, ...]) -> None:
             self.shape, self.kind, self.column_major, self.raw = state[-4:]

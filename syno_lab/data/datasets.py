@@ -1,8 +1,8 @@
 """Find, download and read data sets of images.
 
 Shapes: N images, C channels, H rows, W columns. A data set is CIFAR-10 or CIFAR-100 (:mod:`.cifar`), or images in class
-folders (:mod:`.image_folder`), from a folder that the user names. The third choice is scikit-learn's digits, which need
-neither a folder nor a network connection.
+folders (:mod:`.image_folder`), from a folder that the user names. Scikit-learn's digits are a data set that
+needs neither a folder nor a network connection.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class Dataset:
 def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
     """Return the mean and the deviation of each channel over batches of images [N, C, H, W], pixels scaled to 0 … 1.
 
-    The two are computed from counts of pixel values, not by floating-point sums, so the order of the images does not
-    matter. A channel with a single value has the deviation 1, so that division by the deviation is safe.
+    Mean and deviation are computed from counts of pixel values, not by floating-point sums, so the order of the images
+    does not matter. A channel with a single value has the deviation 1, so that division by the deviation is safe.
     """
     levels = np.arange(256) / 255
     by_batch = (
@@ -190,17 +190,17 @@ def load_dataset(
     """Read a data set: from ``path``, else from the folder in ``SYNO_LAB_DATA``, else scikit-learn's digits.
 
     ``path`` is a folder in one of the four published forms of CIFAR (``cifar-10-batches-bin``, ``cifar-10-batches-py``,
-    ``cifar-100-binary``, ``cifar-100-python``), or a parent of such folders (the first in that order is read), or a
-    folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A file of CIFAR may hold any whole
-    number of records.
+    ``cifar-100-binary``, ``cifar-100-python``) or a parent of such folders, of which the first in this order is read.
+    ``path`` may also be a folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A CIFAR file
+    may hold any whole number of records.
 
     ``size``: height and width to which images in class folders are scaled, by default 224; CIFAR's are not scaled.
-    ``train_images`` and ``test_images``: the number of images of each part that are used, the first of the part.
+    ``train_images`` and ``test_images``: the numbers of images that are read, from the beginning of each part.
     ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data's
     own test images are then not used, and ``test_images`` counts held-out images.
 
     With ``download``, a missing folder is downloaded first. The last part of the path may name the form; otherwise
-    ``cifar-10-batches-bin`` is downloaded into the path. Without a path or variable, the user's cache folder is used.
+    ``cifar-10-batches-bin`` is downloaded into the path. Without path and ``SYNO_LAB_DATA``, the user's cache is used.
     ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
 
     Raises DataError for a missing folder or file, an empty folder, a file with an incomplete record, a label out of
@@ -261,7 +261,7 @@ def data_path(chosen: str | Path) -> Path:
 
 
 def holds_cifar(path: Path) -> bool:
-    """Return whether ``path`` is a folder of CIFAR, or a parent of one."""
+    """Return whether ``path`` is a folder of CIFAR, or a parent of such a folder."""
     if not path.is_dir() or not any(path.iterdir()):
         return False
     try:
@@ -330,7 +330,7 @@ def download_cifar(
 
 
 class _Meter:
-    """Receives pooch's calls of a progress bar, and calls a callback."""
+    """A progress bar for pooch that calls a callback."""
 
     def __init__(self, report: DownloadProgress | None) -> None:
         self.total = 0

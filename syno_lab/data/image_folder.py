@@ -36,7 +36,7 @@ MOST_BYTES = 1 << 28
 
 # Pillow also reads other formats, and runs a program for EPS. A file's first bytes decide its format.
 _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
-_LARGE = 1 << 24  # pixels: such images are decoded one at a time
+_LARGE = 1 << 24  # pixels; larger images are decoded one at a time
 _TEST_EVERY = 5
 _LOOKED_AT = 256  # files that are checked for transparency
 _BITS, _PHOTOMETRIC = 258, 262  # numbers of tags
@@ -136,8 +136,8 @@ def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint
 def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
     """Decode a file to RGB, apply ``change`` to the upright image, and return it as uint8 [3, H, W].
 
-    Transparent pixels become white. The first of several images is read. Levels of 16 bits are divided by 257. Raises
-    DataError for a file that is no image, is damaged, or has levels of 32 bits or floats outside 0 to 1.
+    Transparent pixels become white. Of several images in a file, the first is read. Levels of 16 bits are divided
+    by 257. Raises DataError for no image, a damaged image, levels of 32 bits, and floats outside 0 to 1.
     """
     try:
         with _opened(path) as image, _large if image.width * image.height > _LARGE else nullcontext():
@@ -186,7 +186,7 @@ def _of_8_bits(image: Image.Image, form: str | None, tags: Mapping[int, int | tu
     """Return the levels [H, W] of a grey image of more than 8 bits; ``tags`` are the tags of a TIFF."""
     levels = np.asarray(image).astype(np.float64)
     low, high = levels.min(), levels.max()
-    if image.mode.startswith("I;16") or (image.mode == "I" and form in ("PNG", "PPM")):  # both have 16 bits at most
+    if image.mode.startswith("I;16") or (image.mode == "I" and form in ("PNG", "PPM")):  # at most 16 bits
         levels /= 4095 if tags.get(_BITS) in (12, (12,)) else 65535
         levels = 1 - levels if tags.get(_PHOTOMETRIC) == 0 else levels
     elif image.mode != "F" or not (low >= 0 and high <= 1):
@@ -209,7 +209,7 @@ def fit(image: Image.Image, size: int) -> Image.Image:
 def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Image.Image:
     """Scale a random rectangle of the image to ``size`` and perhaps mirror it: the usual augmentation for ImageNet.
 
-    The rectangle has 0.08 to 1 of the image's area, and sides of 3 to 4 up to 4 to 3 (Szegedy et al. 2015, section 6).
+    The rectangle has 0.08 to 1 of the image's area, and sides of a ratio 3/4 to 4/3 (Szegedy et al. 2015, section 6).
     A narrow image has a smaller rectangle. ``choices``: five numbers from 0 to 1, for area, sides, left, top, mirror.
     """
     from PIL import Image, ImageOps

@@ -27,7 +27,7 @@ _PARTS = {"train": "train", "training": "train", "val": "val", "valid": "val", "
           "test": "test", "testing": "test", "eval": "test", "evaluation": "test"}  # fmt: skip
 _ADDED = re.compile(r"(?<=.)(set|data|dataset|images|split)?\d*$")  # test_set, test1, val2017
 _REMEDY = "put each class's images into a folder of its name"
-_MOST_LOOKED = 200_000  # entries of a folder that are checked at most, to find its first image
+_MOST_LOOKED = 200_000  # largest number of entries that are checked for a folder's first image
 _MOST_BYTES = 1 << 26  # the largest size of a file of annotations
 
 #: The folder of each class, or the images of each class where a file of annotations names them.
@@ -128,7 +128,7 @@ def _inner(root: Path, *, is_part: bool = False) -> tuple[Path, list[Path]]:
 
 
 def _kind(folder: Path, *, is_whole: bool) -> str | None:
-    """Return the part that a folder's name means, read as one word or as several words."""
+    """Return the part that a folder's name means; ``is_whole``: read the name as one word, not as several words."""
     words = re.split(r"[\W_]+", folder.name.lower())
     parts = {_PARTS.get(_ADDED.sub("", word)) for word in (["".join(words)] if is_whole else words)} - {None}
     return parts.pop() if len(parts) == 1 else None

@@ -168,7 +168,7 @@ class OwnData:
         return torch.cat([self.read(self.test, indices)[1] for indices in some]).numpy()
 
     def _seen(self, part: Part, clock: Callable[[], float]) -> tuple[set[int], bool]:
-        """Read labels all over a part until the time is up; return them, and whether all were read."""
+        """Read labels from all over a part for :data:`LOOK_S`; return the labels, and whether all were read."""
         end, steps = clock() + LOOK_S, -(-len(part) // _READ_AT_ONCE)
         labels: set[int] = set()
         for step in range(steps):
@@ -178,7 +178,7 @@ class OwnData:
         return labels, True
 
     def read(self, part: Part, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Read the examples [B, *] and classes [B] of a part at the indices. Raises DataError for another form."""
+        """Read the examples [B, *] and classes [B] of a part at the indices. Raises DataError for wrong examples."""
         pairs = part.taken(indices, self.name)
         for index, pair in zip(indices, pairs, strict=True):
             if message := self._odd(pair):
@@ -265,7 +265,7 @@ def _is_pair(pair: object) -> bool:
 
 
 def _classes(data: Any) -> int | None:
-    """Return the number of classes that a dataset names; a subset has those of its dataset."""
+    """Return the number of ``classes`` of a dataset, or of a subset's dataset; None if the dataset names no classes."""
     while isinstance(data, Subset) and not hasattr(data, "classes"):
         data = data.dataset
     classes = getattr(data, "classes", None)

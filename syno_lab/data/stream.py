@@ -152,7 +152,7 @@ class Decoder:
         if self._loader is None:
             self._loader = DataLoader(
                 self._files,  # type: ignore[arg-type] # a map of batches to arrays
-                batch_size=None,  # each entry already is a batch
+                batch_size=None,  # the sampler's entries are batches already
                 sampler=self,
                 collate_fn=_as_it_is,  # keeps arrays: tensors need shared memory, of which a container has little
                 num_workers=self._workers,

@@ -18,7 +18,7 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError as error:
         if error.errno in NO_ROOM:
             raise DiskFullError(
-                f"no room to write {path} ({error.strerror}): make some, and go on; what was saved is safe"
+                f"no room to write {path} ({error.strerror}): free some space and continue; what was saved is safe"
             ) from None
         raise TrainingError(
             f"expected to write {path}, found: {error.strerror or error}; choose another place"

@@ -62,7 +62,7 @@ class Limits:
         self._gives_up = gives_up and time_limit_s is not None
         self._warm_up = WARM_UP_BATCHES
         self._least = LEAST_BATCHES if probe_steps is None else max(1, probe_steps - WARM_UP_BATCHES)
-        # Work: seconds for which this thread was on a processor, so that other load on the machine does not count. With
+        # ``work_s`` has the time of this thread on a processor, so that other load on the machine does not count. With
         # several threads, this thread does its share of the work. This clock does not measure a GPU's work.
         self._work_clock = time.thread_time if is_cpu else time.monotonic
         self._lap_clock = time.monotonic if probe_steps is None else self._work_clock
@@ -134,7 +134,7 @@ class Limits:
     def project(self, batches: int, train: int, test: int) -> None:
         """End the training if the remaining batches, at the measured pace, do not fit into the time left.
 
-        Tests count from the first test on: before, their time is unknown, and the projection is a lower bound.
+        Tests count after the first test. Before it their time is unknown, and the projection is a lower bound.
         """
         paces = self._laps["train"]
         if not self._gives_up or self._limit is None or len(paces) < self._least:

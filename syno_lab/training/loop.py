@@ -1,4 +1,4 @@
-"""The training loop of every task: epochs, tests, checkpoints, and all ways to end.
+"""The training loop of every task: epochs, tests, checkpoints, and every way to end a training.
 
 Shapes: B examples in a batch, T tokens of a text, V kinds of answers (classes, tokens).
 """
@@ -124,7 +124,7 @@ def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Course:
-    """The length of a training, and its draws; with ``total_steps`` it is one epoch of that number of batches."""
+    """The length, batch size, learning rate and seed of a training; with ``total_steps`` it has one epoch."""
 
     epochs: int
     total_steps: int | None
@@ -168,7 +168,7 @@ class Loop:
         self._trained = Trained(module, self.optimizer, arithmetic.scaler)
         self._without_gradient = 0
         self._skipped = 0
-        # A training with a number of steps is one epoch of that number of batches. The task restarts when all of its
+        # With ``total_steps``, a training is one epoch of that number of batches. The task restarts when all of its
         # batches are used. The training is tested once, at its end.
         self._epochs = course.epochs if course.total_steps is None else 1
         self._batches = task.train_batches if course.total_steps is None else course.total_steps
@@ -185,7 +185,7 @@ class Loop:
             with modes_kept(self.module), torch.random.fork_rng(devices=devices):
                 while True:
                     patience, accuracies = self.watch.patience, [record.test_accuracy for record in self.curve]
-                    best = accuracies.index(max(accuracies)) if accuracies else 0  # the first epoch with the best
+                    best = accuracies.index(max(accuracies)) if accuracies else 0  # the first of the best epochs
                     if patience is not None and accuracies and len(accuracies) - 1 - best >= patience:
                         return "early"
                     if len(self.curve) >= self._epochs:

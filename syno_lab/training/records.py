@@ -26,7 +26,7 @@ class EpochRecord:
 
     @property
     def perplexity(self) -> float:
-        """The exponential of the test loss: a number of equally likely tokens that is as hard to predict."""
+        """The exponential of the test loss: the number of equally likely tokens that are as hard to predict."""
         return math.exp(min(self.test_loss, 700.0))  # a larger exponent overflows a float
 
 
@@ -91,10 +91,10 @@ class TrainingResult:
 
     @property
     def final_accuracy(self) -> float | None:
-        """The test accuracy after the last epoch of the curve, None where there is none."""
+        """The test accuracy after the last epoch of the curve, None for an empty curve."""
         return self.curve[-1].test_accuracy if self.curve else None
 
     @property
     def perplexity(self) -> float | None:
-        """The perplexity of a text after the last epoch of the curve, None where there is none."""
+        """The perplexity of a text after the last epoch of the curve, None for an empty curve."""
         return self.curve[-1].perplexity if self.curve else None

@@ -275,8 +275,8 @@ class ExampleTask(InBatches):
             lowest = self._data.lowest
             if is_right and isinstance(logits, Tensor) and lowest > 0 and classes - lowest <= logits.shape[1]:
                 raise TrainingError(
-                    f"expected labels from 0 to {logits.shape[1] - 1}, as this module tells {logits.shape[1]} classes "
-                    f"apart, found {lowest} to {classes - 1}: the lowest label is {lowest}; subtract it from each"
+                    f"expected labels from 0 to {logits.shape[1] - 1}, as this module has {logits.shape[1]} classes, "
+                    f"found {lowest} to {classes - 1}: the lowest label is {lowest}; subtract it from each label"
                 )
             raise TrainingError(
                 f"expected logits {[len(inputs), classes]} for examples {list(inputs.shape)} from the module, "

@@ -2,9 +2,9 @@
 
 The module also returns a trained network's predictions and losses for the test part. Shapes: B examples in a batch, C
 channels, H rows, W columns, T tokens, V tokens of a vocabulary, N test images, M windows of a test text. The method for
-images is He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded crops and
-flips for CIFAR). One cosine cycle of the learning rate replaces the paper's steps, because it suits short trainings
-better. The method for texts is AdamW with clipped gradients.
+images is that of He et al. 2016, section 4.2 (stochastic gradient descent with momentum 0.9 and weight decay, padded
+crops and flips for CIFAR). One cosine cycle of the learning rate replaces the paper's steps, because it suits short
+trainings better. The method for texts is AdamW with clipped gradients.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def train_text(
     the learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes
     one cosine cycle.
 
-    ``total_steps`` is ``steps`` of :func:`train`. :func:`train` also describes all other arguments and errors.
+    ``total_steps`` means the same as ``steps`` of :func:`train`, which describes all other arguments and errors too.
     """
     _check(
         seed,

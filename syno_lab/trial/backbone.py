@@ -1,6 +1,6 @@
 """Build the network of a trial: the request's backbone, with the operator in its slots.
 
-This module needs only the kind of the data (:class:`.Facts`), not the data. It thus has costs before any training.
+This module needs only the kind of the data (:class:`.Facts`), so it counts costs without reading the data.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
         return torch.zeros(1, facts.size, dtype=torch.int64)
     if facts.shape is not None:
-        # The type is the network's, because a training casts the data to it.
+        # This is the network's type, to which a training casts the data.
         return torch.zeros(1, *facts.shape, dtype=torch.float32 if facts.dtype.is_floating_point else facts.dtype)
     return (facts.channels, facts.size, facts.size)
 

@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 
 def is_at_chance(accuracy: float, count: int, guess: float) -> bool:
-    """Return whether guesses with the share ``guess`` right are as good on ``count`` images once in :data:`ONCE_IN`."""
+    """Return whether ``accuracy`` on ``count`` images may be chance, if a guess is right with probability ``guess``."""
     from scipy.stats import binom
 
     return bool(binom.sf(round(accuracy * count) - 1, count, guess) > 1 / ONCE_IN)
@@ -89,7 +89,7 @@ def paired_bootstrap(
     baselines, operators = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
     if baselines.shape != operators.shape or baselines.ndim not in (1, 2) or baselines.shape[-1] < 2:
         raise TrainingError(
-            "expected answers to the same two or more examples of both, found "
+            "expected answers to the same examples, two or more, found "
             f"{list(baselines.shape)} and {list(operators.shape)}"
         )
     if not 0 < confidence < 1:
@@ -118,19 +118,19 @@ def two_way_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """Return the mean of ``operator`` - ``baseline``, both [S, N], with its bootstrap interval over S seeds *and* N.
+    """Return the mean of ``operator`` - ``baseline`` [S, N], with its bootstrap interval over S seeds and N examples.
 
     Another training has another seed, and another test has other images. Seeds and examples are thus drawn with
     replacement, independently, and alike for both arrays. The interval is the percentile interval (the pigeonhole
-    bootstrap, Owen 2007). The bootstrap counts the variation of single answers twice, and is poor for few seeds: in 800
-    simulated comparisons with 1,000 images its 95 % interval held the truth in 95.8 to 99.3 % with five seeds,
-    depending on how much seeds differ, and in 93 % with three. Raises TrainingError if the shapes differ, if there are
+    bootstrap, Owen 2007). The bootstrap counts the variation of single answers twice, and is poor for few seeds. In 800
+    simulated comparisons with 1,000 images, its 95 % interval held the truth in 95.8 to 99.3 % with five seeds,
+    depending on the seeds' variation, and in 93 % with three. Raises TrainingError if the shapes differ, if there are
     fewer than two seeds or examples, or if ``confidence`` is not between 0 and 1.
     """
     baselines, operators = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
     if baselines.shape != operators.shape or baselines.ndim != 2 or min(baselines.shape) < 2:
         raise TrainingError(
-            "expected answers of both on the same two or more seeds and two or more examples, found "
+            "expected answers to the same examples on the same seeds, two of each or more, found "
             f"{list(baselines.shape)} and {list(operators.shape)}"
         )
     if not 0 < confidence < 1:
@@ -142,7 +142,7 @@ def two_way_bootstrap(
     at_once = max(1, _NUMBERS_AT_ONCE // (8 * count))
     for first in range(0, resamples, at_once):
         number = min(at_once, resamples - first)
-        # How often each seed and each example is drawn, [number, S] and [number, N].
+        # The number of draws of each seed and each example, [number, S] and [number, N].
         rows = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=number)
         columns = rng.multinomial(count, np.full(count, 1 / count), size=number)
         means[first : first + number] = ((rows @ differences) * columns).sum(axis=1) / (seeds * count)

@@ -1,9 +1,9 @@
 """Networks, data and primitives of the user's own: which code may run in this process, and who permitted it.
 
 A request names a network or data of the user's own (``own:make_model@DIGEST``), and may carry their functions as text.
-Text alone runs nothing, because a request may come from a file. :func:`bring` runs the text. It is called where the
-user has named the file (a command, a call), in the process of a job with a valid signature, and in a process of trials
-on the request of its parent.
+Text alone runs nothing, because a request may come from a file. :func:`bring` runs the text. Its callers
+are commands and calls in which the user names the file, jobs with a valid signature, and processes of trials at the
+request of their parent.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from syno_lab.trial.request import TrialRequest
 from syno_lab.user_code import UserCode, user_code
 
 MODEL, DATA = "model", "data"
-#: The role of the function of a primitive of the user's own, before the primitive's name.
+#: The prefix of a role, before the name of a primitive of the user's own.
 PRIMITIVE = "primitive:"
 #: The code that this process has run, by the registered names of the code's networks, data and primitives.
 _BROUGHT: dict[str, UserCode] = {}
 
 
 def name_of(code: UserCode) -> str:
-    """Return the name of the result of a function of the user's own; another text has another name."""
+    """Return the name of what a user's function makes; functions with different texts have different names."""
     return f"{OWN}{code}"
 
 
@@ -53,7 +53,7 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
             name = f"{role} {code}"
         elif name != name_of(code):
             raise CodeError(
-                f"expected the code of {quoted(name)} as {quoted(role)}, found that of {quoted(name_of(code))}"
+                f"expected the code of {quoted(name)} as {quoted(role)}, found the code of {quoted(name_of(code))}"
             )
         codes[role] = name, code
     return codes
@@ -101,7 +101,7 @@ def with_primitives(request: TrialRequest) -> TrialRequest:
 
 
 def check_brought(request: TrialRequest) -> None:
-    """Refuse code that this process has not run, so that code of a file that was only read runs nowhere.
+    """Refuse code that this process has not run, so that no other process runs the code of a file that was only read.
 
     The CodeError has the function's name.
     """

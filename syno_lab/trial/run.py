@@ -48,7 +48,7 @@ IMAGE_LEARNING_RATE = 0.1
 TEXT_LEARNING_RATE = 1e-3
 
 OUTCOME_FILE = "outcome.json"
-_MOST_BYTES = 1 << 28  # of an outcome's file, which may have a prediction for each test image
+_MOST_BYTES = 1 << 28  # largest size of an outcome's file, which may have a prediction for each test image
 
 # States in which a second run of the same trial would end again.
 _LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
@@ -84,7 +84,7 @@ def run_trial(
     with Meter(request.device) as meter, _threads(request.threads):
         end = trial.attempt(request.batch_size)
         if end.state == "oom" and request.retry_oom and request.batch_size > 1:
-            # The first attempt's objects are unreachable only here, outside of its except clause.
+            # Outside of the except clause, nothing refers to the first attempt's objects any more.
             _free_memory()
             half = request.batch_size // 2
             report(0.0, f"{end.reason}; once more with half the batch, {half}")

@@ -1,7 +1,7 @@
 """Early termination: decide from a training's curve and its rivals' curves whether the training continues.
 
-A curve is the measure (higher is better) after each epoch. A rule is a value. Its method ``reason`` is called after
-every epoch except the last, and returns a reason to stop, or None.
+A curve is the measure (higher is better) after each epoch. A rule's method ``reason`` is called after every epoch
+except the last, and returns a reason to stop, or None.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class CanvasRule(_Bounded):
 
 @dataclass(frozen=True)
 class PercentileRule(_Bounded):
-    """Optuna's PercentilePruner: stop unless among the best ``percentile`` % of the rivals at the same epoch.
+    """Optuna's PercentilePruner: stop a training that is not among the best ``percentile`` % at the same epoch.
 
-    The best value so far counts. ``startup``: rivals before the rule applies; ``warmup``: first epochs that it ignores.
+    A training's best value counts. ``startup``: rivals before the rule applies; ``warmup``: first epochs ignored.
     """
 
     name: ClassVar[str] = "percentile"
@@ -101,7 +101,7 @@ class PercentileRule(_Bounded):
 
 @dataclass(frozen=True)
 class MedianRule(_Bounded):
-    """Optuna's MedianPruner: stop when below the median of the rivals at the same epoch."""
+    """Optuna's MedianPruner: stop a training that is below the median of the rivals at the same epoch."""
 
     name: ClassVar[str] = "median"
     startup: int = 5

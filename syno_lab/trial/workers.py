@@ -1,4 +1,4 @@
-"""Worker processes that run one trial after another: a short trial does not pay for starting Python and torch.
+"""Worker processes that run one trial after another: short trials need not start Python and torch.
 
 A new process costs a trial about 2.3 CPU seconds before its first batch: torch is imported, and torch loads its
 compiler at the first optimizer. A training on the first rung takes 1.2 CPU seconds. A trial that crashes its process or
@@ -51,7 +51,7 @@ class TrialWorker(Worker):
         should_stop: Callable[[], bool] = lambda: False,
         deadline_s: float = DEADLINE_S,
     ) -> TrialOutcome:
-        """Run :func:`.run_trial` in the process. A crash has the state ``failed``, ``deadline_s`` has ``timeout``.
+        """Run :func:`.run_trial` in the process. A crash is ``failed``; a trial over ``deadline_s`` is ``timeout``.
 
         If ``should_stop`` returns True, the process ends and the outcome is ``interrupted``; a later call continues
         from the last checkpoint. Raises DiskFullError as ``run_trial`` does, TrainingError if no process can be
@@ -147,7 +147,7 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
     try:
         private.folder(folder)
         request = TrialRequest.from_dict(params)
-        bring(request)  # the parent has run this code: check_brought
+        bring(request)  # the parent has run this code, see check_brought
         answer = run_trial(request, folder=folder)
     except DiskFullError as error:
         answer = error
@@ -158,6 +158,6 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
         answer = TrialOutcome(state="failed", reason=said_by(error))
     say(answer)
     if not gc.get_freeze_count():
-        # Everything is imported now. A trial ends with a garbage collection. It took 10 % of a trial's time, and takes
-        # 1 % of that after the freeze.
+        # All modules are imported now. The garbage collection at a trial's end took 10 % of the trial's time. After
+        # the freeze it takes a hundredth of that.
         gc.freeze()

@@ -51,8 +51,8 @@ def local_board(
 
     ``threads`` is the number of threads that run an operator (default: all processors), ``devices`` the number of
     servers under the key. When the block ends, also by an exception, both processes and their children are killed by
-    group. If this process is killed, they end by themselves. Raises :class:`TrackerError` if the processes are not
-    ready by the deadline.
+    group. If this process is killed, the processes end by themselves. Raises :class:`TrackerError` if they are
+    not ready by the deadline.
     """
     check_key(key)
     if devices < 1:
@@ -63,7 +63,7 @@ def local_board(
         port = listeners[0].getsockname()[1]
         folder = stack.enter_context(scratch("syno-board-"))
         environment = {
-            "TMPDIR": str(folder),  # the folder's removal removes files of killed sessions
+            "TMPDIR": str(folder),  # so that files of killed sessions are removed with the folder
             "TVM_NUM_THREADS": str(threads or cores()),
         }
         children: dict[str, subprocess.Popen[bytes]] = {}
@@ -81,7 +81,7 @@ def local_board(
             stack.callback(end_group, child)
             children[role] = child
             listener.close()  # the child has its own copy
-        late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed whole?"
+        late = f"the local RPC server did not register as {quoted(key)} in time; is TVM installed completely?"
         board, end = Board(LOOPBACK, port, key), time.monotonic() + deadline_s
         wait_for(board, lambda entry: entry.free >= devices, children, folder, end, part="the local RPC {}", late=late)
         yield board

@@ -177,7 +177,7 @@ def run_remotely(
     """Compile the operator file's text ``operator`` for ``target``, run it on ``board``, compare it on random inputs.
 
     ``wait_s`` limits the wait for a busy device, and ``session_s`` the use of the device, in seconds. TVM runs in its
-    own process. Raises :class:`TrackerError` for the tracker and the device, :class:`TuningError` for all other errors.
+    own process. Raises :class:`TrackerError` for faults of tracker and device, :class:`TuningError` for all others.
     """
     check_target(target)
     device = Device(board, wait_s=wait_s, session_s=session_s, target=target)

@@ -136,7 +136,7 @@ def load_module(task: TuningTask) -> IRModule:
 
 def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Request) -> None:
     """Tune all operators of the request; a failed operator does not stop the others. Raises TrackerError."""
-    threads = {"TVM_NUM_THREADS": str(request.threads)}  # a board has its own
+    threads = {"TVM_NUM_THREADS": str(request.threads)}  # a board has threads of its own
     # The workers import TVM at the same time as this process.
     runners, builders = WorkerPool(request.boards, request.log, threads), WorkerPool(cores(), request.log)
     with closing(runners), closing(builders):

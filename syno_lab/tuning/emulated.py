@@ -96,7 +96,7 @@ def _start_server(
     compiler = _program(home / "c++", files, [linker], after=[libc.with_name("libm.so.6"), libc])
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_FOR_THE_BOARD)}
     environment |= {
-        "CXX": str(compiler),  # TVM's runtime links uploaded objects with it
+        "CXX": str(compiler),  # the compiler with which TVM's runtime links uploaded objects
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONHOME": str(files.root / "usr"),
         "PYTHONPATH": os.pathsep.join([str(files.wheels), str(home / "lab")]),

@@ -64,7 +64,7 @@ class _Download(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """The record of a board: the versions of its wheels, its downloads, seconds, and the digest of its files."""
+    """The record of a board: versions of wheels, downloads, seconds of download and unpacking, digest of all files."""
 
     version: int
     packages: dict[str, str]
@@ -126,7 +126,7 @@ def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
             f"expected an emulated board for TVM {_versions()['apache-tvm']} in {path.parent}, found none; {ADVICE}"
         ) from None
     except msgspec.ValidationError as error:
-        raise TuningError(f"the emulated board in {path} is not whole ({error}); remove it and {ADVICE}") from None
+        raise TuningError(f"the emulated board in {path} is incomplete ({error}); remove it and {ADVICE}") from None
     except (OSError, msgspec.DecodeError) as error:
         raise TuningError(f"the emulated board in {path} cannot be read ({error}); remove it and {ADVICE}") from None
     board = BoardFiles(path, _emulator(path))

@@ -26,7 +26,7 @@ from syno_lab.tuning.sums import Sum, moves, own_loops, read_sum
 
 #: The largest number of bytes of the stages that a block stores: half of a small second-level cache.
 _MOST_BYTES = 256 * 1024
-#: The largest number of proposed numbers of blocks; each multiplies the sketches.
+#: The largest number of proposed cuts; each cut multiplies the sketches.
 _MOST_CUTS = 2
 #: The largest factor by which blocks may multiply the work, because rows at their edges are computed twice.
 _MOST_WORK = 1.5
@@ -117,7 +117,7 @@ def _keep_rows(schedule: Schedule, stage: SBlockRV) -> None:
 
 
 def _stages(schedule: Schedule, block: SBlockRV) -> dict[str, SBlockRV]:
-    """Return the blocks that only ``block`` and each other read, by name, each after its readers."""
+    """Return by name the blocks that only ``block`` and these blocks read; each block follows its readers."""
     readers = {_name(schedule, block): block}
     waiting = [block]
     for reader in waiting:  # the list grows in the loop
@@ -139,7 +139,7 @@ def _steps(schedule: Schedule, block: SBlockRV) -> int:
 
 
 def _cuts(last: Sum, written: list[Buffer], size: int, cores: int) -> list[_Cut]:
-    """Return the cuts with the fewest blocks whose stages fit in the cache; equal numbers for each core come first.
+    """Return the cuts with the fewest blocks whose stages fit in the cache; equal shares of all cores come first.
 
     A cut divides the axis of the output that is the slowest index of the largest stage that ``last`` reads. If one
     position of that axis is too large, the next inner axis is divided. ``written`` are the stages' tensors; the tensors

@@ -30,7 +30,7 @@ from syno_lab.versioned import JSON
 
 #: The folder in a lab with the records of all its tunings.
 FOLDER = "tuning"
-#: The subject of a network's latency in the store.
+#: The store's name for a latency that was measured on a whole network.
 WHOLE = "whole network"
 #: The lock in a lab's records during the tuning of a network.
 LOCK_FILE = "network.lock"

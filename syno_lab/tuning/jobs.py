@@ -39,7 +39,7 @@ Argument = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Device:
-    """The device of a measurement: a board with the seconds to wait for it and to use it, or the calling process.
+    """The device of a measurement: a board, or the calling process; ``wait_s`` and ``session_s`` limit wait and use.
 
     ``kind``: TVM's name of the device (``cpu``); ``tvm``: the version that the device must have; ``machine``: the
     architecture of the code for ``target``. A device with another version or architecture is refused before anything is
@@ -80,7 +80,7 @@ def apply_trace(module: tvm.ir.IRModule, trace: TraceData, misfit: str = _MISFIT
     schedule = Schedule(module)
     try:
         Trace.apply_json_to_schedule(trace, schedule)
-    except Exception as error:  # TVM raises many kinds
+    except Exception as error:  # TVM raises many types of exceptions
         raise TuningError(misfit) from error
     return schedule
 

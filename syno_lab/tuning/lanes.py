@@ -1,9 +1,9 @@
 """The schedule rule ``channel-lanes``: put a sum in vector registers, along an axis that some of its factors lack.
 
 A pGraph's weights have the output channels as innermost axis (``W1[c, p, q, o]``), and its output has them far apart
-(``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis. It thus gathers such a weight, or
+(``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis. TVM thus gathers the weight, or
 moves each sum to memory and back. With this rule a vector register has as many channels of a pixel as fit, and several
-registers have pixels of a row and more channels. All of them stay in registers during the whole sum. The sums are
+registers have pixels of a row and more channels. All these values stay in registers during the sum. The sums are
 collected in a small tensor with the channels innermost, which is copied to the output. This is the register tile of
 hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
@@ -13,8 +13,8 @@ shorter than a register and follow each other in memory share a register. If bot
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
 and adding, and no more than fit in the registers. Only such tiles are proposed, with a sketch for each. On ResNet-34's
-layers other tiles took up to ten times as long. A search of few trials that drew them found no tile that was good in
-each stage of an operator. The terms are summed in the order in which the weights lie in memory.
+layers other tiles took up to ten times as long. With few trials, a search that drew other tiles found none that was
+good in each stage of an operator. The terms are summed in the order in which the weights lie in memory.
 
 Imports TVM: for tuning processes only.
 """
@@ -33,7 +33,7 @@ from tvm.tirx import Var
 
 from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, read_sum
 
-#: The largest number of sums in registers: 32 registers have 512 bits, and of other widths a processor may have 16. A
+#: The largest number of sums in registers. There are 32 registers of 512 bits, or maybe 16 of another width. A
 #: factor's elements need registers too.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
@@ -47,7 +47,7 @@ _MOST_VECTORS = 4
 #: The largest number of tiles along an axis, and along each of two axes; each stage of a chain multiplies sketches.
 _MOST_TILES = 3
 _MOST_TILES_OF_TWO = 2
-#: Vectors with fewer lanes do not pay for the copy.
+#: The least number of lanes for which a vector is worth the copy.
 _FEWEST_LANES = 4
 
 
@@ -95,11 +95,11 @@ class _Tile:
 
 
 def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
-    """Return schedules with the block's sum in vector registers, one for each tile; without a tile, the unchanged one.
+    """Return schedules with the block's sum in vector registers, one for each tile; without tiles the unchanged one.
 
     The rule fits a sum that no other rule has changed. One axis of the output must move the innermost index of some
     factors by one, and no index of the others; its extent must divide into vectors of ``vector_bits``. Another axis of
-    the output must be an index of none of the former factors, so that their loaded elements serve several sums. The
+    the output must not be an index of these factors, so that their loaded elements serve several sums. The
     unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a register, or if the
     sums are few.
     """
@@ -201,7 +201,7 @@ def _tiles(total: Sum, full: int, most: int) -> list[_Tile]:
 
 
 def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int) -> list[_Tile]:
-    """Return the tiles with the vectors of ``plain`` that have more than half of the most sums, most sums first."""
+    """Return the tiles with the vectors of ``plain``, most sums first, down to half of the largest number of sums."""
     lanes = (plain.lane, plain.row)
     vectors_most = total.sizes[plain.lane] // plain.width if plain.row is None else total.sizes[plain.row] // plain.rows
     axes = [n for n in reversed(total.stored) if n is not None and n not in lanes and total.sizes[n] > 1]

@@ -83,7 +83,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An operator in several ways, with notes on disturbances and the ways that could not run."""
+    """The timings of an operator in several ways, with notes on disturbances, and the ways that could not run."""
 
     label: str
     threads: int
@@ -213,7 +213,7 @@ def _best_trace(record: tuple[str | os.PathLike[str], TuningKey]) -> TraceData:
     with open_record(*record) as stored:
         ran = [trial for trial in stored.trials if trial.seconds]
     if not ran:
-        raise TuningError(f"expected a record of a tuning in {stored.path}, found none that ran; tune it first")
+        raise TuningError(f"expected a trial that ran in the record {stored.path}, found none; tune the operator first")
     return min(ran, key=lambda trial: statistics.median(trial.seconds)).trace
 
 

@@ -32,7 +32,7 @@ OURS = (FUSION, LANES, DEFAULT)
 #: Rules by name, with descriptions: :data:`GPU_RULES` are for a GPU, :data:`CPU_RULES` for a processor.
 RULES: dict[str, str] = {
     DEFAULT: "all rules that TVM has for the target",
-    "inline": "computes a block inside the one that reads it",
+    "inline": "computes a block inside its reader",
     "rfactor": "splits a sum with few parallel outputs into partial sums",
     "tiling": "cuts the loops of a sum into tiles, four levels for outputs and two for summed axes (SSRSRS)",
     "parallel": "runs the outermost loops in threads",
@@ -84,7 +84,7 @@ STRATEGIES: dict[str, str] = {
 #: The cost models, which predict a candidate's latency before it is measured (only ``evolutionary`` uses them).
 COST_MODELS: dict[str, str] = {
     "xgboost": "boosted trees over the loop nest's features, trained on every batch",
-    "random": "predicts at random, to compare the other with",
+    "random": "predicts at random, for comparisons",
 }
 
 
@@ -99,7 +99,7 @@ class Method:
 
     ``rules`` are applied to every block in this order: names of :data:`RULES`, and functions of your own, in a notebook
     cell or as ``"file.py:function"``. A rule is called with the schedule and a block of it (``tvm.s_tir``'s
-    ``Schedule`` and ``SBlockRV``). It returns a schedule, a list of schedules (alternatives, each of them searched), or
+    ``Schedule`` and ``SBlockRV``). It returns a schedule, a list of schedules (alternatives that are all searched), or
     None if it has changed the given schedule in place. ``space`` is a function that schedules the whole program and
     replaces all rules; it is called with the schedule and returns the same. The search varies the values that a rule or
     ``space`` draws with ``schedule.sample_…``.
@@ -113,7 +113,7 @@ class Method:
     ``mutators`` are names of :data:`MUTATORS` or functions, each with its share of all mutations; a function is called
     with a trace (``tvm.s_tir``'s ``Trace``) and returns another trace or None. ``postprocessors`` are names of
     :data:`POSTPROCESSORS` or functions, applied in this order; a function is called with a schedule, may change it in
-    place, and returns False to reject the candidate. None for either: the target's defaults in TVM.
+    place, and returns False to reject the candidate. Without either field, the target's defaults in TVM apply.
 
     Functions run in the tuning process, never in this process: :func:`~syno_lab.user_code.user_code` describes the
     names that they may use. In every case the winner's output is compared with the unscheduled program's output.
@@ -132,9 +132,7 @@ class Method:
         object.__setattr__(self, "rules", _all(self.rules, RULES, "rule", "('inline', 'tiling')"))
         if self.space is not None:
             if self.rules not in (OURS, (DEFAULT,)):
-                raise TuningError(
-                    "expected rules or a space of one's own, which takes the place of all rules; not both"
-                )
+                raise TuningError("expected rules or a space of your own, not both: a space replaces all rules")
             object.__setattr__(self, "space", user_code(self.space))
         if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
             raise TuningError(f"expected a strategy among {', '.join(STRATEGIES)}, found {quoted(self.strategy)}")

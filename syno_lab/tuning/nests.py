@@ -50,7 +50,7 @@ def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
     else:
         if loops:
             plain = [loop for loop in loops if "," not in loop]
-            # Serial loops share a line; a loop with an annotation has its own.
+            # Serial loops share a line; a loop with an annotation has a line of its own.
             for header in _joined(loops, plain):
                 lines.append(f"{_INDENT * depth}for {header}:")
                 depth += 1
@@ -114,7 +114,7 @@ def loop_name(variable: Var) -> str:
 _POSTPROCESSING = "then TVM's postprocessing:"
 _PLACES = {-1: "where it is", -2: "inline"}
 
-#: Makes the text of a trace's step from the names of its inputs, its attributes and its decision.
+#: A function that makes the text of a trace's step from the names of its inputs, its attributes and its decision.
 _Words = Callable[[list[str], Sequence[Any], Any], str]
 
 _WORDS: dict[str, _Words] = {

@@ -244,7 +244,7 @@ def compiled(functions: FunctionsTuning, folder: Path, *, name: str = "network",
 def run_networks(
     networks: Sequence[Compiled], options: TuningOptions, *, repeats: int = 10, rounds: int = 3
 ) -> tuple[list[list[NetworkMeasurement]], str]:
-    """Run compiled networks in turn on the device of ``options``; return each network's rounds, and the address.
+    """Run compiled networks in turn on the device of ``options``; return the measurements by round, and the address.
 
     Raises:
         TuningError: if the device's output is not torch's, or if the running process dies or exceeds its time.
@@ -341,8 +341,8 @@ def compile_one(
 ) -> Compiled:
     """Compile the exported network in the file ``program`` with its ``schedules`` for the target ``name``.
 
-    The result is ``path`` with the suffix of its kind. The folder ``keep`` has the schedules in MetaSchedule's own
-    format. With ``is_here``, this machine must be able to run the code.
+    The result is the file ``path`` with a suffix for its kind. The folder ``keep`` has the schedules in
+    MetaSchedule's own format. With ``is_here``, this machine must be able to run the code.
     """
     import torch  # noqa: F401 - before TVM, because torch reads the program
 

@@ -104,16 +104,16 @@ class TuningOptions:
         threads: the threads for operators on this machine; None: the number in ``target``, else all processors. A board
             has threads of its own.
         trials: candidates to measure for each operator; None: the preset's number.
-        scheduler: one of :data:`SCHEDULERS`. With ``gradient`` TVM's own task scheduler chooses the operator of each
-            turn by the time that a turn promises to save
-            (:attr:`~syno_lab.tuning.values.TuningTask.calls` x milliseconds); ``trials`` is then an average.
+        scheduler: one of :data:`SCHEDULERS`. With ``gradient``, each turn is for the operator that promises to save
+            the most time (:attr:`~syno_lab.tuning.values.TuningTask.calls` x milliseconds), by TVM's own task
+            scheduler. ``trials`` is then an average.
         total: candidates to measure for all operators together; None: ``trials`` for each.
         preset: one of :data:`PRESETS`.
         method: the space, rules, strategy and cost model, with the user's own code; None: ``Method()``. Different
             methods have different records.
         seed: the search's seed.
         deadline_s: seconds for the whole tuning; None: 900 for one operator, 3600 for a queue. The search ends after
-            four fifths of them, to leave time for the final measurements.
+            four fifths of this time, before the final measurements.
         wait_s: the longest wait for a busy device or an unreachable tracker, in seconds.
         session_s: the longest time in seconds that a candidate may occupy a device, including the upload.
         records: a folder to which the schedules are exported as MetaSchedule's own database, for compiling with them

@@ -100,7 +100,7 @@ def _operator_of(task: TuningTask) -> Operator | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate: its schedule as a trace in TVM's JSON, and the seconds of its calls; a failed one has a reason.
+    """A candidate: its schedule as a trace in TVM's JSON, and the seconds of its calls, or the reason of a failure.
 
     ``board`` is the address of the device that measured the candidate.
     """
@@ -135,7 +135,7 @@ class Record:
     def answer(self, trials: int) -> TuningResult | None:
         """Return the last result if it holds for a budget of ``trials``: all are measured, or the space is used up."""
         if not self.results or len(self.trials) > self.results[-1].trials:
-            return None  # more trials were measured since
+            return None  # more trials were measured after the result
         last = self.results[-1]
         return last if last.trials >= trials or last.stopped == "space" else None
 

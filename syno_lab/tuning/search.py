@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 BUILD_DEADLINE_S = 30.0
 REFERENCE_DEADLINE_S = 60.0
-#: The number of successive failures after which a search ends with an error, and the number for timeouts of the board.
+#: A search ends with an error after this number of successive failures, or of successive timeouts of the board.
 FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
-#: The number of successive phases without a new candidate, each with a larger population, in an exhausted space.
+#: A space is exhausted after this number of successive phases without a new candidate, in growing populations.
 _EMPTY_PHASES = 2
 #: Draws for each program of a small space; the probability to miss a program is then below 1 in 1000.
 _DRAWS_EACH = 8
@@ -139,7 +139,7 @@ class Search:
     def batches(self, is_over: Callable[[], bool]) -> Iterator[None]:
         """Search until the trials, the space or the time are used up; yield after each batch for other operators.
 
-        A space without seldom good sketches is searched first, and the whole space when no candidate of it is left.
+        The search leaves out sketches that are seldom good, until no other candidates are left.
         """
         self.prepare()
         preset, warmup = self.tools.preset, self._warmup
@@ -173,7 +173,7 @@ class Search:
         return empty > 0 and self._population >= _DRAWS_EACH * self._most
 
     def _phase(self, trials: int, generations: int, empty: int, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Try at most ``trials`` candidates of a strategy; the last ``empty`` phases found no new candidates."""
+        """Try at most ``trials`` candidates of a strategy; the ``empty`` phases before found no new candidates."""
         from tvm.s_tir import meta_schedule as ms
 
         preset, means = self.tools.preset, self.tools.means

@@ -37,7 +37,7 @@ _JETSONS = ("jetson-orin-nano", "jetson-agx-orin", "jetson-xavier")
 _PACKAGES = ("numpy", "psutil", "cloudpickle", "tornado", "ml_dtypes", "typing_extensions")
 
 
-#: Upper limits of a board's numbers; larger values are not shown.
+#: Upper limits of the clock rate and the temperature that a board reports; larger values are not shown.
 _MOST_MHZ, _MOST_CELSIUS = 1_000_000, 1000
 #: The placeholder for the board's SSH address until the user names it.
 PLACEHOLDER = "user@jetson"

@@ -29,7 +29,7 @@ from syno_lab.tuning.parts import Part, mutator, postprocessor, python_cost_mode
 from syno_lab.tuning.targets import ResolvedTarget
 from syno_lab.user_code import UserCode
 
-#: The numbers of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
+#: Parameters of TVM's own rules for processors (``ScheduleRule::DefaultLLVM``).
 _JOBS_PER_CORE = 16
 _MOST_INNERMOST = 64
 _MOST_LANES = 64
@@ -261,7 +261,7 @@ _NAMED: dict[str, Callable[[], list[ms.ScheduleRule]]] = {
 }
 
 
-#: On a GPU, the names of TVM's rules for each of the lab's names.
+#: The names of TVM's rules on a GPU, by the lab's name of a rule.
 _ON_GPUS: dict[str, tuple[str, ...]] = {
     "inline": ("InlineConstantScalars", "AutoInline"),
     "tiling": ("MultiLevelTiling",),

@@ -13,7 +13,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import detect_linear_equation
 from tvm.tirx import Var
 
-#: The fields of TVM's expressions with expressions: in operations, casts, calls, selections and loads.
+#: The fields of TVM's expressions that have subexpressions: of operations, casts, calls, selections and loads.
 _CHILDREN = ("a", "b", "value", "args", "condition", "true_value", "false_value", "indices")
 
 

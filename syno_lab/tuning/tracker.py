@@ -22,11 +22,11 @@ from syno_lab.processes.board_server import INFO
 _MAGIC = 0x2F271
 _SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
 _LARGEST_MESSAGE = 1 << 20
-#: The longest texts in characters from other programs: of a key, of a host and of a fact.
+#: The largest lengths, in characters, of a key, a host and a fact from other programs.
 _KEY, _HOST, _FACT = 200, 255, 60
 #: The longest list in a message, in characters.
 _LIST = 200
-#: The least seconds for a query of the tracker, because the deadline applies to the device.
+#: The shortest limit of a query of the tracker, in seconds; the deadline itself applies to the device.
 _LOOK_S = 2.0
 #: Seconds between two queries of an unreachable tracker or for a key without devices.
 _RETRY_S = 0.5
@@ -214,7 +214,7 @@ def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSum
             for key, queue in body["queue_info"].items()
         }
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
-        raise TrackerError(f"the RPC tracker at {host}:{port} gave a summary that is not one") from None
+        raise TrackerError(f"the RPC tracker at {host}:{port} sent an invalid summary") from None
     return TrackerSummary(
         tuple(
             DeviceKey(key, queues.get(key, (0, 0))[0], totals.get(key, 0), queues.get(key, (0, 0))[1])
@@ -274,7 +274,7 @@ def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) ->
             raise TrackerError(
                 f"the device {quoted(device.key)} at {device.address} is of the architecture {device.machine}, code "
                 f"for the target {quoted(target)} is for {expected}: nothing was sent; name the device's own target "
-                "(--target), or start its server with the key of what it is"
+                "(--target), or start its server with the key of its own kind"
             )
 
 
@@ -359,7 +359,7 @@ def request_device(
                 f"the RPC tracker at {host}:{port} went away while we waited for {quoted(key)} ({error})"
             ) from None
         except (TypeError, ValueError, OverflowError):
-            raise TrackerError(f"{host}:{port} answered a request for {quoted(key)} with something else") from None
+            raise TrackerError(f"{host}:{port} answered a request for {quoted(key)} with an invalid message") from None
         if status != _SUCCESS:
             raise TrackerError(
                 f"the RPC tracker at {host}:{port} refused a request for {quoted(key)} (status {quoted(status)})"

@@ -75,7 +75,7 @@ def tune(
 ) -> TuningResult:
     """Search for the fastest schedule of ``task``: ``tune(task, work_dir="tuning", trials=32)``.
 
-    A child process and its workers do the tuning. They are killed as a group when the tuning has ended, at the
+    A child process and its workers do the tuning. All are killed as a group when the tuning has ended, at the
     deadline, when ``should_stop`` returns True, and on every exception, including Ctrl-C.
 
     Args:
@@ -400,7 +400,7 @@ class _Queue:
             self._on_result(result)
 
     def _blame(self, turn: int | None, crash: CrashedError) -> bool:
-        """Count a crash of the process against the operator whose turn it was. Raises TuningError without a turn."""
+        """Count a crash of the process against the operator whose turn it was. Raises TuningError if there was none."""
         tried = sum(operator.new for operator in self._operators)
         tail = f", saying {last!r}" if (last := last_line(self._log)) else ""
         reason = f"the tuning process ended ({crash.ended}) after {tried} trials{self._where()}{tail}; see {self._log}"

@@ -70,7 +70,7 @@ def test_an_interval_holds_the_truth_as_often_as_it_says(np_rng):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1, 0], [1, 0, 1]), r"the same two or more examples of both, found \[2\] and \[3\]"),
+        (([1, 0], [1, 0, 1]), r"the same examples, two or more, found \[2\] and \[3\]"),
         (([1], [0]), r"found \[1\] and \[1\]"),
     ],
 )
@@ -187,8 +187,8 @@ def test_an_interval_over_seeds_holds_the_truth_as_often_as_it_says(np_rng):
 @pytest.mark.parametrize(
     ("one", "other", "line"),
     [
-        ([[0, 1]], [[0, 1]], "the same two or more seeds"),
-        ([[0], [1]], [[0], [1]], "two or more examples"),
+        ([[0, 1]], [[0, 1]], "on the same seeds, two of each or more"),
+        ([[0], [1]], [[0], [1]], "two of each or more"),
         ([[0, 1], [1, 1]], [[0, 1]], "found"),
     ],
 )

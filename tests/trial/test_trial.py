@@ -411,7 +411,7 @@ def test_a_full_disk_is_no_outcome_and_a_job_waits_for_room(tmp_path, monkeypatc
     monkeypatch.setattr(notes, "log", log)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
-        with pytest.raises(DiskFullError, match=r"no room to write .*checkpoint-64\.pt \(File too large\): make some"):
+        with pytest.raises(DiskFullError, match=r"no room to write .*checkpoint-64\.pt \(File too large\): free some"):
             run_trial(asked(), folder=tmp_path / "alone")
         found = run_job(asked().to_dict(), notes)
     finally:

@@ -200,10 +200,10 @@ def _change(place, **changes):
         (_point_elsewhere, "has changed since it was unpacked"),
         (_remove, "has changed since it was unpacked"),
         (lambda place: _change(place, version=2), "has changed since it was unpacked"),
-        (lambda place: _change(place, downloads=[{}]), "is not whole"),
+        (lambda place: _change(place, downloads=[{}]), "is incomplete"),
         (lambda place: _change(place, packages={"apache-tvm": "0.1"}), "has other versions than this machine"),
         (lambda place: (place / "board.json").write_text("{"), "cannot be read"),
-        (lambda place: (place / "board.json").write_text("[]"), "is not whole"),
+        (lambda place: (place / "board.json").write_text("[]"), "is incomplete"),
         (shutil.rmtree, r"expected an emulated board for TVM .*, found none; run `syno-lab board --emulate --fetch`$"),
     ],
 )

@@ -95,10 +95,10 @@ def said(queue, key="bench", **server):
     [
         (b"\x05\x00\x00\x00junk!", "not JSON"),
         (b"\xff\xff\xff\x7f", "message of 2147483647 bytes"),
-        (b"\x06\x00\x00\x00[0, 7]", "summary that is not one"),
+        (b"\x06\x00\x00\x00[0, 7]", "invalid summary"),
         (struct.pack("<i", 200_000) + b"[" * 200_000, "not JSON"),
-        (said({"free": math.inf, "pending": 0}), "summary that is not one"),
-        (said({"free": 1, "pending": "9" * 5000}), "summary that is not one"),
+        (said({"free": math.inf, "pending": 0}), "invalid summary"),
+        (said({"free": 1, "pending": "9" * 5000}), "invalid summary"),
         (b"\x02\x00\x00\x00[", "does not answer"),
     ],
 )
