@@ -34,7 +34,7 @@ _MODULES = ("alpha", "canvas", "errors", "operators")
 
 
 class _Package(ModuleType):
-    """Keep ``syno_lab.search`` the function, also after the room ``syno_lab.search`` is imported."""
+    """Keep ``syno_lab.search`` the function, also after the package ``syno_lab.search`` is imported."""
 
     @property
     def search(self) -> Callable[..., OpenLab]:
@@ -43,8 +43,8 @@ class _Package(ModuleType):
         return search
 
     @search.setter
-    def search(self, room: ModuleType) -> None:
-        """Ignore the assignment: an import of the room ``syno_lab.search`` would replace the function by the module."""
+    def search(self, package: ModuleType) -> None:
+        """Ignore the assignment: importing ``syno_lab.search`` would replace the function by the module."""
 
 
 sys.modules[__name__].__class__ = _Package

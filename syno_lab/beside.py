@@ -63,8 +63,8 @@ def modules_of(source: str, file: str) -> dict[str, Module]:
     waiting = [(source, "")]
     while waiting:
         text, package = waiting.pop()
-        places = _places(specs[package]) if package else [folder] if folder is not None else []
-        names = (accumulate(name.split("."), "{}.{}".format) for name in _imported(text, package, places))
+        folders = _places(specs[package]) if package else [folder] if folder is not None else []
+        names = (accumulate(name.split("."), "{}.{}".format) for name in _imported(text, package, folders))
         for module in chain.from_iterable(names):  # the packages of the module, then the module itself
             if module in specs:
                 continue
@@ -90,11 +90,11 @@ def check_loaded(file: str, known: dict[str, Module], before: set[str]) -> None:
     Raises CodeError with the module's name and how to make it importable.
     """
     for name in sys.modules.keys() - before - known.keys():
-        place = getattr(sys.modules.get(name), "__file__", None)
-        if isinstance(place, str) and is_users_file(place, name):
-            above = Path(place).parents[name.count(".") + (Path(place).stem == "__init__")]
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(path, str) and is_users_file(path, name):
+            above = Path(path).parents[name.count(".") + (Path(path).stem == "__init__")]
             raise CodeError(
-                f"{file}: expected imports from beside it, found {name} of {place}, whose changes would not be seen: "
+                f"{file}: expected imports from beside it, found {name} of {path}, whose changes would not be seen: "
                 f"set PYTHONPATH={above} or install it"
             )
 

@@ -165,10 +165,10 @@ def data() -> Finding:
             name, True, False, f"{DATA_VARIABLE} is not set: scikit-learn's digits, unless --data names others"
         )
     try:
-        place, form = find_cifar(Path(folder).expanduser())
+        path, form = find_cifar(Path(folder).expanduser())
     except DataError as error:
         return Finding(name, False, True, str(error), advice)
-    return Finding(name, True, False, f"{form.name} in {place}")
+    return Finding(name, True, False, f"{form.name} in {path}")
 
 
 def chromium() -> Finding:

@@ -1,7 +1,7 @@
-"""Methods whose body is in a later room: :func:`later` imports that room when the method is called.
+"""Methods whose body is in a later package: :func:`later` imports that package when the method is called.
 
-A value such as an operator is in an early room, which must not import later ones. :data:`FILES` names the function for
-a method. The function takes the value, then the method's arguments; the method's docstring describes them.
+A value such as an operator is in an early package, which must not import later ones. :data:`FILES` maps methods to
+their functions. A function takes the value, then the method's arguments; the method's docstring describes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FILES = {
 }
 
 if TYPE_CHECKING:
-    # Classes of later rooms. Nothing here may import them; the names only inform the reader.
+    # Classes of later packages. Nothing here may import them; the names only inform the reader.
     Candidates: TypeAlias = Any
     Coordinates: TypeAlias = Any
     Equation: TypeAlias = Any
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 
 
 def later(name: str, *arguments: object, **options: object) -> Any:
-    """Call the function ``name`` of a later room."""
+    """Call the function ``name`` of a later package."""
     return function(name)(*arguments, **options)
 
 
 @cache
 def function(name: str) -> Callable[..., Any]:
-    """Import the room of the function ``name``, and return the function."""
+    """Import the package of the function ``name``, and return the function."""
     body: Callable[..., Any] = getattr(import_module(f"syno_lab.{FILES[name]}"), name)
     return body

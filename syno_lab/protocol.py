@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-if TYPE_CHECKING:  # types only: every room imports this file, and it must import none of them
+if TYPE_CHECKING:  # types only: every package imports this file, and it must import none of them
     import numpy as np
     from torch import nn
 
@@ -430,10 +430,10 @@ class StandsFor(Protocol):
 
 @runtime_checkable
 class FitsPlaces(Protocol):
-    """A system whose operators have sizes for places of a network."""
+    """A system whose operators have sizes for sites of a network."""
 
     def places(self, operator: Any) -> Mapping[str, Mapping[str, int]]:
-        """Return the places of a network for which the operator has sizes: their names for people, and the sizes."""
+        """Return the sites of a network for which the operator has sizes: their names for people, and the sizes."""
 
 
 @runtime_checkable

@@ -37,9 +37,9 @@ def scratch(prefix: str, within: str | os.PathLike[str] | None = None) -> Iterat
     if within is None and not prefix.startswith(COMMON):
         raise ValueError(f"expected a prefix that begins with {COMMON!r}, found {prefix!r}")
     prefix = prefix[:_LONGEST]
-    place = Path(tempfile.gettempdir() if within is None else within).absolute()
-    clear(place, COMMON if within is None else prefix)
-    path, descriptor = _make(place, prefix)
+    parent = Path(tempfile.gettempdir() if within is None else within).absolute()
+    clear(parent, COMMON if within is None else prefix)
+    path, descriptor = _make(parent, prefix)
     try:
         yield path
     finally:
@@ -68,10 +68,10 @@ def clear(place: Path, prefix: str) -> list[Path]:
     return removed
 
 
-def _make(place: Path, prefix: str) -> tuple[Path, int]:
+def _make(parent: Path, prefix: str) -> tuple[Path, int]:
     """Create a folder and lock it; return its path and the descriptor of the lock."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=prefix, suffix=SUFFIX, dir=place))
+        path = Path(tempfile.mkdtemp(prefix=prefix, suffix=SUFFIX, dir=parent))
         # Another process may remove the folder before it is locked.
         with contextlib.suppress(FileNotFoundError):
             return path, _hold(path, wait=True)

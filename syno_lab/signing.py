@@ -46,31 +46,31 @@ def _signature(key: bytes, purpose: str, content: str) -> str:
 
 def _key() -> bytes:
     """Read the user's key, or create it. A new key appears complete to other processes."""
-    place = Path(KEY_FILE)
+    path = Path(KEY_FILE)
     try:
-        place = config_folder() / KEY_FILE
-        if not place.exists():
-            _make(place)
-        check_own(place)
-        key = read_bytes(place, KEY_BYTES)
+        path = config_folder() / KEY_FILE
+        if not path.exists():
+            _make(path)
+        check_own(path)
+        key = read_bytes(path, KEY_BYTES)
     except OSError as error:
         raise SynoError(
-            f"the key that jobs are signed with, {place}, cannot be read or made ({error.strerror or error}): let "
+            f"the key that jobs are signed with, {path}, cannot be read or made ({error.strerror or error}): let "
             "SYNO_LAB_CONFIG name a folder of your own"
         ) from None
     if len(key) != KEY_BYTES:
-        raise SynoError(f"{place}: expected a key of {KEY_BYTES} bytes, found {len(key)}; delete it to have a new one")
+        raise SynoError(f"{path}: expected a key of {KEY_BYTES} bytes, found {len(key)}; delete it to have a new one")
     return key
 
 
-def _make(place: Path) -> None:
-    half = place.with_name(f"{place.name}-{os.getpid()}-{secrets.token_hex(4)}")
+def _make(path: Path) -> None:
+    half = path.with_name(f"{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with create(half, "xb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
         with contextlib.suppress(FileExistsError):  # another process has created the key first; use that key
-            os.link(half, place)
+            os.link(half, path)
     finally:
         half.unlink(missing_ok=True)

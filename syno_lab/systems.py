@@ -274,16 +274,16 @@ def system_for(start: Any) -> System:
 
 
 @cache
-def _load(place: str) -> System:
-    module, _, name = place.partition(":")
+def _load(target: str) -> System:
+    module, _, name = target.partition(":")
     try:
         found: System = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise SpecError(f"{VARIABLE}: expected a system at {quoted(place)}, found: {shortened(str(error))}") from None
+        raise SpecError(f"{VARIABLE}: expected a system at {quoted(target)}, found: {shortened(str(error))}") from None
     missing = [method for method in ("format", "title", "read", "known") if not hasattr(found, method)]
     if missing:
         raise SpecError(
-            f"{VARIABLE}: expected a system (syno_lab.protocol.System) at {quoted(place)}, "
+            f"{VARIABLE}: expected a system (syno_lab.protocol.System) at {quoted(target)}, "
             f"found one without {', '.join(missing)}"
         )
     return found

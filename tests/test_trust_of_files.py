@@ -257,7 +257,7 @@ REASONS: dict[str, dict[str, str]] = {
         "OperatorView._is_current getattr by name": "traits of the widget, by names in this file",
         "OperatorView._shown getattr by name": "traits of the widget, by names of panes that the browser can draw",
     },
-    "widgets/syno_widgets/stepper.py": {"Stepper._begun getattr by name": "one of four names that its case lists"},
+    "widgets/syno_widgets/stepper.py": {"Stepper._begin getattr by name": "one of four names that its case lists"},
     "widgets/syno_widgets/view.py": {"View._page_state getattr by name": "traits of the widget, by names in this file"},
 }
 

@@ -57,8 +57,8 @@ def _here(report: Reporter) -> Iterator[Finding]:
     # In parallel: most of the time is spent in child processes that import torch and TVM.
     with ThreadPoolExecutor(len(CHECKS)) as pool:
         findings = [pool.submit(run_check, check) for check in CHECKS]
-        for place, (check, finding) in enumerate(zip(CHECKS, findings, strict=True)):
-            report("doctor", place / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
+        for index, (check, finding) in enumerate(zip(CHECKS, findings, strict=True)):
+            report("doctor", index / len(CHECKS), f"looking at {check.__doc__ or check.__name__}".partition("\n")[0])
             yield finding.result()
 
 

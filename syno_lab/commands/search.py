@@ -49,7 +49,7 @@ def command(options: Given) -> None:
     --continue continues a stopped search.
     """
     run, validating = options.run, options.validating
-    place = lab_folder(run.folder)
+    folder = lab_folder(run.folder)
     if run.address is not None and run.in_process:
         raise SynoError("--address: expected trainings as jobs; leave --in-process out")
     if run.detach and run.in_process:
@@ -57,41 +57,41 @@ def command(options: Given) -> None:
     if validating.validate_proxy:
         from syno_lab.commands.validate import validate
 
-        validate(_settings(options, None, place), validating, run, place)
+        validate(_settings(options, None, folder), validating, run, folder)
         return
     if validating.operators is not None or validating.full_seeds is not None:
         raise SynoError("--operators and --full-seeds: expected --validate-proxy beside them, found none")
     tuning = _tuning(options.tuning, options.choice.objectives)
-    settings = _earlier(options, tuning, place) if run.go_on else _settings(options, tuning, place)
+    settings = _earlier(options, tuning, folder) if run.go_on else _settings(options, tuning, folder)
     if run.detach:
-        _check_new(place, settings, run.go_on)
+        _check_new(folder, settings, run.go_on)
         from syno_lab.experiments.job import offer_gpus
 
-        offer_gpus(settings, place)
-        detach_all([(KIND, settings.to_dict(), run.name)], place)
+        offer_gpus(settings, folder)
+        detach_all([(KIND, settings.to_dict(), run.name)], folder)
         return
     with Reporter() as report:
-        _check_new(place, settings, run.go_on)
+        _check_new(folder, settings, run.go_on)
         if settings.tuning is not None and settings.tuning.tracker is not None:
             check_board(settings.tuning.tracker, settings.tuning.board_key)
         if not run.go_on:
             _check(settings, report)
-        teller = PlanTeller(place, settings.name, settings.minutes, report)
+        teller = PlanTeller(folder, settings.name, settings.minutes, report)
 
         def told(fraction: float, message: str) -> None:
             if settings.rungs:
                 teller.look()
             report(KIND, fraction, message)
 
-        with _advised(_command(place, settings, run.in_process), place):
+        with _advised(_command(folder, settings, run.in_process), folder):
             if run.in_process:
                 from syno_lab.experiments import run_here
 
-                result = run_here(settings, place, report=told)
+                result = run_here(settings, folder, report=told)
             else:
                 from syno_lab.experiments.job import run_as_job
 
-                result = run_as_job(settings, place, address=run.address, report=told)
+                result = run_as_job(settings, folder, address=run.address, report=told)
     _say(result)
     say_files(result)
     write_json(result)
@@ -100,8 +100,8 @@ def command(options: Given) -> None:
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
-def _settings(wanted: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
-    """Return the settings of a new search in the lab at ``place``."""
+def _settings(wanted: Given, tuning: TuningChoice | None, folder: Path) -> SearchSettings:
+    """Return the settings of a new search in the lab at ``folder``."""
     from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
     from syno_lab.experiments import SearchSettings
     from syno_lab.experiments.settings import USUAL_OBJECTIVES
@@ -135,7 +135,7 @@ def _settings(wanted: Given, tuning: TuningChoice | None, place: Path) -> Search
         stopping=None if wanted.ending.to_the_end or is_timed else _stopping(wanted.ending.stop_early, training.epochs),
     )
     request = with_own(request, wanted.network, tries=not is_whole)
-    rungs = not is_timed and _in_rungs(wanted, request, place, tuning)
+    rungs = not is_timed and _in_rungs(wanted, request, folder, tuning)
     searched = msgspec.structs.asdict(search)
     if search.minutes is None and search.trials is None:
         searched["minutes"] = UNTRAINED_MINUTES if untrained else DEFAULT_MINUTES
@@ -173,7 +173,7 @@ def _check_budget(seconds: float, options: Given) -> None:
         raise SearchError(f"--budget: expected trainings of the network itself, found {other}; leave one of them out")
 
 
-def _in_rungs(options: Given, request: TrialRequest, place: Path, tuning: TuningChoice | None) -> bool:
+def _in_rungs(options: Given, request: TrialRequest, folder: Path, tuning: TuningChoice | None) -> bool:
     """Tell whether trials climb rungs: as the user sets it, or if the search has minutes and usable rungs."""
     from syno_lab.experiments.validate_proxy import usable_rungs, validations_in
 
@@ -186,7 +186,7 @@ def _in_rungs(options: Given, request: TrialRequest, place: Path, tuning: Tuning
         systems = _systems(options.choice.system)
         if _kind_of(systems)[0]:
             return False
-        used, _ = usable_rungs(request, validations_in(place), systems)
+        used, _ = usable_rungs(request, validations_in(folder), systems)
     except SpecError:  # no proxies, or an unknown backbone, which a later check reports
         return False
     return any(not rung.is_full for rung in used)
@@ -256,38 +256,38 @@ def _check(settings: SearchSettings, report: Reporter) -> None:
         report(KIND, 0.0, line)
 
 
-def _check_new(place: Path, settings: SearchSettings, go_on: bool) -> None:
+def _check_new(folder: Path, settings: SearchSettings, go_on: bool) -> None:
     """Refuse the name of a search that exists or existed in this folder."""
     from syno_lab.experiments import STATUS_FILE, search_folder
 
     if go_on:
         return
-    _check_idle(place, settings.name)
-    if (search_folder(place, settings.name) / STATUS_FILE).exists():
+    _check_idle(folder, settings.name)
+    if (search_folder(folder, settings.name) / STATUS_FILE).exists():
         raise SearchError(
-            f"there is a search {quoted(settings.name)} in {place} already: continue it by "
-            f"`{_command(place, settings, False)}`, or give this one another --name"
+            f"there is a search {quoted(settings.name)} in {folder} already: continue it by "
+            f"`{_command(folder, settings, False)}`, or give this one another --name"
         )
 
 
-def _check_idle(place: Path, name: str) -> None:
+def _check_idle(folder: Path, name: str) -> None:
     """Refuse if a search of this name waits or runs, in another terminal or as a job. Nothing is changed."""
     from syno_lab.experiments import LOCK_FILE, busy, search_folder
     from syno_lab.jobs import Lab
     from syno_lab.store.database import FILE_NAME
 
-    if (place / FILE_NAME).exists():
-        with Lab.open(place, start=False, is_thorough=False) as lab:
+    if (folder / FILE_NAME).exists():
+        with Lab.open(folder, start=False, is_thorough=False) as lab:
             alive = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == name]
         for job in alive:
             if job.state in ("waiting", "running"):
-                watching = shlex.join(["syno-lab", "jobs", "watch", str(job.id), "--folder", str(place)])
+                watching = shlex.join(["syno-lab", "jobs", "watch", str(job.id), "--folder", str(folder)])
                 raise SearchError(
-                    f"the search {quoted(name)} in {place} is {job.state} already, as job {job.id}: watch it by "
+                    f"the search {quoted(name)} in {folder} is {job.state} already, as job {job.id}: watch it by "
                     f"`{watching}`, or give this one another --name"
                 )
-    if (owner := holder(search_folder(place, name) / LOCK_FILE)) is not None:
-        raise SearchError(busy(name, place).replace("{who}", owner))
+    if (owner := holder(search_folder(folder, name) / LOCK_FILE)) is not None:
+        raise SearchError(busy(name, folder).replace("{who}", owner))
 
 
 def _tuning(settings: TuningSettings, objectives: str | None) -> TuningChoice | None:
@@ -304,15 +304,15 @@ def _tuning(settings: TuningSettings, objectives: str | None) -> TuningChoice | 
     return TuningChoice(**msgspec.structs.asdict(settings))
 
 
-def _earlier(options: Given, tuning: TuningChoice | None, place: Path) -> SearchSettings:
+def _earlier(options: Given, tuning: TuningChoice | None, folder: Path) -> SearchSettings:
     """Return the settings of a stored search, with the new end and the new tuning of the command line."""
     from syno_lab.experiments import SETTINGS_FILE, SearchSettings, read_json, search_folder
 
     name, search = options.run.name, options.search
-    stored = read_json(search_folder(place, name) / SETTINGS_FILE)
+    stored = read_json(search_folder(folder, name) / SETTINGS_FILE)
     if stored is None:
         raise SearchError(
-            f"--continue: expected a search {quoted(name)} in {place}, found none; name another by --name and --folder"
+            f"--continue: expected a search {quoted(name)} in {folder}, found none; name another by --name and --folder"
         )
     settings = SearchSettings.from_dict(stored)
     count, gpus = parse_workers(options.machine.workers)
@@ -323,43 +323,43 @@ def _earlier(options: Given, tuning: TuningChoice | None, place: Path) -> Search
     if tuning is not None:
         settings = msgspec.structs.replace(settings, tuning=tuning)
     elif settings.tuning is not None and settings.tuning.tracker is not None:
-        _check_asked(place, settings.tuning.tracker, name)
+        _check_asked(folder, settings.tuning.tracker, name)
     settings = choice_again(settings, options.choice)
     return msgspec.structs.replace(settings, training=named_again(settings.training, options.network))
 
 
-def _check_asked(place: Path, tracker: str, name: str) -> None:
+def _check_asked(folder: Path, tracker: str, name: str) -> None:
     """Refuse a tracker that the folder's settings name, unless a signed job of the user names it too."""
     from syno_lab.jobs import Lab
     from syno_lab.jobs.trust import is_signed
 
-    with Lab.open(place, start=False, is_thorough=False) as lab:
+    with Lab.open(folder, start=False, is_thorough=False) as lab:
         for job in lab.ledger.jobs("kind=?", (KIND,)):
             tuning = job.params.get("tuning")
             is_it = job.params.get("name") == name and isinstance(tuning, dict) and tuning.get("tracker") == tracker
             if is_it and is_signed(lab.ledger, job):
                 return
     raise SearchError(
-        f"--continue: the settings in {place} name the tracker {quoted(tracker)}, and no job there that is signed "
+        f"--continue: the settings in {folder} name the tracker {quoted(tracker)}, and no job there that is signed "
         "with your key names it: give --tracker, --key and --tune-within to tune there"
     )
 
 
-def _command(place: Path, settings: SearchSettings, in_process: bool) -> str:
-    words = ["syno-lab", "search", "--continue", "--folder", str(place), "--name", settings.name]
+def _command(folder: Path, settings: SearchSettings, in_process: bool) -> str:
+    words = ["syno-lab", "search", "--continue", "--folder", str(folder), "--name", settings.name]
     words += advice(settings)
     return shlex.join([*words, "--in-process"] if in_process else words)
 
 
 @contextmanager
-def _advised(again: str, place: Path) -> Iterator[None]:
+def _advised(again: str, folder: Path) -> Iterator[None]:
     """Run the search in the block; after an interruption or on a full disk, print how to continue."""
     try:
         yield
     except DiskFullError as error:
         raise DiskFullError(f"{error}; `{again}` continues the search") from None
     except (KeyboardInterrupt, SystemExit):
-        tell(f"the search is kept in {place}; `{again}` continues it")
+        tell(f"the search is kept in {folder}; `{again}` continues it")
         raise
 
 

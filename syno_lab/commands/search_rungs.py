@@ -19,8 +19,8 @@ class PlanTeller:
     The plan is in the search's status, so this works for a job and for a search in this process.
     """
 
-    def __init__(self, place: Path, name: str, minutes: float | None, report: Reporter) -> None:
-        self._place, self._name, self._minutes, self._report = place, name, minutes, report
+    def __init__(self, folder: Path, name: str, minutes: float | None, report: Reporter) -> None:
+        self._folder, self._name, self._minutes, self._report = folder, name, minutes, report
         self._is_told = False
 
     def look(self) -> None:
@@ -29,7 +29,7 @@ class PlanTeller:
             return
         from syno_lab.reports.progress import plan_table, read_progress
 
-        progress = read_progress(self._place, self._name)
+        progress = read_progress(self._folder, self._name)
         if progress is None or not progress.plan or progress.minutes is None or self._minutes is None:
             return
         if abs(progress.minutes - self._minutes) > 0.01 * self._minutes:

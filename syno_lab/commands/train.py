@@ -76,18 +76,18 @@ def command(
         raise SynoError("--detach: expected independent trainings; leave --against-baseline and --stop-early out")
     loaded = _loaded(operators)
     with Reporter() as report, ExitStack() as stack:
-        place = _data(data, download, report)
+        path = _data(data, download, report)
         from syno_lab.data.datasets import DIGITS
         from syno_lab.data.text import is_text_file
         from syno_lab.trial import TrialRequest, places_of, run_stage
 
-        is_text = place != DIGITS and is_text_file(place)
+        is_text = path != DIGITS and is_text_file(path)
         is_small = backbone is None and not is_text
         base = TrialRequest(
             **msgspec.structs.asdict(training),
             backbone=backbone or ("gpt_tiny" if is_text else "resnet20"),
             options=({"width": 16, "blocks": 1} if is_small else {}) | built.options(),
-            data=place,
+            data=path,
             precision=built.precision_on(training.device),
             stopping=_rule(patience, stop_early),
         )

@@ -67,13 +67,13 @@ def command(
     host = _own_address(scheduler, listen)
     check_own_address(host)
     names = devices.parse(gpus)
-    places = slots or max(1, cores() // CORES_A_SLOT)
+    job_slots = slots or max(1, cores() // CORES_A_SLOT)
     name: str | None = scheduler_name(endpoint, _JOIN_S)
     home = private.folder(private.config_folder() / away.FOLDER)
-    resources = f"{SLOT}={places}" + (f" {devices.GPU}={len(names)}" if names else "")
+    resources = f"{SLOT}={job_slots}" + (f" {devices.GPU}={len(names)}" if names else "")
     environment = dask_environment(certificate.absolute(), f"worker of {scheduler}", ",".join(names))
     words = dask_command(
-        "worker", scheduler, "--no-nanny", "--nthreads", str(places + SPARE_THREADS), "--memory-limit", "0",
+        "worker", scheduler, "--no-nanny", "--nthreads", str(job_slots + SPARE_THREADS), "--memory-limit", "0",
         "--host", host, "--resources", resources, "--death-timeout", "30", "--local-directory", str(home),
     )  # fmt: skip
 
@@ -86,8 +86,8 @@ def command(
 
     with_gpus = f", GPUs {', '.join(names)}" if names else ""
     process = start()
-    say(f"joins {scheduler} with {count_of(places, 'slot')}{with_gpus}; Ctrl-C ends it")
-    write_json({"scheduler": scheduler, "slots": places, "gpus": list(names), "listen": host, "pid": process.pid})
+    say(f"joins {scheduler} with {count_of(job_slots, 'slot')}{with_gpus}; Ctrl-C ends it")
+    write_json({"scheduler": scheduler, "slots": job_slots, "gpus": list(names), "listen": host, "pid": process.pid})
     while True:
         start_time = time.monotonic()
         last = _follow(process)

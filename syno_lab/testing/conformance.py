@@ -2,11 +2,14 @@
 
 A system's author subclasses :class:`SystemConformance` and overrides two fixtures::
 
-    class TestMine(SystemConformance):         @pytest.fixture         def system(self) -> System:             return
-MINE
+    class TestMine(SystemConformance):
+        @pytest.fixture
+        def system(self) -> System:
+            return MINE
 
-        @pytest.fixture(params=[Case(mine(), {"N": 2, "C": 4}, {"N": 2, "C": 6})], ids=str)         def case(self,
-request: pytest.FixtureRequest) -> Case:             return request.param
+        @pytest.fixture(params=[Case(mine(), {"N": 2, "C": 4}, {"N": 2, "C": 6})], ids=str)
+        def case(self, request: pytest.FixtureRequest) -> Case:
+            return request.param
 
 Sizes should be small, because the reference is slow, and all different, if possible. The system must be registered: as
 a row of :data:`syno_lab.systems.SYSTEMS`, or by the environment variable ``SYNO_LAB_SYSTEMS`` before pytest starts.
@@ -311,7 +314,7 @@ class SystemConformance:
             assert session.operator == case.operator
 
     def test_the_space_has_operators_that_fit(self, system: System, network: tuple[nn.Module, tuple[int, ...]]) -> None:
-        """Find operators by a random search that fit all places, or refuse the space in one line."""
+        """Find operators that fit all sites by a random search, or refuse the space in one line."""
         sites = [site for site in _sites(network) if site.in_channels % 8 == 0]
         try:
             space = space_of(system, SpaceRequest(sites, "pool", 10**9, None, {}, {}, wants=""))

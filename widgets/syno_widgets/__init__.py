@@ -1,4 +1,4 @@
-"""The front ends of Syno Lab for notebooks: thin widgets; all logic is in :mod:`syno_lab`."""
+"""The front ends of Syno Lab for notebooks: thin widgets; :mod:`syno_lab` has all logic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Known and discovered operators on one plane: ``Map(lab)``, and an atlas of pages: ``Map(lab).write("atlas")``.
 
-All facts are :mod:`syno_lab.reports.atlas`'s. The map is worked out in a thread, as traits take milliseconds each; a
-place that is chosen opens its operator below the map.
+:mod:`syno_lab.reports.atlas` computes all facts. A thread compares the traits of operators, which takes milliseconds
+each. A click on a point opens its operator below the map.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from syno_widgets.working import Work
 
 _FILES = ("shared.js", "operator_graph.js", "atlas_map.js")
 _STYLES = ("shared.css", "operator_graph.css", "atlas_map.css")
-#: The panes of an operator's page in an atlas, where its system has them: those that are worked out at once.
+#: The panes of an operator's page in an atlas, if its system has them; all are fast to compute.
 _PANES = ("graph", "loops", "cost")
 
 
@@ -36,9 +36,9 @@ class MapRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: ``open`` an operator.
-        request: the browser's number for it, given back in the trait ``answered``.
-        key: of the operator.
+        kind: ``open`` opens an operator.
+        request: the browser's number for the message; the trait ``answered`` returns it.
+        key: the key of the operator.
     """
 
     kind: Literal["open"]
@@ -50,12 +50,12 @@ class Map(View):
     """Operators by the distance of their traits, coloured by their results.
 
     Args:
-        lab: an open lab, or the folder (or store file) of one, for its trials; None: known operators alone.
-        source: the key or the name of a search; empty: all of the lab.
-        known: whether the known operators are in it.
+        lab: an open lab, or the folder (or store file) of a lab, for its trials; None: only known operators.
+        source: the key or the name of a search; empty: the complete lab.
+        known: whether the known operators are included.
 
     Raises:
-        SynoError: when the lab cannot be read, or has no such search.
+        SynoError: the lab cannot be read, or has no such search.
     """
 
     _esm = module(*_FILES)
@@ -66,19 +66,19 @@ class Map(View):
     _words = "The map, to be used in a running notebook; the picture beside it is its last."
 
     shown = t.Dict(read_only=True).tag(sync=True)
-    """The map (:func:`syno_lab.reports.atlas.shown_atlas`); empty until it is worked out."""
+    """The map (:func:`syno_lab.reports.atlas.shown_atlas`); empty until it is computed."""
 
     svg = t.Unicode(read_only=True).tag(sync=True)
-    """Its picture (:func:`syno_lab.reports.atlas.atlas_svg`)."""
+    """The picture of the map (:func:`syno_lab.reports.atlas.atlas_svg`)."""
 
     links = t.Dict(read_only=True).tag(sync=True)
-    """The places of the picture by id: ``words``, ``light`` and ``key``."""
+    """The points of the picture by id: ``words``, ``light`` and ``key``."""
 
     search = t.Unicode(help="The text searched in the map.").tag(sync=True)
     """Operators whose names, systems or results contain this text are marked."""
 
     opened = t.Instance(OperatorView, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
-    """The operator view of the place that was chosen."""
+    """The operator view of the chosen operator."""
 
     def __init__(self, lab: Lab | str | Path | None = None, *, source: str = "", known: bool = True) -> None:
         rows: tuple[Any, ...] = ()
@@ -94,15 +94,15 @@ class Map(View):
     # -- from Python -------------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the map is there, or so long; whether it is."""
+        """Wait until the map is computed, or for ``timeout_s`` seconds; return whether it is computed."""
         return self._later.wait(timeout_s)
 
     @property
     def atlas(self) -> Atlas:
-        """The map as values; waits for it.
+        """The map as values; reading it waits for the computation.
 
         Raises:
-            SynoError: no operator fits, or it was cancelled.
+            SynoError: no operator fits, or the computation was cancelled.
         """
         self.wait()
         if self._atlas is None:
@@ -111,7 +111,7 @@ class Map(View):
         return self._atlas
 
     def open_operator(self, key: str) -> OperatorView:
-        """Open the operator of a place by its key. Raises SynoError where there is none."""
+        """Open the operator with this key. Raises SynoError if there is none."""
         place = self._place(key)
         if self.opened is None:
             self.set_trait("opened", OperatorView(place.operator, name=place.name))
@@ -121,34 +121,34 @@ class Map(View):
         return self.opened
 
     def write(self, folder: str | Path, *, title: str = "Atlas of operators", panes: Iterable[str] = _PANES) -> Path:
-        """Write an atlas: ``index.html`` with the map and a table, and ``operators/``, a page for each operator.
+        """Write an atlas: ``index.html`` with the map and a table, and in ``operators/`` a page for each operator.
 
         The pages link to each other, fetch nothing, and need no server; the index needs no scripts either.
 
         Args:
-            folder: where to; it is made where it is not there.
-            title: of the index.
-            panes: which panes the operators' pages hold, where their systems have them.
+            folder: the folder of the atlas; it is created if it is missing.
+            title: the title of the index.
+            panes: the panes in the operators' pages, if their systems have them.
 
         Returns:
             The path of the index.
 
         Raises:
-            SynoError: the map is not there, or a file cannot be written.
+            SynoError: the map cannot be computed, or a file cannot be written.
         """
-        found, place = self.atlas, Path(folder)
-        pages = {one.key: f"operators/{number:03}.html" for number, one in enumerate(found.places)}
+        chart, root = self.atlas, Path(folder)
+        pages = {op.key: f"operators/{number:03}.html" for number, op in enumerate(chart.places)}
         try:
-            (place / "operators").mkdir(parents=True, exist_ok=True)
-            (place / "index.html").write_text(atlas_page(title, shown_atlas(found, pages)), encoding="utf-8")
+            (root / "operators").mkdir(parents=True, exist_ok=True)
+            (root / "index.html").write_text(atlas_page(title, shown_atlas(chart, pages)), encoding="utf-8")
         except OSError as error:
-            raise SynoError(f"cannot write {place}: {error.strerror or error}") from None
-        wanted = tuple(panes)
-        for one in found.places:
-            with closing(OperatorView(one.operator, name=one.name)) as view:
-                held = [name for name, _ in view.choices["panes"] if name in wanted]
-                view.to_html(place / pages[one.key], panes=held)
-        return place / "index.html"
+            raise SynoError(f"cannot write {root}: {error.strerror or error}") from None
+        names = tuple(panes)
+        for op in chart.places:
+            with closing(OperatorView(op.operator, name=op.name)) as view:
+                shown_panes = [name for name, _ in view.choices["panes"] if name in names]
+                view.to_html(root / pages[op.key], panes=shown_panes)
+        return root / "index.html"
 
     def to_html(self, path: str | Path | None = None) -> str:
         """Write the map as one page, without the operators' pages; arguments and errors as of :meth:`View.to_html`."""
@@ -156,37 +156,37 @@ class Map(View):
         return super().to_html(path)
 
     def close(self) -> None:
-        """Take the map off the page."""
+        """Remove the map from the page."""
         if self.opened is not None:
             self.opened.close()
         super().close()
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- display -----------------------------------------------------------------------------------------------------
 
     def _look(self, work: Work, rows: tuple[Any, ...], known: bool) -> None:
         try:
-            found = atlas(rows, known=known, should_stop=work.should_stop)
+            chart = atlas(rows, known=known, should_stop=work.should_stop)
         except SpecError as refused:
             with work.delivering():
                 self.set_trait("error", str(refused))
             raise
-        shown = shown_atlas(found)
+        shown = shown_atlas(chart)
         svg = atlas_svg(shown)
         links = {
-            name: {"words": one.text, "light": [name], "key": one.key}
-            for name, one in zip(ids_of(shown), shown.places, strict=True)
+            name: {"words": op.text, "light": [name], "key": op.key}
+            for name, op in zip(ids_of(shown), shown.places, strict=True)
         }
         with work.delivering(), self.hold_sync():
-            self._atlas = found
+            self._atlas = chart
             self.set_trait("svg", svg)
             self.set_trait("links", links)
             self.set_trait("shown", msgspec.to_builtins(shown))
         self._static.update_bundle(self._bundle())
 
     def _place(self, key: str) -> Placed:
-        for one in self.atlas.places:
-            if one.key == key:
-                return one
+        for op in self.atlas.places:
+            if op.key == key:
+                return op
         raise SpecError(f"map: expected the key of an operator in it, found {key!r}")
 
     # -- from the browser --------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The lab of this kernel: the folder of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` in the working directory.
 
-It is opened when something is asked of it, so that a notebook that only draws leaves no folder behind.
+It is opened on first use, so that a notebook that only draws creates no folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AttachedLab:
     """A proxy of the :class:`~syno_lab.jobs.Lab` that forwards all attributes to it.
 
-    The folder is settled when it is made: a notebook that changes its working directory keeps its jobs.
+    The constructor fixes the folder: a notebook that changes its working directory keeps its jobs.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class AttachedLab:
 
     @property
     def folder(self) -> Any:
-        """Its folder, whether or not it is there yet."""
+        """The lab's folder, which may not exist yet."""
         return self._folder
 
     def opened(self) -> Lab:
-        """The lab itself. Raises SynoError when the folder cannot be opened."""
+        """Return the lab; the first call opens it. Raises SynoError if the folder cannot be opened."""
         with self._lock:
             if self._lab is None:
                 from syno_lab.jobs import Lab
@@ -47,22 +47,22 @@ class AttachedLab:
             return self._lab
 
     def open_soon(self) -> None:
-        """Open an existing lab in the background, so that jobs that wait for a keeper run."""
+        """Open an existing lab in the background, so that its waiting jobs run."""
         if (self._folder / FILE_NAME).is_file():
             threading.Thread(target=self._try_to_open, name="syno-lab opens", daemon=True).start()
 
     def _try_to_open(self) -> None:
-        with contextlib.suppress(SynoError):  # said when somebody asks for it
+        with contextlib.suppress(SynoError):  # the first use raises it again
             self.opened()
 
     def table(self) -> JobsView:
-        """The table of its jobs, the same one each time. Raises SynoError when the folder cannot be opened."""
+        """Return the table of its jobs, always the same table. Raises SynoError if the folder cannot be opened."""
         from syno_widgets.jobs_view import JobsView
 
         self.opened()
         with self._lock:
             if self._table is None:
-                self._table = JobsView(cast("Lab", self))  # not the lab itself, which may be let go and opened again
+                self._table = JobsView(cast("Lab", self))  # the proxy, because the lab may be closed and reopened
             return self._table
 
     def let_go(self) -> None:
@@ -77,13 +77,13 @@ class AttachedLab:
         atexit.unregister(self.close)
         with self._lock:
             table, self._table = self._table, None
-        if table is not None:  # without the lock, which its thread may be waiting for
+        if table is not None:  # without the lock, because the table's thread may wait for it
             table.close()
         with contextlib.suppress(SynoError):
             self.let_go()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what shells and notebooks ask of anything, such as _repr_html_
+        if name.startswith("_"):  # names that shells and notebooks probe, such as _repr_html_
             raise AttributeError(name)
         return getattr(self.opened(), name)
 

@@ -1,8 +1,7 @@
 """Two to four operators side by side: ``Compare(a, b)``.
 
-Pictures, steps and costs are there at once. Receptive fields, and the trials of a lab, are looked up in a thread and
-come into the table when they are known. All facts are :mod:`syno_lab.panes.compared`'s and
-:mod:`syno_lab.reports.compared`'s.
+Pictures, steps and costs are shown at once. A thread computes receptive fields and reads the trials of a lab; their
+rows are added to the table. :mod:`syno_lab.panes.compared` and :mod:`syno_lab.reports.compared` compute all facts.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class CompareRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         kind: ``bind`` sets the sizes.
-        request: the browser's number for it, given back in the trait ``answered``.
+        request: the browser's number for the message; the trait ``answered`` returns it.
         binding: a size for each variable.
     """
 
@@ -53,20 +52,20 @@ class CompareRequest(msgspec.Struct, forbid_unknown_fields=True):
 class Compare(View):
     """Operators side by side: pictures, aligned steps, and one table of costs, receptive fields and results.
 
-    Steps that are the same stand in one row. In pictures and rows, a part that not all operators have is marked, by
-    colour, by its border and in words.
+    Equal steps are in one row. A part that not all operators have is marked in pictures and rows: by its colour, its
+    border and in words.
 
     Args:
         operators: two to four operators of any systems, their names or files, or states of operators under
             construction.
-        names: what to call them; None takes the names of known operators.
-        binding: sizes for all; None takes sizes that the system of one of the operators has for such a view.
+        names: the names of the operators; None: the names of known operators.
+        binding: the sizes for all operators; None: the example sizes of one operator's system.
         lab: the folder (or store file) of a lab whose trials of these operators are shown.
-        trials: the trials themselves, one for each operator or None; instead of ``lab``.
+        trials: a trial for each operator or None, instead of ``lab``.
 
     Raises:
-        SynoError: for another number of operators, a value that is none, sizes that do not fit all, or when the
-            layout program is missing.
+        SynoError: another number of operators, a value that is no operator, sizes that do not fit all operators, or a
+            missing layout program.
     """
 
     _esm = module(*_FILES)
@@ -86,16 +85,16 @@ class Compare(View):
     """Costs, receptive fields and results (:func:`syno_lab.panes.compared.table_row`)."""
 
     sizes = t.Dict(read_only=True).tag(sync=True)
-    """The sizes of all variables; empty where nothing compared is an operator."""
+    """The sizes of all variables; empty if no compared value is an operator."""
 
     example = t.Bool(True, read_only=True).tag(sync=True)
-    """Whether nobody has asked for these sizes."""
+    """Whether the sizes are examples, which the user has not set."""
 
     selected = t.Int(-1, help="The chosen row of steps.").tag(sync=True)
-    """The chosen row of steps, whose parts are lit in all pictures; -1: none."""
+    """The chosen row of steps; its parts are highlighted in all pictures; -1: none."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """How many steps are the same, in one sentence."""
+    """The number of equal steps, in one sentence."""
 
     def __init__(
         self,
@@ -120,18 +119,18 @@ class Compare(View):
     # -- from Python -------------------------------------------------------------------------------------------------
 
     def bind(self, binding: Mapping[str, int]) -> None:
-        """Compare at other sizes. Raises SpecError where they do not fit all operators."""
+        """Compare at other sizes. Raises SpecError if they do not fit all operators."""
         self._show(common_sizes(self._subjects, {**self.sizes, **binding}), False)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the table is whole, or so long; whether it is."""
+        """Wait until the table is complete, or for ``timeout_s`` seconds; return whether it is complete."""
         return self._later is None or self._later.wait(timeout_s)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Write a page that holds the whole comparison: it fetches nothing and needs no kernel.
+        """Write a page with the complete comparison, which fetches nothing and needs no kernel.
 
         Args:
-            path: where to write it; None only returns it.
+            path: the path of the page; None: it is only returned.
 
         Raises:
             SynoError: the file cannot be written.
@@ -142,7 +141,7 @@ class Compare(View):
     def _page_title(self) -> str:
         return " and ".join(column["name"] for column in self.columns)
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- display -----------------------------------------------------------------------------------------------------
 
     def _show(self, sizes: dict[str, int], is_example: bool) -> None:
         costs = cost_rows(self._subjects, sizes)
@@ -150,12 +149,12 @@ class Compare(View):
             self.set_trait("sizes", sizes)
             self.set_trait("example", is_example)
             self.set_trait("table", costs)
-        what = "looking at receptive fields and trials"
-        self._later = self._works.begin(what, lambda work: self._add(work, sizes, costs))
+        description = "looking at receptive fields and trials"
+        self._later = self._works.begin(description, lambda work: self._add(work, sizes, costs))
         self._later.tell()
 
     def _add(self, work: Work, sizes: dict[str, int], costs: list[NumberRow]) -> None:
-        """The rest of the table; where the lab cannot be read, the error says so."""
+        """Add the other rows of the table; if the lab cannot be read, set the error."""
         reads = reach_rows(self._subjects, sizes, work.should_stop)
         with work.delivering():
             self.set_trait("table", costs + reads)
@@ -184,10 +183,10 @@ class Compare(View):
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _bundle(self) -> Bundle:
-        """The static output, for a page without a kernel: the pictures, and both tables."""
+        """Return the static output for a page without a kernel: the pictures, and both tables."""
         heads = [f"{column['letter']}: {column['name']}" for column in self.columns]
         words = f"{', '.join(heads)}. {self.status}"
-        bundle = static_bundle(self.static_id, side_by_side([(one["name"], one["svg"]) for one in self.columns]), words)
+        bundle = static_bundle(self.static_id, side_by_side([(c["name"], c["svg"]) for c in self.columns]), words)
         lines = [[row["title"], *(cell["text"] for cell in row["cells"])] for row in self.table]
         steps = [[row["words"], *(cell["text"] if cell else "" for cell in row["cells"])] for row in self.rows]
         html = bundle["text/html"].removesuffix("</div>")
@@ -206,7 +205,7 @@ def _status(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _html_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table that needs no style and no trust."""
+    """Return a table in HTML that needs no style and no trust."""
     if not lines:
         return ""
     top = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)

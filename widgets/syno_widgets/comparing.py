@@ -14,22 +14,22 @@ from syno_widgets.view import View
 
 
 class Comparing(View):
-    """A view with a trait for a comparison, which :meth:`_open_comparison` makes; another one replaces it."""
+    """A view with a trait for a comparison that :meth:`_open_comparison` creates; a new comparison replaces it."""
 
     compared = t.Instance(Compare, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
-    """The comparison that is open; None before one was asked for."""
+    """The open comparison; None before the first."""
 
     def _open_comparison(self, *operators: Any, **options: Any) -> Compare:
         """Open a comparison, with the arguments and errors of :class:`Compare`."""
-        made = Compare(*operators, **options)
+        new = Compare(*operators, **options)
         old = self.compared
-        self.set_trait("compared", made)
+        self.set_trait("compared", new)
         if old is not None:
             old.close()
-        return made
+        return new
 
     def close(self) -> None:
-        """Take the view and its comparison off the page."""
+        """Remove the view and its comparison from the page."""
         if self.compared is not None:
             self.compared.close()
         super().close()
@@ -39,12 +39,12 @@ class Comparing(View):
 
 
 class ComparesPlaces(Comparing):
-    """The comparison of places of a session: of a stepper."""
+    """Comparisons of places of a session, for a stepper."""
 
     session: Session
 
     def compare(self, *places: int) -> Compare:
-        """Compare the shown place with one to three others, by their numbers; the page opens it below the stepper."""
+        """Compare the shown place with one to three other places, by number; the page opens it below the stepper."""
         entries = self.session.places
         if wrong := [place for place in places if not 0 <= place < len(entries)]:
             raise SpecError(f"place: expected a number from 0 to {len(entries) - 1}, found {wrong[0]}")

@@ -1,7 +1,7 @@
-"""Helpers of the course's notebooks: operators run on letters, pictures of moved elements, checks of answers.
+"""Helpers of the course's notebooks: operators on symbols, pictures of moved elements, checks of answers.
 
-An answer is checked by what the operator means, never by how it was built: another pGraph for the same function is as
-right as the one in the solution.
+An answer is checked by the function that it computes, never by its construction: another pGraph for the same function
+is as right as the solution's.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Array = np.ndarray[Any, Any]
 RIGHT, WRONG, OPEN = "Right", "Not yet", "Not answered yet"
 _MOST_CELLS = 400
 _HEIGHT, _GAP = 26, 14
-#: Hosts that say whether their theme is dark: JupyterLab, VS Code, Colab. An image has the scheme of the element around
-#: it; elsewhere, and where a host takes styles out of a notebook that it does not trust, what the reader prefers.
+#: Hosts with a light or dark theme: JupyterLab, VS Code, Colab. Images follow the element around them. In other hosts,
+#: or without these styles (an untrusted notebook), images follow the reader's preference.
 _SCHEMES = "".join(
     f":is({', '.join(hosts)}) .syno-cards {{ color-scheme: {scheme}; }}"
     for scheme, hosts in {
@@ -38,29 +38,29 @@ _SCHEMES = "".join(
 
 
 def letters(name: str, shape: Sequence[int]) -> Array:
-    """An array of symbols, ``x0``, ``x1``, …, or ``x01`` for ``x[0, 1]``, with commas where an index has two digits."""
+    """Return an array of symbols: ``x0``, ``x1``, … or ``x01`` for ``x[0, 1]``, with commas for two-digit indices."""
     import sympy
 
     between = "," if any(number > 10 for number in shape) else ""
-    found = np.empty(tuple(shape), dtype=object)
+    symbols = np.empty(tuple(shape), dtype=object)
     for index in np.ndindex(*shape):
-        found[index] = sympy.Symbol(name + between.join(map(str, index)))
-    return found
+        symbols[index] = sympy.Symbol(name + between.join(map(str, index)))
+    return symbols
 
 
 def terms(operator: Operator, binding: Binding | None = None) -> Array:
-    """Every output element as a formula: the loop nest, run on letters instead of numbers.
+    """Return every output element as a formula: run the loop nest on symbols instead of numbers.
 
-    Weights are ``w``, or ``v`` and ``u`` for the second and third.
+    Weights are ``w``; the second and third are ``v`` and ``u``.
 
     Raises:
-        SpecError: the operator's system computes with numbers alone, as where primitives are not linear.
+        SpecError: the operator's system computes only with numbers, for example because primitives are not linear.
     """
     bound = operator.complete_binding(binding)
     weights = [letters("wvutsr"[i], shape) for i, shape in enumerate(operator.weight_sizes(bound))]
     try:
         return operator.reference(letters("x", operator.input_sizes(bound)), *weights, binding=bound)
-    except TypeError:  # of making a number of a letter
+    except TypeError:  # a symbol cannot be converted to a number
         system = system_of(operator).title
         raise SpecError(f"terms: expected an operator that is sums of products, found one of {system}") from None
 
@@ -69,12 +69,12 @@ def terms(operator: Operator, binding: Binding | None = None) -> Array:
 
 
 class Moved:
-    """Input on top, output below: each input element has a colour, which an output element that reads it alone keeps.
+    """Input above, output below: each input element has a colour, and an output element has the colours that it reads.
 
-    An output element that sums several is striped in their colours; one that reads none is blank.
+    An output element that sums several elements is striped; an element that reads none is blank.
 
     Raises:
-        SynoError: for more elements than can be seen, and as :func:`terms`.
+        SynoError: there are too many elements to see, and as :func:`terms`.
     """
 
     def __init__(self, operator: Operator, binding: Binding | None = None) -> None:
@@ -102,7 +102,7 @@ class Moved:
         return self.description
 
     def _array(self, name: str, array: Array, y: int) -> tuple[str, int, int]:
-        """One tensor: matrices side by side; its drawing, its right end and its lower end."""
+        """Draw one tensor as matrices side by side; return its SVG, its right edge and its lower edge."""
         shape = (1, 1, *array.shape)[-max(2, array.ndim) :]
         rows, columns = shape[-2:]
         matrices = array.reshape(-1, rows, columns)
@@ -138,16 +138,16 @@ class Cards:
     """The pictures of primitives side by side, each as an image, so that a saved page shows them without trust.
 
     Args:
-        names: of the primitives, in any case of letters; none: all of the system's.
-        system: its title or format.
+        names: names of primitives, in upper or lower case; none: all primitives of the system.
+        system: the title or format of a system.
 
     Raises:
-        SpecError: for an unknown system or primitive.
+        SpecError: the system or a primitive is unknown.
     """
 
     def __init__(self, *names: str, system: str = DEFAULT_NAME) -> None:
-        found = find_system(format_named(system))
-        wanted = names or tuple(found.cards() if isinstance(found, OfPrimitives) else ())
+        chosen = find_system(format_named(system))
+        wanted = names or tuple(chosen.cards() if isinstance(chosen, OfPrimitives) else ())
         self.cards = tuple([find_card((system, name)) for name in wanted])
 
     def _repr_html_(self) -> str:
@@ -166,7 +166,7 @@ def _image(card: PrimitiveCard) -> str:
 
 
 def _paper() -> str:
-    """The ground of an image, which knows its scheme of colours alone: see :data:`_SCHEMES`."""
+    """Return the background of an image, which only knows its own colour scheme: see :data:`_SCHEMES`."""
     dark = f"svg {{ background: #17171a; }}\n{joined('operator_graph_dark.css').replace('.syno-dark', 'svg')}"
     return f"svg {{ background: #ffffff; }}\n@media (prefers-color-scheme: dark) {{\n{dark}}}"
 
@@ -175,13 +175,13 @@ def _paper() -> str:
 
 
 def check(answer: Any, right: Any, binding: Binding | None = None) -> None:
-    """Say whether an answer is right, and if not, one thing that is wrong.
+    """Print whether an answer is right, and if not, one error in it.
 
     Args:
         answer: an operator of any system, a complete state, a number or an array; ``...`` and None are no answer.
-        right: an operator, whose function an answer must have (by fingerprint, and so whatever way it was built); a
-            NumPy function of the input and the weights, with which its loop nest must agree; or a value.
-        binding: sizes at which operators are compared; without it small ones that tell operators apart.
+        right: an operator, whose fingerprint the answer's must equal; a NumPy function of the input and the weights,
+            whose values the answer's loop nest must compute; or a value.
+        binding: the sizes for the comparison of operators; None: small sizes that distinguish operators.
     """
     if answer is ... or answer is None:
         print(f"{OPEN}.")  # noqa: T201 a check talks to the reader of a cell
@@ -194,7 +194,7 @@ def _wrong(answer: Any, right: Any, binding: Binding | None) -> str | None:
     try:
         answer, right = operator_of(answer) or answer, operator_of(right) or right
         if is_operator(right) or callable(right):
-            # A state has a method that gives its operator.
+            # A state has a method that returns its operator.
             is_state = not is_operator(answer) and callable(getattr(answer, "operator", None))
             operator = answer.operator() if is_state else answer
             if not is_operator(operator):
@@ -210,18 +210,18 @@ def _wrong(answer: Any, right: Any, binding: Binding | None) -> str | None:
 def _other_value(answer: Any, right: Any) -> str | None:
     if np.shape(answer) != np.shape(right):
         return f"expected {_of_shape(right)}, found {_of_shape(answer)}"
-    found: Array = np.asarray(answer)
+    actual: Array = np.asarray(answer)
     wanted: Array = np.asarray(right)
-    if {found.dtype.kind, wanted.dtype.kind} <= set("biufc"):
-        same = np.isclose(found, wanted)
+    if {actual.dtype.kind, wanted.dtype.kind} <= set("biufc"):
+        same = np.isclose(actual, wanted)
     else:
-        same = np.asarray(found == wanted)
+        same = np.asarray(actual == wanted)
     if same.all():
         return None
     if not same.ndim:
         return f"{answer!r} is not it"
     place = tuple(np.argwhere(~same)[0])
-    return f"at {', '.join(map(str, place))} it is {found[place]}, expected {wanted[place]}"
+    return f"at {', '.join(map(str, place))} it is {actual[place]}, expected {wanted[place]}"
 
 
 def _of_shape(value: Any) -> str:
@@ -229,7 +229,7 @@ def _of_shape(value: Any) -> str:
 
 
 def _other_function(answer: Operator, right: Operator, binding: Binding | None) -> str | None:
-    if answer.format != right.format:  # whose fingerprints are never compared
+    if answer.format != right.format:  # fingerprints of two systems are never compared
         return f"expected an operator of {system_of(right).title}, found one of {system_of(answer).title}"
     bound = right.complete_binding(binding) if binding is not None else system_of(right).small_binding(right)
     named = {name: bound[name] for name in answer.variables if name in bound}
@@ -243,15 +243,15 @@ def _other_function(answer: Operator, right: Operator, binding: Binding | None) 
 
 
 def _difference(answer: Any, named: Binding, right: Any, bound: Binding) -> str:
-    """An output element for which the two read different inputs, if their system can tell; else their weights."""
+    """Describe an output element for which the operators read different inputs, or else their weights."""
     shape = right.output_sizes(bound)
     middle = tuple(n // 2 for n in shape)
     can_say = hasattr(right, "receptive_field")
     for index in dict.fromkeys([middle, (0,) * len(shape), tuple(n - 1 for n in shape)] if can_say else []):
-        found, wanted = (op.receptive_field(index, at).counts for op, at in ((answer, named), (right, bound)))
-        for place in np.argwhere(found != wanted)[:1]:
-            reads, should = int(found[tuple(place)]), int(wanted[tuple(place)])
-            y, x = (", ".join(map(str, at)) for at in (index, place))
+        read_counts, wanted = (op.receptive_field(index, at).counts for op, at in ((answer, named), (right, bound)))
+        for input_index in np.argwhere(read_counts != wanted)[:1]:
+            reads, should = int(read_counts[tuple(input_index)]), int(wanted[tuple(input_index)])
+            y, x = (", ".join(map(str, at)) for at in (index, input_index))
             return f"Y[{y}] reads X[{x}] in {reads} terms, expected {should}"
     sizes = [op.weight_sizes(at) for op, at in ((answer, named), (right, bound))]
     have, want = (", ".join(map(str, map(list, some))) or "none" for some in sizes)
@@ -264,15 +264,15 @@ def _difference(answer: Any, named: Binding, right: Any, bound: Binding) -> str:
 def _other_values(answer: Operator, right: Callable[..., Any], binding: Binding | None) -> str | None:
     bound = answer.complete_binding(binding)
     shapes = [answer.input_sizes(bound), *answer.weight_sizes(bound)]
-    # Small integers are summed exactly.
+    # Sums of small integers are exact.
     rng = np.random.default_rng(prod(shapes[0]))
     x, *weights = (rng.integers(-9, 10, shape) for shape in shapes)
-    found, wanted = answer.reference(x, *weights, binding=bound), np.asarray(right(x, *weights))
-    if found.shape != wanted.shape:
-        return f"expected an output of shape {list(wanted.shape)}, found {list(found.shape)}"
-    for place in np.argwhere(found != wanted)[:1]:
-        index = tuple(place)
-        return f"Y[{', '.join(map(str, place))}] is {found[index]}, expected {wanted[index]}"
+    actual, wanted = answer.reference(x, *weights, binding=bound), np.asarray(right(x, *weights))
+    if actual.shape != wanted.shape:
+        return f"expected an output of shape {list(wanted.shape)}, found {list(actual.shape)}"
+    for position in np.argwhere(actual != wanted)[:1]:
+        index = tuple(position)
+        return f"Y[{', '.join(map(str, position))}] is {actual[index]}, expected {wanted[index]}"
     return None
 
 
@@ -280,18 +280,18 @@ def _other_values(answer: Operator, right: Callable[..., Any], binding: Binding 
 
 
 def tour_lab(folder: str | Path = "tour-lab") -> Path:
-    """A lab with a search of half an hour for ResNet-20 on CIFAR-10, which ``benchmarks/tour_lab.py`` has kept.
+    """Copy the lab of a half-hour search for ResNet-20 on CIFAR-10 into ``folder``, and return the folder.
 
-    It is copied into ``folder``, where it stays as it is if it is there already. Returns the folder.
+    ``benchmarks/tour_lab.py`` made the lab. Files that exist in the folder stay unchanged.
 
     Raises:
-        SynoError: when the repository is not there, or the folder cannot be written to.
+        SynoError: the repository is missing, or the folder cannot be written to.
     """
     from syno_lab.commands.lab import notebooks_folder
 
     source, folder = notebooks_folder() / "tour-lab", Path(folder)
     try:
-        for path in sorted(one for one in source.rglob("*") if one.is_file()):
+        for path in sorted(file for file in source.rglob("*") if file.is_file()):
             copy = folder / path.relative_to(source)
             copy = copy.with_suffix("") if copy.suffix == ".gz" else copy
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -304,10 +304,10 @@ def tour_lab(folder: str | Path = "tour-lab") -> Path:
 
 
 def stored(name: str) -> Any:
-    """The data that a benchmark wrote into ``benchmarks/results``.
+    """Read the data that a benchmark wrote into ``benchmarks/results``.
 
     Raises:
-        SynoError: when the repository is not there, or that benchmark has not been run.
+        SynoError: the repository is missing, or the benchmark was not run.
     """
     from syno_lab.commands.lab import notebooks_folder
 

@@ -1,6 +1,6 @@
 """The search space around a state, and the tree of a search while it grows: ``Explorer(spec)``, ``Explorer(lab)``.
 
-All facts are :mod:`syno_lab.reports`'s; a place that is chosen opens in the stepper.
+:mod:`syno_lab.reports` computes all facts; a chosen node opens in the stepper.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from syno_widgets.working import GRACE_S, Work
 
 _FILES = ("shared.js", "explorer.js")
 _STYLES = ("shared.css", "operator_graph_dark.css", "explorer.css")
-_MOVES_S = 15.0  # so long after its last change a tree is looked at often
-_FIRST_S = 1.0  # so long the cell that makes an explorer waits for the first steps of a space
-_SLICE_S = 0.5  # between two pictures of a space that is being looked at
+_MOVES_S = 15.0  # while so long after its last change a tree is read often
+_FIRST_S = 1.0  # the most time that the cell waits for the first steps of a space
+_SLICE_S = 0.5  # between two pictures of a growing space
 SPACE = "space"
 
 
@@ -55,9 +55,9 @@ class ExplorerRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: ``open`` a place in the stepper, or look ``around`` it.
-        request: the browser's number for it, given back in the trait ``answered``.
-        key: of the place.
+        kind: ``open`` opens a node in the stepper; ``around`` shows the space around it.
+        request: the browser's number for the message; the trait ``answered`` returns it.
+        key: the key of the node.
     """
 
     kind: Literal["open", "around"]
@@ -69,15 +69,15 @@ class Explorer(LookingView):
     """The space around a state, or the tree of a search of a lab.
 
     Args:
-        start: a spec, a state (a partial pGraph) or an operator: the space around it; or an open lab, or the folder (or
-            store file) of one: the trees of its searches, which need not have begun.
-        rules: of your own, which refuse steps in the space around a state and in the stepper that opens there; as for
-            :class:`.Stepper`. The tree of a search is what the search has drawn, whatever they say.
+        start: a spec, a state (a partial pGraph) or an operator: the space around it. Or an open lab, or the folder (or
+            store file) of a lab: the trees of its searches, which may begin later.
+        rules: rules of your own, which refuse steps in the space around a state and in the stepper that opens there, as
+            for :class:`.Stepper`. They do not change the tree of a search.
         options: first values of the traits ``source``, ``root``, ``chosen``, ``depth``, ``colour``, ``filter``,
             ``pruned``, ``upto``.
 
     Raises:
-        SynoError: when an option does not fit.
+        SynoError: an option has an invalid value.
     """
 
     _esm = module(*_FILES)
@@ -91,54 +91,54 @@ class Explorer(LookingView):
     source = t.Unicode(help="The source.").tag(sync=True)
     """The source: ``space``, or the key of a search such as ``search:mine``; empty: the newest search."""
 
-    root = t.Unicode(help="The place on top of the picture.").tag(sync=True)
-    """The key of the place on top of the picture; empty: the first."""
+    root = t.Unicode(help="The node at the top of the picture.").tag(sync=True)
+    """The key of the node at the top of the picture; empty: the root."""
 
-    chosen = t.Unicode(help="The chosen place.").tag(sync=True)
-    """The key of the chosen place; empty: none. :attr:`facts` describes it, :attr:`table` has its next places."""
+    chosen = t.Unicode(help="The chosen node.").tag(sync=True)
+    """The key of the chosen node; empty: none. :attr:`facts` describes it, :attr:`table` lists its children."""
 
     depth = t.Int(4, help="How many levels are shown.").tag(sync=True)
-    """How many levels below :attr:`root` are shown, 1 to 16; around a state so many are looked at."""
+    """How many levels below :attr:`root` are shown, 1 to 16; around a state, so many levels are computed."""
 
     colour = t.Enum(COLOURS, "reward", help="The measure of a box's colour.").tag(sync=True)
-    """The measure of a box's colour: darker for more ``reward``, ``searches``, ``probe``, or for less ``distance``; or
-    the colour of its ``primitive``."""
+    """The measure of a box's colour: darker for more ``reward``, ``searches`` or ``probe`` and for less ``distance``,
+    or the colour of its ``primitive``."""
 
-    filter = t.Unicode(help="Which places are shown.").tag(sync=True)
-    """Words that a place must hold, and comparisons such as ``reward>0.5``, ``distance<=2`` or ``kind=pruned``."""
+    filter = t.Unicode(help="Which nodes are shown.").tag(sync=True)
+    """Words that a node must contain, and comparisons such as ``reward>0.5``, ``distance<=2`` or ``kind=pruned``."""
 
     pruned = t.Bool(True, help="Whether pruned steps are shown.").tag(sync=True)
-    """Whether the space around a state is shown with the steps that a rule prunes."""
+    """Whether the space around a state includes the steps that a rule prunes."""
 
     upto = t.Int(0, help="After how many trials a search is shown.").tag(sync=True)
-    """After how many of its trials a search is shown, in the order of asking; 0: as it is now."""
+    """The number of trials after which a search is shown, in the order in which it drew them; 0: all."""
 
     trials = t.Dict(read_only=True).tag(sync=True)
-    """The trials that can be replayed: their ``count``, which were ``best`` so far, and ``words`` on the shown one."""
+    """The trials that can be replayed: their ``count``, the ``best`` trials so far, and ``words`` on one trial."""
 
     sources = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The sources to choose among: ``key`` and ``title``."""
+    """The available sources: ``key`` and ``title``."""
 
     measure = t.Unicode(read_only=True).tag(sync=True)
-    """What the distance of places is called, in the words of their system; of a search, plainly ``distance``."""
+    """The name of the nodes' distance in their system; for a search ``distance``."""
 
     boxes = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The picture (:class:`syno_lab.reports.icicle.Icicle`)."""
 
     table = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The next places after the chosen one, or the one on top (:func:`syno_lab.reports.icicle.listed`)."""
+    """The children of the chosen node, or of the top node (:func:`syno_lab.reports.icicle.listed`)."""
 
     way = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The places from the first to the chosen one, or the one on top: ``key`` and ``text``."""
+    """The nodes from the root to the chosen node, or to the top node: ``key`` and ``text``."""
 
     facts = t.Dict(read_only=True).tag(sync=True)
-    """The chosen place: ``key``, ``words``, its pGraph as ``svg`` and in ``description``, a ``note``; empty: none."""
+    """The chosen node: ``key``, ``words``, its pGraph as ``svg`` and in ``description``, a ``note``; empty: none."""
 
     headline = t.Unicode(read_only=True).tag(sync=True)
     """A summary in one line; screen readers read it out whenever it changes."""
 
     opened = t.Instance(Stepper, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
-    """The stepper at the place that was opened."""
+    """The stepper at the opened node."""
 
     def __init__(self, start: Any, *, rules: Sequence[Any] = (), **options: Any) -> None:
         self._check_options(options)
@@ -153,8 +153,8 @@ class Explorer(LookingView):
         self._seen: tuple[str, int, int] | None = None
         self._changed_at = -float("inf")
         self._drawn: Icicle | None = None
-        self._first = threading.Event()  # set when the next steps of the space's first state are there
-        self._is_stopped = False  # the space is looked at no further until more of it is asked for
+        self._first = threading.Event()  # set when the next steps of the space's first state are known
+        self._is_stopped = False  # the space grows no further until the user asks for more
         if isinstance(start, str | Path) and _is_lab(start):
             self._reader = LabReader(start)
         elif isinstance(start, Lab):
@@ -168,7 +168,7 @@ class Explorer(LookingView):
         self._is_ready = True
         self._try_to_refresh()
         if self._around is not None:
-            self._grow_anew(_FIRST_S)  # its own next steps at once, theirs by and by
+            self._grow_anew(_FIRST_S)  # its own next steps now, their next steps later
         self.on_msg(self._on_message)
         if self._reader is not None:
             self._start_looking("explorer")
@@ -177,10 +177,10 @@ class Explorer(LookingView):
 
     @property
     def state(self) -> Any:
-        """The state (a pGraph, say) at the chosen place, or at the one on top.
+        """The state (such as a pGraph) at the chosen node, or at the top node.
 
         Raises:
-            SynoError: for a place of a search below which no operator was asked for.
+            SynoError: the search has drawn no operator below the node.
         """
         with self._lock:
             return self._session_at(self.chosen or self._top())[0].state
@@ -189,7 +189,7 @@ class Explorer(LookingView):
         """Read the lab now, and show its newest state.
 
         Raises:
-            SynoError: when it cannot be read, or has no such search.
+            SynoError: the lab cannot be read, or has no such search.
         """
         with self._lock:
             if self._reader is not None:
@@ -202,24 +202,24 @@ class Explorer(LookingView):
             self._show()
 
     def step_from(self, key: str | None = None) -> Stepper:
-        """Open a place in the stepper; in a search, redo then plays the steps to the best operator below it.
+        """Open a node in the stepper; in a search, redo then plays the steps to the best operator below it.
 
         Args:
-            key: the place; None: the chosen one, or the one on top.
+            key: the key of the node; None: the chosen node, or the top node.
 
         Raises:
-            SynoError: for a place that is not there, or below which no operator was asked for.
+            SynoError: there is no such node, or the search has drawn no operator below it.
         """
         with self._lock:
-            made = Stepper.showing(self._session_at(key or self.chosen or self._top())[0])
+            new = Stepper.showing(self._session_at(key or self.chosen or self._top())[0])
             old = self.opened
-            self.set_trait("opened", made)
+            self.set_trait("opened", new)
         if old is not None:
             old.close()
-        return made
+        return new
 
     def look_around(self, key: str | None = None) -> None:
-        """Show the space around a place instead; the arguments and errors are those of :meth:`step_from`."""
+        """Show the space around a node instead; the arguments and errors are as of :meth:`step_from`."""
         with self._lock:
             session, _ = self._session_at(key or self.chosen or self._top())
             self._around = _around(session.state, self.pruned, self._rules)
@@ -235,27 +235,27 @@ class Explorer(LookingView):
         self._grow_anew(GRACE_S)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until the space around a state is looked at as far as it will be; whether it is."""
+        """Wait until the space around a state has grown to its depth; return whether it has."""
         work = self._works.of()
         return work is None or work.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop reading, and take the explorer off the page. Searches continue."""
+        """Stop reading, and remove the explorer from the page. Searches continue."""
         super().close()
         with self._lock:
             if self.opened is not None:
                 self.opened.close()
-            if getattr(self, "_reader", None) is not None:  # not where the arguments were refused
+            if getattr(self, "_reader", None) is not None:  # absent if the constructor refused the arguments
                 assert self._reader is not None
                 self._reader.close()
 
     # -- traits -------------------------------------------------------------------------------------------------------
 
     def _read_tree(self) -> None:
-        """The tree of the search, if its file has changed since the last reading."""
+        """Read the tree of the search if its file has changed since the last reading."""
         reading, source = self._reading, None
         if reading is not None:
-            source = next((one for one in reading.sources if self.source in (one.key, one.name)), None)
+            source = next((s for s in reading.sources if self.source in (s.key, s.name)), None)
         self._trials, self._moment = (), None
         if reading is None or source is None:
             self._tree = self._seen = None
@@ -267,7 +267,7 @@ class Explorer(LookingView):
             self._moment = moment(self._trials, min(self.upto, len(self._trials)))
         file = tree_file(reading.folder, source.name)
         try:
-            found = file.stat()
+            status = file.stat()
         except OSError:
             self._tree = self._seen = None
             if not self._trials:
@@ -276,7 +276,7 @@ class Explorer(LookingView):
                 ) from None
             self._moment = self._moment or moment(self._trials, len(self._trials))
             return
-        seen = (source.key, found.st_ino, found.st_mtime_ns)
+        seen = (source.key, status.st_ino, status.st_mtime_ns)
         if seen != self._seen:
             self._tree = read_tree(file)
             self._seen = seen
@@ -288,91 +288,91 @@ class Explorer(LookingView):
         return self._tree if self._moment is None else self._moment.tree
 
     def _top(self) -> str:
-        what = self._branching()
-        if what is None:
+        branching = self._branching()
+        if branching is None:
             raise StoreError("there is nothing to be seen yet")
-        return self.root or what.root
+        return self.root or branching.root
 
     def _show_sources(self) -> None:
-        found = []
+        listed_sources = []
         if self._reading is not None:
-            found = [{"key": one.key, "title": f"search {one.name}"} for one in reversed(self._reading.sources)]
+            listed_sources = [{"key": s.key, "title": f"search {s.name}"} for s in reversed(self._reading.sources)]
         if self._around is not None:
             steps = self._around.steps
-            found.append({"key": SPACE, "title": f"the space after {count_of(steps, 'step')}"})
-        self.set_trait("sources", found)
+            listed_sources.append({"key": SPACE, "title": f"the space after {count_of(steps, 'step')}"})
+        self.set_trait("sources", listed_sources)
 
     def _show(self) -> None:
-        what = self._branching()
+        branching = self._branching()
         with self.hold_sync():
-            if what is None:
+            if branching is None:
                 self._drawn = None
                 for name in ("boxes", "table", "way"):
                     self.set_trait(name, [])
                 self.set_trait("facts", {})
                 self.set_trait("headline", "No search yet.")
                 return
-            top = self._known(what, self.root) or what.root
-            at = self._known(what, self.chosen) or top
+            top = self._known(branching, self.root) or branching.root
+            at = self._known(branching, self.chosen) or top
             shown = self._moment if self.source != SPACE else None
             best = () if shown is None else shown.best
-            self._drawn = icicle(what, top, self.depth, colour=self.colour, wanted=self.filter, best=best)
+            self._drawn = icicle(branching, top, self.depth, colour=self.colour, wanted=self.filter, best=best)
             count = 0 if self.source == SPACE else len(self._trials)
             words = "" if shown is None else shown.words
             self.set_trait("trials", {"count": count, "best": improvements(self._trials[:count]), "words": words})
-            self.set_trait("measure", what.branch(what.root).measure)
+            self.set_trait("measure", branching.branch(branching.root).measure)
             self.set_trait("boxes", msgspec.to_builtins(self._drawn.boxes))
-            self.set_trait("table", listed(what, at, self.filter))
-            self.set_trait("way", way_to(what, at))
+            self.set_trait("table", listed(branching, at, self.filter))
+            self.set_trait("way", way_to(branching, at))
             summary = self._around.summary() if self.source == SPACE and self._around is not None else ""
-            if isinstance(what, SearchTree):
-                summary = what.summary()
+            if isinstance(branching, SearchTree):
+                summary = branching.summary()
             if self.filter.strip():
                 summary += f" {self._drawn.matches} fit the filter."
             self.set_trait("headline", summary)
-            self._show_facts(what)
+            self._show_facts(branching)
 
-    def _show_facts(self, what: Branching) -> None:
-        key = self._known(what, self.chosen)
+    def _show_facts(self, branching: Branching) -> None:
+        key = self._known(branching, self.chosen)
         if not key:
             self.set_trait("facts", {})
             return
-        words = what.branch(key).words
+        words = branching.branch(key).words
         if self.facts.get("key") == key and self.facts.get("svg") and self.facts.get("source") == self.source:
             self.set_trait("facts", {**self.facts, "words": words})
             return
-        found = {"key": key, "words": words, "svg": "", "description": "", "note": "", "source": self.source}
+        facts = {"key": key, "words": words, "svg": "", "description": "", "note": "", "source": self.source}
         try:
             session, note = self._session_at(key)
             picture = session.picture()
-            found |= {"svg": picture.svg, "description": picture.description, "note": note}
+            facts |= {"svg": picture.svg, "description": picture.description, "note": note}
         except SynoError as error:
-            found["note"] = str(error)
-        self.set_trait("facts", found)
+            facts["note"] = str(error)
+        self.set_trait("facts", facts)
 
     @staticmethod
-    def _known(what: Branching, key: str) -> str:
+    def _known(branching: Branching, key: str) -> str:
         try:
-            return what.branch(key).key if key else ""
+            return branching.branch(key).key if key else ""
         except KeyError:
             return ""
 
     def _session_at(self, key: str) -> tuple[Session, str]:
-        """A session that begins with the state at a place, with what was built from there ahead; and its source."""
-        what = self._branching()
-        if what is None or not self._known(what, key):
+        """Return a session that begins with the state at a node and can redo later steps, and a note on its source."""
+        branching = self._branching()
+        if branching is None or not self._known(branching, key):
             raise StoreError(f"no place {key!r} here")
-        if isinstance(what, Around):
-            return what.session(key), ""
-        assert isinstance(what, SearchTree)
-        names = what.names(key)
+        if isinstance(branching, Around):
+            return branching.session(key), ""
+        assert isinstance(branching, SearchTree)
+        names = branching.names(key)
         trial = trial_below(self._reading.of(self.source) if self._reading is not None else (), names)
         if trial is None:
             raise StoreError("no operator was asked for below this place, so there is no pGraph to show")
         operator = read_operator(trial.operator)
         session = session_of(operator)
         session.restrict(self._rules)
-        session.jump(min(what.steps_taken(key), len(session.history) - 1))
+        session.jump(min(branching.steps_taken(key), len(session.history) - 1))
         accuracy = "" if trial.accuracy is None else f", accuracy {trial.accuracy:.4g}"
         return session, f"As in {trial.label}{accuracy}, the best below it"
 
@@ -397,7 +397,7 @@ class Explorer(LookingView):
         if not self._is_ready:
             return
         with self._lock:
-            # The places of a search and those of its trials have other keys.
+            # The trees of a search and of its trials have different keys.
             if change["name"] == "source" or (change["name"] == "upto" and not (change["old"] and change["new"])):
                 self._is_ready = False
                 self.root = self.chosen = ""
@@ -423,13 +423,13 @@ class Explorer(LookingView):
     # -- the threads -------------------------------------------------------------------------------------------------
 
     def _grow(self) -> None:
-        """Look at the space in a thread, one state at a time, so that the kernel stays free."""
+        """Compute the space in a thread, one state at a time, so that the kernel stays free."""
         with self._lock:
             if self.source == SPACE and self._works.of() is None and not self._is_stopped:
                 self._works.begin("looking at the space", self._look_on).tell()
 
     def _grow_anew(self, patience_s: float) -> None:
-        """Look at another space, and wait a while for the next steps of its first state."""
+        """Compute another space, and wait a moment for the next steps of its first state."""
         with self._lock:
             self._works.drop()
             self._first.clear()
@@ -456,17 +456,17 @@ class Explorer(LookingView):
                         self._first.set()
                 if key is None:
                     break
-                found = around.look(key, Effort(should_stop=work.should_stop))
+                branches = around.look(key, Effort(should_stop=work.should_stop))
                 with work.delivering():
-                    around.put(key, found)
+                    around.put(key, branches)
                     has_news = True
         except StoppedError:
-            pass  # cancelled, or another space is looked at
-        except Exception as error:  # noqa: BLE001 the explorer must live on; the log has the whole story
+            pass  # cancelled, or replaced by another space
+        except Exception as error:  # noqa: BLE001 the explorer must stay usable; the log has the traceback
             with work.delivering():
                 self._is_stopped = True
-                said = str(error) if isinstance(error, SynoError) else self._unforeseen(error, "looking at the space")
-                self.set_trait("error", said)
+                text = str(error) if isinstance(error, SynoError) else self._unforeseen(error, "looking at the space")
+                self.set_trait("error", text)
         self._renew_static()
 
     def _is_busy(self) -> bool:
@@ -500,14 +500,14 @@ class Explorer(LookingView):
 
 
 def _is_lab(start: str | Path) -> bool:
-    """Whether it is the folder or the store of a lab, rather than the name, the file or the text of an operator."""
+    """Tell whether a text names a lab's folder or store, and not an operator by its name, file or text."""
     if isinstance(start, str) and (start.lstrip().startswith("{") or start in known_operators()):
         return not start.lstrip().startswith("{") and Path(start).is_dir()
     return not is_file(start) or Path(start).suffix == ".sqlite"
 
 
 def _around(start: object, pruned: bool, rules: Sequence[Any]) -> Around:
-    """The space around a value. Raises SpecError for a value that no system knows."""
+    """Return the space around a value. Raises SpecError if no system accepts the value."""
     start = operator_named(start)
     try:
         system_for(start)

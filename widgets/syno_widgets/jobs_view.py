@@ -1,7 +1,6 @@
 """The jobs of a lab as a table that updates itself, with buttons for the actions on each job.
 
-All facts come from the lab; what can be done about a job is said by
-:func:`syno_lab.commands.jobs.possible_actions`.
+The lab provides all facts; :func:`syno_lab.commands.jobs.possible_actions` decides which buttons a job has.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to do; ``log`` shows the job's log.
+        kind: the action; ``log`` shows the job's log.
         job: the job's number.
-        request: the browser's number for it, given back in the trait ``answered``.
+        request: the browser's number for the message; the trait ``answered`` returns it.
     """
 
     kind: Literal["cancel", "pause", "resume", "retry", "log"]
@@ -45,14 +44,14 @@ class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JobsView(LookingView):
-    """The newest jobs of a lab, the last submitted first.
+    """The newest jobs of a lab; the last submitted job is first.
 
     Args:
-        lab: an open lab; close the view before it.
-        newest: how many jobs are shown at most; the status line counts all.
+        lab: an open lab; close the view before the lab.
+        newest: the most jobs that are shown; the status line counts all jobs.
 
     Raises:
-        SynoError: when the store cannot be read.
+        SynoError: the store cannot be read.
     """
 
     _esm = module(*_FILES)
@@ -65,17 +64,16 @@ class JobsView(LookingView):
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The jobs: the fields of :func:`syno_lab.commands.jobs.job_row` with ``job`` as a number, and ``actions``.
 
-    ``use`` is the processor, the memory and the GPU of a running job on this machine.
-    """
+    ``use`` is the use of processor, memory and GPU by a job that runs on this machine."""
 
     machine = t.Unicode(read_only=True).tag(sync=True)
     """The use of this machine in words, while a job runs here."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """The number of jobs in each state, as a sentence; screen readers read it out whenever it changes."""
+    """The number of jobs in each state, as a sentence; screen readers read each change."""
 
     log = t.Dict(read_only=True).tag(sync=True)
-    """The log asked for last: ``job`` and ``text``, its last lines; empty while none was."""
+    """The last requested log: ``job`` and ``text``, its last lines; empty before the first request."""
 
     def __init__(self, lab: Lab, *, newest: int = 50) -> None:
         self._lab = lab
@@ -98,7 +96,7 @@ class JobsView(LookingView):
                 self.set_trait("rows", shown)
                 self.set_trait("status", jobs_status(records, self._newest))
             states = [(row["job"], row["state"]) for row in shown]
-            if states != self._states:  # not at each per cent: every update changes the notebook
+            if states != self._states:  # not for each per cent of progress: every update changes the notebook
                 self._states = states
                 self._static.update_bundle(self._bundle())
 
@@ -108,7 +106,7 @@ class JobsView(LookingView):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def handle(self, content: Any) -> None:
-        """Carry out one message, as :meth:`.View.handle` does; the table is not read meanwhile."""
+        """Carry out one message, as :meth:`.View.handle` does; the table is not refreshed meanwhile."""
         with self._lock:
             super().handle(content)
 
@@ -136,26 +134,26 @@ class JobsView(LookingView):
 
 
 def job_line(record: JobRecord, used: Usage | None = None) -> dict[str, Any]:
-    """A job as :attr:`JobsView.rows` has it."""
+    """Return a job as a row of :attr:`JobsView.rows`."""
     use = str(used) if used is not None and record.state == "running" else ""
     return {**job_row(record), "job": record.id, "use": use, "actions": [*possible_actions(record), "log"]}
 
 
 def without_buttons(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows without buttons and what holds for a moment alone, for a page without a kernel."""
+    """Remove the buttons and the momentary fields from rows, for a page without a kernel."""
     return [{**row, "actions": [], "left": "", "use": ""} for row in rows]
 
 
 def has_work(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether a job waits or runs."""
+    """Tell whether a job waits or runs."""
     return any(row["state"].startswith(("waiting", "running")) for row in rows)
 
 
 def steer(lab: Lab, kind: str, number: int) -> dict[str, Any]:
-    """Do ``kind`` with a job; for ``log`` the ``job`` and the ``text`` of its last lines, else nothing.
+    """Perform the action ``kind`` on a job; for ``log`` return its ``job`` and the ``text`` of its last lines, else {}.
 
     Raises:
-        SynoError: for a job that is not there, or in no state for that.
+        SynoError: there is no such job, or its state does not allow the action.
     """
     job = lab.job(number)
     if kind == "log":
@@ -168,7 +166,7 @@ def steer(lab: Lab, kind: str, number: int) -> dict[str, Any]:
 
 
 def jobs_status(records: Sequence[JobRecord], newest: int) -> str:
-    """The number of jobs in each state, as a sentence; ``newest`` of them are shown."""
+    """Describe the number of jobs in each state in a sentence; ``newest`` jobs are shown."""
     if not records:
         return "No jobs yet."
     counts = Counter(record.state for record in records)
@@ -178,7 +176,7 @@ def jobs_status(records: Sequence[JobRecord], newest: int) -> str:
 
 
 def html_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows of :attr:`JobsView.rows` as HTML that needs no widget, no style and no trust."""
+    """Format rows of :attr:`JobsView.rows` as HTML that needs no widget, no style and no trust."""
     if not rows:
         return "<p>No jobs yet.</p>"
     head = "".join(f'<th scope="col">{_HEADS.get(name, name)}</th>' for name in _COLUMNS)
@@ -188,7 +186,7 @@ def html_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def text_table(rows: Sequence[dict[str, Any]]) -> str:
-    """The same in plain text, columns in line."""
+    """Format the rows as plain text with aligned columns."""
     if not rows:
         return ""
     lines = [[_HEADS.get(name, name) for name in _COLUMNS], *([str(row[name]) for name in _COLUMNS] for row in rows)]

@@ -1,7 +1,7 @@
-"""The kernel "Syno Lab": IPython's own, with ``%load_ext syno_lab`` done and its lab attached.
+"""The Jupyter kernel "Syno Lab": IPython's kernel with the extension ``syno_lab`` loaded and its lab attached.
 
-Jobs live outside this process. If the kernel is interrupted, restarted or killed they continue, and the next kernel in
-the same folder finds them. ``syno-lab kernel install`` tells Jupyter of it.
+Jobs run outside this process. If the kernel is interrupted, restarted or killed, they continue, and the next kernel in
+the same folder finds them. ``syno-lab kernel install`` registers it with Jupyter.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class SynoKernel(IPythonKernel):
-    """IPython's kernel under our name; see :class:`SynoKernelApp` for what is loaded."""
+    """IPython's kernel under the lab's name; :class:`SynoKernelApp` loads the extension."""
 
     implementation = "syno-lab"
     implementation_version = syno_lab.__version__
 
 
 class SynoKernelApp(IPKernelApp):
-    """Starts the kernel. An extension that fails to load is reported, and the kernel runs without it."""
+    """Start the kernel. If an extension fails to load, the kernel reports this and runs without it."""
 
     name = Unicode("syno-lab-kernel")
     default_extensions = List(Unicode(), ["storemagic", "syno_lab"]).tag(config=False)
 
     def init_path(self) -> None:
-        """Let the notebook import what lies beside it, after the standard library, as IPython's own kernel does.
+        """Let the notebook import files beside it, after the standard library, as in IPython's own kernel.
 
-        IPython leaves it out here, because of the option -P of our kernelspec.
+        The kernelspec's option -P disables this in IPython.
         """
         if "" not in sys.path and not self.ignore_cwd:
             installed = (at for at, path in enumerate(sys.path) if Path(path).name in _INSTALLED)
             sys.path.insert(next(installed, len(sys.path)), "")
 
     def init_extensions(self) -> None:
-        """Load ours, and let a notebook load it once more: notebooks for any kernel say ``%load_ext syno_lab``.
+        """Load the extension, and allow ``%load_ext syno_lab`` again: notebooks for all kernels contain it.
 
-        IPython would answer that it is loaded already.
+        Otherwise IPython would print that the extension is already loaded.
         """
         super().init_extensions()
         if self.shell is not None:

@@ -1,6 +1,6 @@
-"""The kernelspec "Syno Lab", which Jupyter reads to offer the kernel of :mod:`syno_widgets.kernel`.
+"""The kernelspec "Syno Lab", from which Jupyter starts the kernel of :mod:`syno_widgets.kernel`.
 
-``syno-lab kernel`` runs this module as a program, because the engine knows no Jupyter; it answers in JSON.
+``syno-lab kernel`` runs this module as a program, because the engine must not import Jupyter. It prints JSON.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LOGOS = Path(__file__).parent / "kernelspec_files"
 
 
 def specification(name: str = NAME, env: dict[str, str] | None = None) -> dict[str, Any]:
-    """The content of ``kernel.json``.
+    """Return the content of ``kernel.json``.
 
     ``env`` is added to the kernel's environment, for example ``SYNO_LAB_FOLDER`` or ``CUDA_VISIBLE_DEVICES``.
     """
-    # -P: a file beside the notebook must not take the place of a module of ours; IPython puts the folder back later.
-    # Frozen modules hide their lines from the debugger.
+    # -P: a file beside the notebook must not replace a module of the lab; the kernel adds the folder later. Frozen
+    # modules hide their lines from the debugger.
     own = get_kernel_dict()
     return {
         **own,
@@ -49,15 +49,15 @@ def install(
 
     Args:
         name: the kernel's name for Jupyter.
-        prefix: the folder that has ``share/jupyter/kernels``; by default that of this Python.
-        user: for every Jupyter of this user instead.
+        prefix: the folder that has ``share/jupyter/kernels``; None: the prefix of this Python.
+        user: whether to install for every Jupyter of this user instead.
         env: variables of the kernel's environment.
 
     Returns:
-        ``name``, ``display_name``, ``folder``, and whether this Jupyter ``finds`` it there.
+        ``name``, ``display_name``, ``folder``, and whether this Jupyter ``finds`` the kernel.
 
     Raises:
-        SynoError: when the name is impossible or another kernel's, or the folder cannot be written to.
+        SynoError: the name is invalid or another kernel's, or the folder cannot be written to.
     """
     manager = KernelSpecManager()
     prefix = None if user else prefix or sys.prefix
@@ -81,7 +81,7 @@ def install(
 
 
 def _refuse_another_s(name: str, user: bool, prefix: str | None) -> None:
-    """An installation replaces the old kernelspec, so refuse to replace one that is not ours."""
+    """Refuse to replace a kernelspec that is not Syno Lab's; an installation would replace it."""
     manager = KernelSpecManager()
     folder = Path(manager.user_kernel_dir) if user else Path(str(prefix)) / "share" / "jupyter" / "kernels"
     file = folder / name.lower() / "kernel.json"
@@ -94,26 +94,26 @@ def _is_ours(spec: KernelSpec) -> bool:
 
 
 def installed() -> list[dict[str, Any]]:
-    """The kernels of Syno Lab that this Jupyter finds: ``name``, ``display_name``, ``python``, ``folder``, ``env``."""
-    found = []
+    """List the kernels of Syno Lab in this Jupyter: ``name``, ``display_name``, ``python``, ``folder``, ``env``."""
+    rows = []
     manager = KernelSpecManager()
     for name, folder in sorted(manager.find_kernel_specs().items()):
         try:
             spec = manager.get_kernel_spec(name)
         except (NoSuchKernel, ValueError, OSError):
-            continue  # somebody else's, and broken
+            continue  # another program's kernel, which is broken
         if _is_ours(spec):
             python = spec.argv[0]
             row = {"name": name, "display_name": spec.display_name, "python": python, "folder": folder, "env": spec.env}
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def remove(name: str = NAME) -> dict[str, Any]:
-    """Remove the kernelspec from the first folder where Jupyter finds it.
+    """Remove the kernelspec from the first folder in which Jupyter finds it.
 
     Raises:
-        SynoError: when there is no kernel of Syno Lab with this name, or its folder cannot be written to.
+        SynoError: there is no kernel of Syno Lab with this name, or its folder cannot be written to.
     """
     names = [row["name"] for row in installed()]
     if name.lower() not in names:
@@ -126,7 +126,7 @@ def remove(name: str = NAME) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """``install``, ``remove`` or ``list``: print one line of JSON, or one line with the error and return 2."""
+    """Run ``install``, ``remove`` or ``list``: print one line of JSON, or one line with the error and return 2."""
     parser = argparse.ArgumentParser(prog=f"python -m {__spec__.name if __spec__ else __name__}", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     add = actions.add_parser("install")
@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             result = remove(chosen.name) if chosen.action == "remove" else installed()
     except SynoError as error:
-        print(error, file=sys.stderr)  # noqa: T201 the program speaks to syno-lab
+        print(error, file=sys.stderr)  # noqa: T201 the output for syno-lab
         return 2
     print(json.dumps(result))  # noqa: T201
     return 0

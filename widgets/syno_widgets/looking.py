@@ -1,4 +1,4 @@
-"""A view that updates itself: it reads its data again and again, in its own thread."""
+"""A view that updates itself: a thread refreshes its data again and again."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Self
 from syno_lab.errors import SynoError
 from syno_widgets.view import View
 
-_BUSY_S, _QUIET_S = 1.0, 3.0  # between two looks, with and without something under way
-_SHARE = 20  # looking takes at most one part in so many of the time
+_BUSY_S, _QUIET_S = 1.0, 3.0  # between two refreshes, with and without running work
+_SHARE = 20  # a refresh takes at most this part of the time
 _STATIC_S = 5.0  # between two pictures for pages without a kernel
 
 
 class LookingView(View):
-    """A view whose :meth:`refresh` is called now and then, so that it moves while a cell runs.
+    """A view whose :meth:`refresh` is called regularly, so that it updates while a cell runs.
 
-    A class of its own writes :meth:`refresh`, :meth:`_is_busy` and, where its static picture moves as well,
-    :meth:`_pictured`, and calls :meth:`_start_looking` at the end of its ``__init__``.
+    A subclass defines :meth:`refresh`, :meth:`_is_busy` and, if its static picture changes too, :meth:`_pictured`. It
+    calls :meth:`_start_looking` at the end of its ``__init__``.
     """
 
     _closed: threading.Event
@@ -27,33 +27,33 @@ class LookingView(View):
     _static_of: object
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """Make all that :meth:`close` needs before ``__init__``: a view that ``__init__`` refuses is closed as well."""
-        made: Self = super().__new__(cls, *arguments, **options)
-        made._closed = threading.Event()
-        made._unread = ""
-        made._static_at, made._static_of = -float("inf"), None
-        return made
+        """Create what :meth:`close` needs before ``__init__``, because a view is closed also if ``__init__`` fails."""
+        view: Self = super().__new__(cls, *arguments, **options)
+        view._closed = threading.Event()
+        view._unread = ""
+        view._static_at, view._static_of = -float("inf"), None
+        return view
 
     def refresh(self) -> None:
-        """Read now. Raises SynoError when that cannot be done."""
+        """Read the data now. Raises SynoError if they cannot be read."""
         raise NotImplementedError
 
     def _is_busy(self) -> bool:
-        """Whether work is running, so that the next reading should be soon."""
+        """Tell whether work is running, so that the next refresh should be soon."""
         raise NotImplementedError
 
     def _pictured(self) -> object:
-        """The object that the static picture shows; a new picture is made for another object."""
+        """Return the object that the static picture shows; another object needs a new picture."""
         return None
 
     def close(self) -> None:
-        """Stop reading, and take the view off the page. The jobs and searches continue."""
+        """Stop reading, and remove the view from the page. The jobs and searches continue."""
         self._closed.set()
-        with self._lock:  # a look under way comes to its end
+        with self._lock:  # a running refresh ends first
             super().close()
 
     def handle(self, content: Any) -> None:
-        """Carry out one message, as :meth:`View.handle` does; the error of a reading stays."""
+        """Carry out one message, as :meth:`View.handle` does; the error of a refresh stays."""
         super().handle(content)
         with self._lock:
             if not self.error and self._unread:
@@ -65,13 +65,13 @@ class LookingView(View):
     def _look(self) -> None:
         wait = _BUSY_S
         while not self._closed.wait(wait):
-            begun = time.monotonic()
+            start = time.monotonic()
             self._try_to_refresh()
-            wait = max(_BUSY_S if self._is_busy() else _QUIET_S, _SHARE * (time.monotonic() - begun))
+            wait = max(_BUSY_S if self._is_busy() else _QUIET_S, _SHARE * (time.monotonic() - start))
             self._renew_static()
 
     def _renew_static(self) -> None:
-        """Make a new static picture if its object has changed, but not too often."""
+        """Draw a new static picture if its object has changed, but not too often."""
         now = time.monotonic()
         if self._static_of is self._pictured() or now - self._static_at < _STATIC_S:
             return
@@ -90,11 +90,11 @@ class LookingView(View):
             self._say_unread("")
         except SynoError as error:
             self._say_unread(str(error))
-        except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
+        except Exception as unforeseen:  # noqa: BLE001 the view must stay usable; the log has the traceback
             self._say_unread(self._unforeseen(unforeseen, "looking again"))
 
     def _say_unread(self, text: str) -> None:
-        """Set or clear the error of a reading; other errors stay until the next request."""
+        """Set or clear the error of a refresh; other errors stay until the next request."""
         with self._lock:
             if text or self._unread:
                 self.set_trait("error", text)

@@ -5,11 +5,11 @@
 ``%syno conv2d``         the stepper on a known operator, at its last step
 ``%syno_card MERGE``     the card of a primitive, with its picture; ``%syno_card canvas fc`` of a system
 ``%%syno search``        submits a search; the cell holds the options of ``syno-lab search``, line by line
-``%%syno train``         a training; in one line ``%syno train conv2d --epochs 5``, or ``job = %syno …``
-``%%syno tune``          a tuning
+``%%syno train``         submits a training; in one line ``%syno train conv2d --epochs 5``, or ``job = %syno …``
+``%%syno tune``          submits a tuning
 ``%syno jobs``           the table of jobs
-``lab = %syno lab``      the lab, where its name is taken
-``%syno cancel 3``       what ``syno-lab jobs cancel 3`` does; so with allow, pause, resume, retry, show, log, stop
+``lab = %syno lab``      the lab, if the name ``lab`` is in use
+``%syno cancel 3``       as ``syno-lab jobs cancel 3``; also allow, pause, resume, retry, show, log, stop
 =======================  ================================================================================
 
 ``{name}`` inserts the value of an expression, ``$name`` of a variable: always as one word or a part of one.
@@ -58,17 +58,17 @@ SUBMITTED = ("search", "train", "tune")
 STEERING = ("list", "show", "log", "allow", "cancel", "pause", "resume", "retry", "stop")
 _LAB = "lab"
 _TRACEBACK = "--traceback"
-#: Characters of a line or a cell, values not counted: to put them in and to split takes the square of the length.
+#: The most characters of a line or a cell, without values: inserting and splitting take quadratic time.
 _LONGEST = 1 << 15
 
 
 def _known() -> Mapping[str, Callable[[], Any]]:
-    """The known pGraphs by name."""
+    """Return the known pGraphs by name."""
     return find_system(DEFAULT).known
 
 
 def _one_line(magic: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn an unexpected exception into one line, as the command does; errors of the family are raised unchanged."""
+    """Turn an unexpected exception into one line, as the command does; a SynoError is raised unchanged."""
 
     @functools.wraps(magic)
     def told(self: Any, line: str, *rest: Any, **scope: Any) -> Any:
@@ -103,18 +103,18 @@ class SynoMagics(Magics):
     def syno(
         self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
     ) -> Stepper | JobHandle | list[JobHandle] | JobsView | AttachedLab | None:
-        """``%syno [operator]``, ``%%syno search|train|tune``, ``%syno jobs``, ``%syno cancel 3`` and the like."""
+        """Run ``%syno [operator]``, ``%%syno search|train|tune``, ``%syno jobs``, ``%syno cancel 3`` and so on."""
         names = {**self._notebook.user_ns, **(local_ns or {})}
         words = _words(line, names)
         self._options = (_TRACEBACK,) if words[:1] == [_TRACEBACK] else ()
         words = words[len(self._options) :]
         if cell is not None:
             if not words or words[0] not in SUBMITTED:
-                found = f", found {quoted(words[0])}" if words else ""
-                raise UsageError(f"%%syno: expected {', '.join(SUBMITTED)} behind it{found}; `%syno jobs` lists jobs")
+                suffix = f", found {quoted(words[0])}" if words else ""
+                raise UsageError(f"%%syno: expected {', '.join(SUBMITTED)} behind it{suffix}; `%syno jobs` lists jobs")
             words += _words(cell, names)
         if not words:
-            print("known operators: " + ", ".join(_known()))  # noqa: T201 a magic talks to the reader of a cell
+            print("known operators: " + ", ".join(_known()))  # noqa: T201 the output of a cell
             return None
         first, *rest = words
         if first in SUBMITTED:
@@ -125,7 +125,7 @@ class SynoMagics(Magics):
             return self.lab
         if first in STEERING:
             print(self._command("jobs", first, *rest), end="")  # noqa: T201
-            if first == "stop":  # which leaves the open lab without its thread
+            if first == "stop":  # which stops the open lab's thread
                 self.lab.let_go()
             return None
         if first not in _known() or rest:
@@ -140,7 +140,7 @@ class SynoMagics(Magics):
     @line_magic
     @_one_line
     def syno_card(self, line: str, local_ns: Mapping[str, Any] | None = None) -> None:
-        """``%syno_card PRIMITIVE``: its card and its picture; ``%syno_card canvas unfold`` names the system too."""
+        """Print the card of a primitive and show its picture; ``%syno_card canvas unfold`` names the system too."""
         words = _words(line, {**self._notebook.user_ns, **(local_ns or {})})
         try:
             card = find_card(words[1:] if words[:1] == [_TRACEBACK] else words)
@@ -168,7 +168,7 @@ class SynoMagics(Magics):
             raise UsageError(str(error)) from None
 
     def _command(self, *words: str) -> str:
-        """The output of ``syno-lab`` for these words. It runs here, on the notebook's lab: it only submits or asks."""
+        """Run ``syno-lab`` with these words on the notebook's lab, and return the output; it only submits or lists."""
         from syno_lab.cli import main
 
         for option in (word.partition("=")[0] for word in words):
@@ -178,7 +178,7 @@ class SynoMagics(Magics):
             try:
                 with working_in(self.lab.opened()):
                     status = main((*self._options, *words))
-            except SynoError as error:  # of opening the lab
+            except SynoError as error:  # the lab cannot be opened
                 raise UsageError(str(error)) from None
         *warnings, last = err.getvalue().strip().splitlines() or [""]
         if status > 1:
@@ -191,35 +191,35 @@ class SynoMagics(Magics):
 
 
 class _Places(DollarFormatter):
-    """Replaces each value by a mark that no splitting into words can take apart, and keeps the values."""
+    """Replace each value by a marker that cannot be split into words, and store the values."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._key = secrets.token_hex(8)  # no text of a cell has it
+        self._key = secrets.token_hex(8)  # which no cell contains
         self._values: list[str] = []
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Called for each ``{…}`` and ``$…`` with its value."""
+        """Store the value of one ``{…}`` or ``$…``; return its marker."""
         self._values.append(super().format_field(value, format_spec))
         return f"{self._key}:{len(self._values) - 1};"
 
     def put_in(self, word: str) -> str:
-        """The word with the values in it."""
+        """Return the word with its markers replaced by the values."""
         return re.sub(f"{self._key}:([0-9]+);", lambda mark: self._values[int(mark[1])], word)
 
 
 def _words(text: str, names: Mapping[str, Any]) -> list[str]:
-    """The words of a line or a cell as a shell reads them: quotes, comments, a backslash before the end of a line.
+    """Split a line or a cell into words as a shell does: with quotes, comments, and a backslash before a line end.
 
-    What ``{…}`` and ``$…`` are among these names is put in afterwards, so that it cannot become further words; where
-    one of them cannot be worked out, all of them stay as they are, as in IPython's own magics.
+    Values of ``{…}`` and ``$…`` are inserted after the split, so that they cannot become several words. If an
+    expression raises an exception, all stay unchanged, as in IPython's own magics.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"%%syno: expected at most {_LONGEST} characters, found {len(text)}")
     places = _Places()
     try:
         marked = places.vformat(text, args=[], kwargs=names)
-    except Exception:  # noqa: BLE001 - an expression of the notebook's may raise anything
+    except Exception:  # noqa: BLE001 - an expression of the notebook may raise anything
         places, marked = _Places(), text
     try:
         return [places.put_in(word) for word in shlex.split(marked.replace("\\\n", " "), comments=True)]
@@ -230,7 +230,7 @@ def _words(text: str, names: Mapping[str, Any]) -> list[str]:
 def load_ipython_extension(ipython: Any) -> None:
     """Register the magics and attach the lab of this folder under the name ``lab``, unless the name is in use.
 
-    Where they are registered nothing happens: the kernel "Syno Lab" begins with them.
+    If the magics are already registered, do nothing: the kernel "Syno Lab" starts with them.
     """
     if SynoMagics.__name__ in ipython.magics_manager.registry:
         return
@@ -242,7 +242,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Detach the lab; the jobs continue."""
+    """Detach the lab; its jobs continue."""
     magics = ipython.magics_manager.registry.pop(SynoMagics.__name__, None)
     if magics is not None:
         magics.lab.close()

@@ -1,8 +1,8 @@
 """An operator in all its forms: ``OperatorView(operator)``.
 
-The picture and the first pane beside it (of a pGraph the loop nest) are there at once; every other pane is worked out
-when it is opened, outside the cell, in a thread (TIR in a process of its own). Which panes there are is the operator's
-system's to say (:meth:`syno_lab.protocol.System.panes`); all of it is plain data.
+The picture and the first pane beside it (for a pGraph the loop nest) are computed at once. Every other pane is computed
+when it is opened, in a thread (TIR in a child process). The operator's system defines the panes
+(:meth:`syno_lab.protocol.System.panes`), and all of them are plain data.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FILES = ("shared.js", "operator_graph.js", "mixing_table.js", "operator_panes.j
 _STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "operator_view.css")
 _GRAPH = "graph"
 _FORMS = tuple(name for name in NAMES if name != _GRAPH)
-#: Places of a network: a name for people, and the sizes there.
+#: Layers of a network: a name for people, and the sizes.
 Places = Sequence[tuple[str, Mapping[str, int]]]
 _CLOSED: dict[str, Any] = {"state": "closed", "error": "", "data": {}, "exports": []}
 
@@ -53,12 +53,11 @@ class ViewRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to set; ``work`` has a pane worked out that was cancelled; ``export`` asks for a file that only
-            the kernel can make.
-        request: the browser's number for it, given back in the trait ``answered``.
+        kind: the action; ``work`` computes a cancelled pane again; ``export`` requests a file from the kernel.
+        request: the browser's number for the message; the trait ``answered`` returns it.
         binding: for ``bind`` a size for each variable.
         element: for ``element`` the output element.
-        pane: for ``work`` and ``export`` its name.
+        pane: for ``work`` and ``export`` the name of the pane.
         form: for ``export`` the format.
     """
 
@@ -70,29 +69,30 @@ class ViewRequest(msgspec.Struct, forbid_unknown_fields=True):
     form: str = ""
 
 
-def _pane(what: str) -> t.Dict[str, Any]:
-    text = f"{what}: ``state`` (closed, working, ready, failed), ``error``, ``data``, ``exports``."
+def _pane(subject: str) -> t.Dict[str, Any]:
+    text = f"{subject}: ``state`` (closed, working, ready, failed), ``error``, ``data``, ``exports``."
     return t.Dict(_CLOSED, read_only=True, help=text).tag(sync=True)
 
 
 class OperatorView(View):
-    """One operator of any system: its picture beside the panes that its system has.
+    """One operator of any system: its picture beside the panes of its system.
 
-    Of a pGraph these are the loop nest, PyTorch source, TIR, equation, cost, and what it does.
+    For a pGraph these are the loop nest, PyTorch source, TIR, equation, cost, and what it does.
 
     Args:
-        operator: the operator, or a value that stands for one, such as a Canvas kernel; :meth:`show` shows another.
-        name: what to call it; any text.
-        binding: sizes; None takes sizes that the operator's system has for such a view.
-        image: an image of yours, [rows, columns] or [rows, columns, 3] from 0 to 255: the operator is applied to it.
-        places: layers of a network that the operator replaces, a name and the sizes of each, for the menu of places; if
-            there is no ``binding``, the first's sizes are shown. None takes those that the operator itself has.
-        about: a sentence about the operator in its network, behind its costs.
+        operator: an operator, or a value that represents an operator, such as a Canvas kernel; :meth:`show` shows
+            another.
+        name: the name of the operator; any text.
+        binding: the sizes; None: the example sizes of the operator's system.
+        image: your image, [rows, columns] or [rows, columns, 3] from 0 to 255, to which the operator is applied.
+        places: the layers that the operator replaces in a network, with names and sizes; without ``binding``, the first
+            layer's sizes are shown. None: the layers that the operator itself knows.
+        about: a sentence about the operator in its network, shown after its costs.
         options: first values of the traits ``pane``, ``selected``, ``search``, ``element``, ``photo``, ``weights``,
             ``staged``.
 
     Raises:
-        SynoError: when ``operator`` is none, a size or an option does not fit, or the layout program is missing.
+        SynoError: ``operator`` is no operator, a size or an option is invalid, or the layout program is missing.
     """
 
     _esm = module(*_FILES)
@@ -104,10 +104,10 @@ class OperatorView(View):
     _words = "The operator view, to be used in a running notebook; beside it the picture."
 
     pane = t.Enum(_FORMS, "loops", help="The pane that is open beside the picture.").tag(sync=True)
-    """The pane that is open beside the picture, one of its system's; an opened pane is computed."""
+    """The open pane beside the picture, one of its system's; opening a pane computes it."""
 
     selected = t.Unicode(help="The chosen node of the drawing.").tag(sync=True)
-    """The node of the drawing that is chosen, such as ``c7``, ``s2`` or ``w0`` (:mod:`syno_lab.codegen.drawing`)."""
+    """The chosen node of the drawing, such as ``c7``, ``s2`` or ``w0`` (:mod:`syno_lab.codegen.drawing`)."""
 
     search = t.Unicode(help="The text searched in the picture.").tag(sync=True)
     """Parts of the pGraph whose words contain this text are marked."""
@@ -116,56 +116,56 @@ class OperatorView(View):
     """Whether the loop nest is shown by stages of the lowering plan."""
 
     photo = t.Enum(PHOTOS, PHOTOS[0], help="The image that the operator is applied to.").tag(sync=True)
-    """The image that the operator is applied to: ``china`` and ``flower`` come with scikit-learn, ``own`` is yours."""
+    """The image to which the operator is applied: ``china`` and ``flower`` of scikit-learn, or ``own``."""
 
     weights = t.Enum(WEIGHTS, WEIGHTS[0], help="The weights with which it is applied.").tag(sync=True)
-    """The weights with which it is applied to the image: ``random`` or ``mean``."""
+    """The weights for the image: ``random`` or ``mean``."""
 
     element = t.Unicode(CENTER, help="The output element of the receptive field.").tag(sync=True)
     """The output element whose receptive field is shown: ``center`` or an index such as ``0, 3, :, 5``."""
 
     binding = t.Dict(help="Sizes.", value_trait=t.Int(), key_trait=t.Unicode()).tag(sync=True)
-    """The sizes that were asked for, a number for each variable; empty: by default. :attr:`sizes` has all."""
+    """The sizes that the user has set, a number for each variable; empty: the default. :attr:`sizes` has all sizes."""
 
     name = t.Unicode("operator", read_only=True).tag(sync=True)
     """The operator's name."""
 
     sizes = t.Dict(read_only=True).tag(sync=True)
-    """The sizes that are used, of all variables."""
+    """The used sizes of all variables."""
 
     example = t.Bool(False, read_only=True).tag(sync=True)
-    """Whether the sizes are examples: nobody has asked for them, and the operator has none of its own."""
+    """Whether the sizes are examples: the user has set none, and the operator has no default sizes."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """Its shape and cost in one line, the layer or that the sizes are examples, and what was given as ``about``."""
+    """Its shape and cost in one line, with the layer or the note on example sizes, and the text ``about``."""
 
     choices = t.Dict(read_only=True).tag(sync=True)
-    """The values of ``photo`` and ``weights``; ``panes``: name and title of each pane of its system; and ``places``:
-    name and sizes of each place of a network that the operator has numbers for (a Canvas kernel fitted to one)."""
+    """The values of ``photo`` and ``weights``; ``panes``: the name and title of each pane of its system; ``places``:
+    the name and sizes of each layer that the operator replaces (for example, of a fitted Canvas kernel)."""
 
     pane_graph = _pane("The picture")
-    """The drawing and its links (of a pGraph :func:`syno_lab.pgraphs.panes.program.graph_pane`)."""
+    """The drawing and its links (for a pGraph :func:`syno_lab.pgraphs.panes.program.graph_pane`)."""
 
     pane_lineage = _pane("The lineage")
     """The edits of a network of αNAS with their pictures, and its blocks (:mod:`syno_lab.alpha.panes`)."""
 
     pane_loops = _pane("The loop nest")
-    """The loop nests in pieces (:func:`syno_lab.pgraphs.panes.program.loop_pane`)."""
+    """The loop nests in parts (:func:`syno_lab.pgraphs.panes.program.loop_pane`)."""
 
     pane_source = _pane("The PyTorch source")
-    """The module as a file that needs torch alone."""
+    """The module as a file that only imports torch."""
 
     pane_tir = _pane("TVM's TIR")
-    """TIR, written by a process of its own."""
+    """TIR, written by a child process."""
 
     pane_equation = _pane("The equation")
-    """The equation, whole and by stages, as text, LaTeX and SVG."""
+    """The complete equation and the equation by stages, as text, LaTeX and SVG."""
 
     pane_cost = _pane("FLOPs and memory by stage")
-    """The sum and the cost of each stage (:func:`syno_lab.pgraphs.panes.costs.cost_pane`)."""
+    """The total cost and the cost of each stage (:func:`syno_lab.pgraphs.panes.costs.cost_pane`)."""
 
     pane_solutions = _pane("The numbers by place")
-    """The dynamic variables of a Canvas kernel at each place (:func:`syno_lab.canvas.panes.solution_pane`)."""
+    """The dynamic variables of a Canvas kernel in each layer (:func:`syno_lab.canvas.panes.solution_pane`)."""
 
     pane_reach = _pane("The receptive field")
     """The input elements that the output element reads, as text, records and SVG."""
@@ -177,7 +177,7 @@ class OperatorView(View):
     """The kernel for random weights as SVG, and its effective ranks (:mod:`syno_lab.pgraphs.panes.kernel`)."""
 
     pane_image = _pane("The operator applied to an image")
-    """Pictures before and after, with the credit (:mod:`syno_lab.pgraphs.panes.image`)."""
+    """Images before and after, with the credit (:mod:`syno_lab.pgraphs.panes.image`)."""
 
     pane_near = _pane("Similar operators")
     """Similar known operators (:mod:`syno_lab.operators.neighbours`)."""
@@ -205,7 +205,7 @@ class OperatorView(View):
         operator = _operator(operator)
         self._panes = _panes(operator)
         self._operator = operator
-        self._given, self._about = places, about
+        self._layers, self._about = places, about
         binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding), element=options.get("element", CENTER)))
         super().__init__()
@@ -226,7 +226,7 @@ class OperatorView(View):
 
     @property
     def operator(self) -> Operator:
-        """The operator that is shown."""
+        """The shown operator."""
         return self._operator
 
     def show(
@@ -238,14 +238,14 @@ class OperatorView(View):
         places: Places | None = None,
         about: str = "",
     ) -> None:
-        """Show another operator in this view, with the arguments and errors of the class."""
+        """Show another operator in this view; arguments and errors as of the class."""
         operator = _operator(operator)
         panes = _panes(operator)
         binding = _first_of(binding, places)
         self._check(Asked(operator, binding=_items(binding)))
         with self._lock:
             self._operator, self._panes = operator, panes
-            self._given, self._about = places, about
+            self._layers, self._about = places, about
             self._is_ready = False
             try:
                 with self.hold_sync():
@@ -262,10 +262,10 @@ class OperatorView(View):
         self._static.update_bundle(self._bundle())
 
     def read(self, pane: str, timeout_s: float | None = None) -> dict[str, Any]:
-        """The data of a pane, computed now if necessary, as its system's pane defines them.
+        """Return the data of a pane, computed now if necessary, as its system's pane defines them.
 
         Raises:
-            SynoError: for an unknown pane, one that cannot be worked out or is cancelled, or after ``timeout_s`` s.
+            SynoError: the pane is unknown, cannot be computed, is cancelled, or is not ready after ``timeout_s`` s.
         """
         self._check_pane(pane)
         before = self._cancels
@@ -273,41 +273,41 @@ class OperatorView(View):
         def is_settled() -> bool:
             if self._cancels != before:
                 return True
-            self._open(pane)  # again, where something else was asked meanwhile
+            self._open(pane)  # again, if another request has dropped the work
             return self._state(pane) in ("ready", "failed")
 
         with self._lock:
             if not self._settled.wait_for(is_settled, timeout_s):
                 raise SynoError(f"{pane}: not worked out after {timeout_s} s")
-            found = self._shown(pane)
-        if found["state"] == "failed":
-            raise SynoError(found["error"])
-        if found["state"] != "ready":
+            shown = self._shown(pane)
+        if shown["state"] == "failed":
+            raise SynoError(shown["error"])
+        if shown["state"] != "ready":
             raise SynoError(f"{pane}: cancelled")
-        data: dict[str, Any] = found["data"]
+        data: dict[str, Any] = shown["data"]
         return data
 
     def export(self, pane: str, form: str) -> bytes:
-        """A pane as the content of a file.
+        """Return a pane as the content of a file.
 
         Args:
-            pane: its name, ``graph`` for the picture.
+            pane: the name of the pane, ``graph`` for the picture.
             form: the ``format`` of one of its ``exports``: ``SVG``, ``PNG``, ``DOT``, ``JSON``, ``CSV``, ….
 
         Raises:
-            SynoError: for a format that it does not have, and as :meth:`read`.
+            SynoError: the pane does not have the format, and as :meth:`read`.
         """
         return export(self._asked(), pane, self.read(pane), form)
 
     def to_html(self, path: str | Path | None = None, *, panes: Iterable[str] | None = None) -> str:
-        """Write a page that holds all panes: it fetches nothing and needs no kernel.
+        """Write a page with all panes, which fetches nothing and needs no kernel.
 
         Args:
-            path: where to write it; None only returns it.
-            panes: which panes to work out, None for all; the others say that they were not.
+            path: the path of the page; None: it is only returned.
+            panes: the panes to compute, None for all; the page says of the other panes that they were not computed.
 
         Raises:
-            SynoError: for an unknown pane, or a file that cannot be written.
+            SynoError: a pane is unknown, or the file cannot be written.
         """
         for pane in (*self._at_once, *(self._panes if panes is None else panes)):
             try:
@@ -321,28 +321,28 @@ class OperatorView(View):
         return self.name
 
     def close(self) -> None:
-        """Take the view off the page and cancel its work."""
+        """Remove the view from the page and cancel its work."""
         with self._lock:
             self._closed = True
             super().close()
 
-    # -- what is asked -----------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     @property
     def _at_once(self) -> tuple[str, ...]:
-        """The panes that are shown at once: the picture, and the first beside it."""
+        """The panes that are shown at once: the picture, and the first pane beside it."""
         return tuple(self._panes)[:2]
 
     def _offer(self) -> None:
-        """Set the panes of the operator's system; if the open one is not among them, open another."""
+        """Set the panes of the operator's system; if the open pane is not among them, open another."""
         photos = PHOTOS if self._image is not None else PHOTOS[:-1]
         titles = [[name, pane.title or name] for name, pane in self._panes.items()]
-        system, found = system_of(self._operator), self._given
-        if found is None:
-            found = [*system.places(self._operator).items()] if isinstance(system, FitsPlaces) else []
-        places = [[name, dict(bound)] for name, bound in found]
-        given = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
-        self.set_trait("choices", given)
+        system, layers = system_of(self._operator), self._layers
+        if layers is None:
+            layers = [*system.places(self._operator).items()] if isinstance(system, FitsPlaces) else []
+        places = [[name, dict(bound)] for name, bound in layers]
+        choices = {"photo": list(photos), "weights": list(WEIGHTS), "panes": titles, "places": places}
+        self.set_trait("choices", choices)
         if self.pane not in self._panes:
             self.pane = self._at_once[-1]
 
@@ -356,12 +356,12 @@ class OperatorView(View):
         )
 
     @staticmethod
-    def _check(asked: Asked) -> dict[str, int]:
-        """The complete sizes; raises SynoError if they do not fit, or if the output has no such element."""
-        bound = asked.bound()
-        asked.operator.input_sizes(bound)
-        asked.operator.params(bound)
-        read_element(asked.element)
+    def _check(request: Asked) -> dict[str, int]:
+        """Return the complete sizes. Raises SynoError if they do not fit, or if the output has no such element."""
+        bound = request.bound()
+        request.operator.input_sizes(bound)
+        request.operator.params(bound)
+        read_element(request.element)
         return bound
 
     @validate("binding")
@@ -415,7 +415,7 @@ class OperatorView(View):
         where = " at example sizes" if self.example else "" if place is None else f" in {place}"
         self.set_trait("status", f"{operator}; {cost}{where}" + (f". {self._about}" if self._about else ""))
 
-    # -- working out -------------------------------------------------------------------------------------------------
+    # -- computing ---------------------------------------------------------------------------------------------------
 
     def _work_at_once(self) -> None:
         for pane in self._at_once:
@@ -423,8 +423,8 @@ class OperatorView(View):
         self._open(self.pane)
 
     def _shown(self, pane: str) -> dict[str, Any]:
-        found: dict[str, Any] = getattr(self, f"pane_{pane}")
-        return found
+        pane_state: dict[str, Any] = getattr(self, f"pane_{pane}")
+        return pane_state
 
     def _state(self, pane: str) -> str:
         return str(self._shown(pane)["state"])
@@ -440,40 +440,40 @@ class OperatorView(View):
             if self._state(pane) != "closed":
                 return
             self.set_trait(f"pane_{pane}", {**_CLOSED, "state": "working"})
-            asked = self._asked()
-            work = self._works.begin(f"working out {pane}", lambda work: self._work(pane, asked, work), pane)
+            request = self._asked()
+            work = self._works.begin(f"working out {pane}", lambda work: self._work(pane, request, work), pane)
             work.tell()
 
     def _cancelled(self, work: Work) -> None:
         self._cancels += 1
-        if work.slot in self._panes:  # a file is of no pane
+        if work.slot in self._panes:  # the export of a file has no pane
             self.set_trait(f"pane_{work.slot}", dict(_CLOSED))
         self._settled.notify_all()
 
-    def _work(self, pane: str, asked: Asked, work: Work | None = None) -> None:
-        """Compute one pane, and show it unless the user has asked for another view meanwhile."""
+    def _work(self, pane: str, request: Asked, work: Work | None = None) -> None:
+        """Compute one pane, and show it unless the request has changed meanwhile."""
         if work is not None:
-            asked = replace(asked, should_stop=work.should_stop)
+            request = replace(request, should_stop=work.should_stop)
         try:
-            data = read_pane(asked, pane)
-            found = {"state": "ready", "error": "", "data": data, "exports": exports(asked, pane, data)}
+            data = read_pane(request, pane)
+            pane_state = {"state": "ready", "error": "", "data": data, "exports": exports(request, pane, data)}
         except SynoError as refused:
-            found = {**_CLOSED, "state": "failed", "error": str(refused)}
-        except Exception as unforeseen:  # noqa: BLE001 the view must live on; the log has the whole story
-            found = {**_CLOSED, "state": "failed", "error": self._unforeseen(unforeseen, pane)}
+            pane_state = {**_CLOSED, "state": "failed", "error": str(refused)}
+        except Exception as unforeseen:  # noqa: BLE001 the view must stay usable; the log has the traceback
+            pane_state = {**_CLOSED, "state": "failed", "error": self._unforeseen(unforeseen, pane)}
         with self._lock:
             is_wanted = work is None or not work.should_stop()
-            if is_wanted and not self._closed and self._is_current(asked, pane):
-                self.set_trait(f"pane_{pane}", found)
+            if is_wanted and not self._closed and self._is_current(request, pane):
+                self.set_trait(f"pane_{pane}", pane_state)
                 self._settled.notify_all()
 
-    def _is_current(self, asked: Asked, pane: str) -> bool:
+    def _is_current(self, request: Asked, pane: str) -> bool:
         now = self._asked()
-        # Equal operators can have their steps in another order, and so another drawing.
-        if now.operator is not asked.operator or now.image is not asked.image:
+        # Equal operators may have another order of steps, and so another drawing.
+        if now.operator is not request.operator or now.image is not request.image:
             return False
         depends = self._panes[pane].depends
-        return all(getattr(now, field) == getattr(asked, field) for field in depends if field != "image")
+        return all(getattr(now, field) == getattr(request, field) for field in depends if field != "image")
 
     # -- from the browser --------------------------------------------------------------------------------------------
 
@@ -495,23 +495,23 @@ class OperatorView(View):
 
     def _send_file(self, work: Work, request: ViewRequest) -> None:
         with self._lock:
-            asked, shown = self._asked(), self._shown(request.pane)
-        content = export(asked, request.pane, shown["data"], request.form)
-        name = next(one["file"] for one in shown["exports"] if one["format"].lower() == request.form.lower())
+            request_, shown = self._asked(), self._shown(request.pane)
+        content = export(request_, request.pane, shown["data"], request.form)
+        name = next(entry["file"] for entry in shown["exports"] if entry["format"].lower() == request.form.lower())
         with work.delivering():
             self.send({"kind": "file", "name": name}, [content])
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _bundle(self) -> Bundle:
-        """The static output, for a page without a kernel: the picture, and the texts of the panes beside it."""
-        asked, found = self._asked(), [(name, self._shown(name)["data"]) for name in self._at_once]
-        if not all(data for _, data in found):
+        """Return the static output for a page without a kernel: the picture, and the texts of the panes beside it."""
+        request, panes = self._asked(), [(name, self._shown(name)["data"]) for name in self._at_once]
+        if not all(data for _, data in panes):
             return {"text/plain": self.status, "text/html": f"<p>{escape(self.status)}</p>"}
-        graph = found[0][1]
+        graph = panes[0][1]
         bundle = static_bundle(self.static_id, graph["svg"], graph["description"])
         head = f"<p><b>{escape(self.name)}</b>: {escape(self.status)}</p>"
-        texts = (text for name, data in found for text in self._panes[name].texts(asked, data))
+        texts = (text for name, data in panes for text in self._panes[name].texts(request, data))
         tail = "".join(f"<pre>{escape(text)}</pre>" for text in texts)
         opened, picture = bundle["text/html"].split(">", 1)
         inner = picture.removesuffix("</div>")
@@ -522,28 +522,28 @@ class OperatorView(View):
 
 
 def _operator(value: Any) -> Operator:
-    """The operator that a value is or stands for. Raises SpecError for one that is none."""
-    found = operator_of(operator_named(value))
-    if found is None:
+    """Return the operator that a value is or represents. Raises SpecError if there is none."""
+    operator = operator_of(operator_named(value))
+    if operator is None:
         known = ", ".join(system.title for system in all_systems())
         raise SpecError(
             f"OperatorView: expected an operator of a system that is known ({known}), found {type(value).__name__}"
         )
-    return found
+    return operator
 
 
 def _panes(operator: Operator) -> dict[str, Pane]:
-    """The panes of an operator that the browser can draw."""
+    """Return the panes of an operator that the browser can draw."""
     return {name: pane for name, pane in panes_of(operator).items() if name in NAMES}
 
 
 def _first_of(binding: Mapping[str, int] | None, places: Places | None) -> Mapping[str, int] | None:
-    """The sizes that are asked for, else those of the first place."""
+    """Return ``binding``, or else the sizes of the first layer."""
     return places[0][1] if binding is None and places else binding
 
 
 def _has_sizes(operator: Operator) -> bool:
-    """Whether the operator has numbers of its own for all variables."""
+    """Tell whether the operator has default sizes for all variables."""
     try:
         operator.complete_binding()
     except SpecError:
@@ -556,5 +556,5 @@ def _items(binding: Mapping[str, int] | None) -> tuple[tuple[str, int], ...] | N
 
 
 def _name(name: str | None, operator: Operator) -> str:
-    """The given name, else the name of the known operator that equals it."""
+    """Return ``name``, or else the name of the known operator that equals the operator."""
     return (system_of(operator).recognise(operator) or "operator") if name is None else str(name)[:MOST_NAME]

@@ -1,6 +1,6 @@
-"""``python -m syno_widgets.runs_page LAB SOURCE FILE``: the runs view of one search as a page that stands alone.
+"""``python -m syno_widgets.runs_page LAB SOURCE FILE``: write the runs view of one search as a standalone page.
 
-The engine, which knows no Jupyter, asks for it by a child process.
+The engine, which must not import Jupyter, runs this in a child process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from syno_widgets.runs_view import RunsView
 
 
 def main(lab: str, source: str, path: str) -> None:
-    """Write the page; the lab may be in use. Exits with one line where that cannot be done."""
+    """Write the page; the lab may be in use. An error exits with one line."""
     try:
         view = RunsView(lab, source=source)
         try:

@@ -1,8 +1,7 @@
 """The jobs, curves, trials and Pareto fronts of a lab, in a view that updates itself: ``RunsView(lab)``.
 
-The store is read in a thread of its own through a connection that cannot write, so a cell returns at once, the view
-moves while another cell runs, and a process that writes the store is not disturbed. All facts are
-:mod:`syno_lab.reports`'s.
+A thread reads the store through a connection that cannot write. So a cell returns at once, the view updates while
+another cell runs, and a process that writes the store is not disturbed. :mod:`syno_lab.reports` computes all facts.
 """
 
 from __future__ import annotations
@@ -85,12 +84,12 @@ class RunsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to do with a job, or ``picture`` for that of a trial's operator, ``why`` for why it was chosen, or
-            ``export``, or ``compare`` for the selected trials.
-        request: the browser's number for it, given back in the trait ``answered``.
+        kind: the action on a job; ``picture`` requests the picture of a trial's operator, ``why`` why it was chosen;
+            ``export`` requests a file; ``compare`` compares the selected trials.
+        request: the browser's number for the message; the trait ``answered`` returns it.
         job: the job's number.
-        key: of the trial.
-        form: of :data:`FORMS`.
+        key: the key of the trial.
+        form: a key of :data:`FORMS`.
     """
 
     kind: Literal["cancel", "pause", "resume", "retry", "log", "picture", "why", "export", "compare"]
@@ -104,13 +103,13 @@ class RunsView(Comparing, LookingView):
     """The jobs, curves, trials and fronts of one lab.
 
     Args:
-        lab: an open lab, or the folder (or store file) of one, which need not be there yet; of a folder dead jobs are
-            shown as they were left, as nothing is written there unless a button is pressed.
+        lab: an open lab, or the folder (or store file) of a lab, which may not exist yet. For a folder, dead jobs keep
+            their last state, because the view writes nothing there unless a button is pressed.
         options: first values of the traits ``pane``, ``source``, ``x``, ``y``, ``z``, ``relative``, ``published``,
             ``sort``, ``descending``, ``filter``, ``tool``.
 
     Raises:
-        SynoError: when an option does not fit.
+        SynoError: an option has an invalid value.
     """
 
     _esm = module(*_FILES)
@@ -125,41 +124,41 @@ class RunsView(Comparing, LookingView):
     """The open tab: ``results`` (front and table), ``jobs`` (jobs and curves) or ``search`` (plan, funnel, finals)."""
 
     source = t.Unicode(help="The search that is shown.").tag(sync=True)
-    """The key of the search that is shown, such as ``search:mine``; empty: all."""
+    """The key of the shown search, such as ``search:mine``; empty: all searches."""
 
     x = t.Unicode(help="First axis of the front.").tag(sync=True)
-    """First axis: ``accuracy``, ``accuracy@RUNG``, ``flops``, ``params``, ``memory_mib``, ``probe``,
-    ``latency_ms@TARGET``; empty: chosen for you."""
+    """The first axis: ``accuracy``, ``accuracy@RUNG``, ``flops``, ``params``, ``memory_mib``, ``probe``,
+    ``latency_ms@TARGET``; empty: the default."""
 
     y = t.Unicode(help="Second axis of the front.").tag(sync=True)
-    """Second axis, likewise; empty: :func:`syno_lab.reports.shown.usual_measure`, which moves on with a search."""
+    """The second axis; empty: :func:`syno_lab.reports.shown.usual_measure`, which changes as a search advances."""
 
     z = t.Unicode(help="Third axis of the front, as colour.").tag(sync=True)
-    """Third axis, shown as colour; empty: the front is over two."""
+    """The third axis, shown as colour; empty: the front has two axes."""
 
     relative = t.Bool(False, help="Whether values are against the baseline.").tag(sync=True)
-    """Whether values are against the baseline: percentage points of accuracy, ratios of all else."""
+    """Whether values are relative to the baseline: percentage points of accuracy, ratios of all other measures."""
 
     published = t.Bool(False, help="Whether the paper's statements are drawn.").tag(sync=True)
-    """Whether the paper's numbers are drawn too, marked as the paper's; only against the baseline."""
+    """Whether the paper's numbers are drawn too, marked as the paper's; only relative to the baseline."""
 
     sort = t.Unicode("number", help="The column that the table is sorted by.").tag(sync=True)
-    """The column that the table is sorted by."""
+    """The column by which the table is sorted."""
 
     descending = t.Bool(False, help="Whether the largest comes first.").tag(sync=True)
-    """Whether the largest comes first."""
+    """Whether the largest value is first."""
 
     filter = t.Unicode(help="The filter of the table.").tag(sync=True)
-    """Words that a row must hold, and comparisons such as ``accuracy>0.9`` or ``flops<1e6``."""
+    """Words that a row must contain, and comparisons such as ``accuracy>0.9`` or ``flops<1e6``."""
 
     tool = t.Enum(("lasso", "box"), "lasso", help="How a drag selects.").tag(sync=True)
     """How a drag on the front selects: ``lasso`` or ``box``."""
 
     selected = t.List(t.Unicode(), help="Keys of the selected trials.").tag(sync=True)
-    """Keys of the selected trials; the table shows these alone, or all where there are none."""
+    """The keys of the selected trials; the table shows only them, or all trials if none is selected."""
 
     chosen = t.Unicode(help="Key of the trial whose operator is open.").tag(sync=True)
-    """Key of the trial whose operator is open below; empty: none."""
+    """The key of the trial whose operator is open below; empty: none."""
 
     rows = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The newest jobs, as in :class:`~syno_widgets.jobs_view.JobsView`."""
@@ -171,16 +170,16 @@ class RunsView(Comparing, LookingView):
     """The number of jobs in each state, as a sentence."""
 
     log = t.Dict(read_only=True).tag(sync=True)
-    """The log asked for last: ``job`` and ``text``; empty while none was."""
+    """The last requested log: ``job`` and ``text``; empty before the first request."""
 
     headline = t.Unicode(read_only=True).tag(sync=True)
-    """A summary of the trials in one line; screen readers read it out whenever it changes."""
+    """A summary of the trials in one line; screen readers read each change."""
 
     sources = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The searches and runs to choose among (:func:`syno_lab.reports.shown.shown_sources`)."""
+    """The available searches and runs (:func:`syno_lab.reports.shown.shown_sources`)."""
 
     axes = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The axes to choose among: ``name`` and ``title``."""
+    """The available axes: ``name`` and ``title``."""
 
     trials = t.Dict(read_only=True).tag(sync=True)
     """The trials by columns (:func:`syno_lab.reports.shown.shown_trials`)."""
@@ -189,26 +188,26 @@ class RunsView(Comparing, LookingView):
     """The front with all points (:func:`syno_lab.reports.shown.shown_front`)."""
 
     courses = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """The curves of trainings and tunings, those under way first."""
+    """The curves of trainings and tunings; running ones are first."""
 
     progress = t.Dict(read_only=True).tag(sync=True)
     """The chosen search, or the newest: its plan, funnel and finals (:func:`syno_lab.reports.shown.shown_progress`)."""
 
     why = t.Dict(read_only=True).tag(sync=True)
-    """Why a trial was chosen, asked for last: its ``key``, :func:`syno_lab.reports.why.shown_why`, and the number of
-    the ``answer``."""
+    """The last requested reason of a choice: the trial's ``key``, :func:`syno_lab.reports.why.shown_why`, and the
+    number of the ``answer``."""
 
     opened = t.Instance(OperatorView, allow_none=True, read_only=True).tag(sync=True, **widget_serialization)
     """The operator view of the chosen trial."""
 
     pictures = t.Dict(read_only=True).tag(sync=True)
-    """On a page that stands alone, the pictures of the front's operators by key; a kernel sends each when asked for."""
+    """On a standalone page, the pictures of the front's operators by key; a kernel sends each on request."""
 
     whys = t.Dict(read_only=True).tag(sync=True)
-    """On a page that stands alone, why each finalist was chosen, by key; a kernel works one out when asked."""
+    """On a standalone page, why each finalist was chosen, by key; a kernel computes each on request."""
 
     files = t.Dict(read_only=True).tag(sync=True)
-    """On a page that stands alone, the texts to be saved, by form."""
+    """On a standalone page, the texts of the files to save, by form."""
 
     def __init__(self, lab: Lab | str | Path, **options: Any) -> None:
         self._check_options(options)
@@ -238,14 +237,14 @@ class RunsView(Comparing, LookingView):
         """Read the lab now.
 
         Raises:
-            SynoError: when it cannot be read.
+            SynoError: the lab cannot be read.
         """
         if self._lab is not None:
             self._lab.sweep()
         reading = self._reader.read()
         with self._lock:
             old, self._reading = self._reading, reading
-            # Jobs say how far they are twice a second; the trials change seldom.
+            # Jobs report progress twice a second; the trials change seldom.
             is_new = old is None or (old.rows, old.sources) != (reading.rows, reading.sources)
             with self.hold_sync():
                 self._show_jobs(reading)
@@ -258,10 +257,10 @@ class RunsView(Comparing, LookingView):
                 self._show_progress()
 
     def frame(self, *, selected: bool = False) -> pd.DataFrame:
-        """The trials as a table (:func:`syno_lab.reports.trials_frame`), all or the ``selected`` ones.
+        """Return the trials as a table (:func:`syno_lab.reports.trials_frame`), all or only the ``selected`` trials.
 
         Raises:
-            SynoError: when the lab cannot be read.
+            SynoError: the lab cannot be read.
         """
         self.refresh()
         with self._lock:
@@ -269,13 +268,13 @@ class RunsView(Comparing, LookingView):
             return trials_frame(self._chosen_rows(selected), self._reading.targets, self._on_front())
 
     def export(self, form: str) -> bytes:
-        """The results as a file: ``CSV`` or ``Parquet`` (selected trials, else all), else the front.
+        """Return the results as a file: ``CSV`` or ``Parquet`` (selected trials, else all), or the front.
 
-        The front is an ``SVG`` or ``PNG`` for a page, with its hypervolume over time; for a paper's column it is a
-        ``PDF`` or ``TeX``, alone (:meth:`figure` has more).
+        The front is an ``SVG`` or ``PNG`` for a page, with its hypervolume over time. For a paper's column it is a
+        ``PDF`` or ``TeX``, without the hypervolume (:meth:`figure` has more).
 
         Raises:
-            SynoError: for another form, or while the lab cannot be read.
+            SynoError: the form is unknown, or the lab cannot be read.
         """
         if form not in FORMS:
             raise SpecError(f"export: expected one of {', '.join(FORMS)}, found {form!r}")
@@ -285,7 +284,7 @@ class RunsView(Comparing, LookingView):
             assert self._reading is not None
             rows, targets, best = self._chosen_rows(bool(self.selected)), self._reading.targets, self._on_front()
             front, title, paper = self._front, self._title(), self._paper()
-        # Nobody waits for the lock meanwhile: to draw takes a second or two.
+        # Draw without the lock, because drawing takes a second or two.
         if form in ("CSV", "Parquet"):
             return (trials_csv if form == "CSV" else trials_parquet)(rows, targets, best)
         if front is None:
@@ -295,10 +294,10 @@ class RunsView(Comparing, LookingView):
         return front_picture(front, FORMS[form], title=title, published=paper)
 
     def figure(self) -> FrontFigure:
-        """The front that is shown, for a paper: ``view.figure().save("front.pdf", width="column")``.
+        """Return the shown front as a figure for a paper: ``view.figure().save("front.pdf", width="column")``.
 
         Raises:
-            SynoError: while the lab cannot be read, or two of the axes are the same.
+            SynoError: the lab cannot be read, or two of the axes are the same.
         """
         with self._lock:
             if self._reading is None:
@@ -308,10 +307,10 @@ class RunsView(Comparing, LookingView):
             return FrontFigure(self._front, title=self._title(), published=self._paper())
 
     def compare(self, *keys: str) -> Compare:
-        """Compare the operators of two to four trials, those selected if no keys are given, below the view.
+        """Compare the operators of two to four trials below the view; without keys, those of the selected trials.
 
         Raises:
-            SynoError: when the lab cannot be read, has no such trial, or one of them has no operator.
+            SynoError: the lab cannot be read, has no such trial, or a trial has no operator.
         """
         with self._lock:
             if self._reading is None:
@@ -325,14 +324,14 @@ class RunsView(Comparing, LookingView):
         return self._open_comparison(*operators, names=names, trials=rows, binding=binding)
 
     def to_html(self, path: str | Path | None = None, *, most_pictures: int = 100) -> str:
-        """Write a page that holds all results: it fetches nothing and needs no kernel.
+        """Write a page with all results, which fetches nothing and needs no kernel.
 
         Args:
-            path: where to write it; None only returns it.
-            most_pictures: how many operators' pictures it holds at most, those of the front first.
+            path: the path of the page; None: it is only returned.
+            most_pictures: the most pictures of operators on the page; the front's pictures are first.
 
         Raises:
-            SynoError: when the lab cannot be read, or the file not written.
+            SynoError: the lab cannot be read, or the file cannot be written.
         """
         self._most_pictures = most_pictures
         self.refresh()
@@ -347,7 +346,7 @@ class RunsView(Comparing, LookingView):
         keys = list(dict.fromkeys((*keys, *(row.key for row in self._rows() if row.operator))))
         drawn: dict[str, dict[str, str]] = {}
         for key in keys[: self._most_pictures]:
-            with suppress(FormatError):  # of a system that nobody knows here; all else is in the page
+            with suppress(FormatError):  # an unknown system: the page has all other data
                 picture = self._picture(key)
                 drawn |= {} if picture is None else {key: picture}
         files = {"CSV": self.export("CSV").decode()}
@@ -355,22 +354,22 @@ class RunsView(Comparing, LookingView):
             files["SVG"] = self.export("SVG").decode()
         state = super()._page_state()
         whys: dict[str, Any] = {}
-        for one in self.progress.get("finalists", ()):
-            with suppress(SynoError):  # as above
-                whys[one["key"]] = self._explained(one["key"])
+        for finalist in self.progress.get("finalists", ()):
+            with suppress(SynoError):  # a finalist without a reason: likewise
+                whys[finalist["key"]] = self._explained(finalist["key"])
         more = {"pictures": drawn, "files": files, "whys": whys}
         return {**state, "opened": None, "rows": without_buttons(self.rows), "machine": "", **more}
 
     def close(self) -> None:
-        """Stop reading, and take the view off the page. The jobs continue."""
+        """Stop reading, and remove the view from the page. The jobs continue."""
         super().close()
         with self._lock:
             if self.opened is not None:
                 self.opened.close()
-            if hasattr(self, "_reader"):  # not where the arguments were refused
+            if hasattr(self, "_reader"):  # absent if the constructor refused the arguments
                 self._reader.close()
 
-    # -- what is shown -----------------------------------------------------------------------------------------------
+    # -- display -----------------------------------------------------------------------------------------------------
 
     def _show_jobs(self, reading: Reading) -> None:
         used = self._meter.look(self._reader.leases())
@@ -382,23 +381,23 @@ class RunsView(Comparing, LookingView):
         self.set_trait("courses", shown_courses(courses))
 
     def _show_progress(self) -> None:
-        """The plan, funnel and finals of the chosen search, or the newest one."""
+        """Show the plan, funnel and finals of the chosen search, or of the newest search."""
         if self._reading is None:
             return
-        found = find_progress(self._reading, self.source)
-        if self._progress != (found, self._reading.rows):
-            self._progress = (found, self._reading.rows)
-            self.set_trait("progress", {} if found is None else shown_progress(self._reading, *found))
+        progress = find_progress(self._reading, self.source)
+        if self._progress != (progress, self._reading.rows):
+            self._progress = (progress, self._reading.rows)
+            self.set_trait("progress", {} if progress is None else shown_progress(self._reading, *progress))
 
     def _show_trials(self) -> None:
-        """The trials and the front of the source and axes that are chosen."""
+        """Show the trials and the front of the chosen source and axes."""
         reading = self._reading
         if reading is None:
             return
         rows = self._rows()
         self._front, refused = None, ""
         try:
-            baselines = {one.key: one.baseline for one in reading.sources if one.baseline is not None}
+            baselines = {s.key: s.baseline for s in reading.sources if s.baseline is not None}
             names = [name for name in (self.x, self._measure(), self.z) if name]
             self._front = front_of(rows, names, baselines=baselines if self.relative else None)
         except SynoError as error:
@@ -415,11 +414,11 @@ class RunsView(Comparing, LookingView):
             return ()
         try:
             return self._reading.of(self.source)
-        except StoreError:  # a search that is chosen and not there (yet, or any more)
+        except StoreError:  # the chosen search does not exist (yet, or any more)
             return ()
 
     def _measure(self) -> str:
-        """The second axis: the user's, or the usual one."""
+        """Return the second axis: the user's, or the default."""
         return self.y or usual_measure(self._rows())
 
     def _targets(self) -> list[str]:
@@ -438,9 +437,9 @@ class RunsView(Comparing, LookingView):
 
     def _title(self) -> str:
         if self._reading is not None:
-            for one in self._reading.sources:
-                if self.source in (one.key, one.name):
-                    return f"search {one.name}".capitalize()
+            for searched in self._reading.sources:
+                if self.source in (searched.key, searched.name):
+                    return f"search {searched.name}".capitalize()
         return "All trials"
 
     @validate("x", "y", "z")
@@ -506,9 +505,9 @@ class RunsView(Comparing, LookingView):
         return None
 
     def _show_why(self, work: Work, key: str) -> None:
-        found = self._explained(key)
+        explanation = self._explained(key)
         with work.delivering():
-            self.set_trait("why", {**found, "answer": self.why.get("answer", 0) + 1})
+            self.set_trait("why", {**explanation, "answer": self.why.get("answer", 0) + 1})
 
     def _explained(self, key: str) -> dict[str, Any]:
         return {"key": key, **shown_why(read_why(self._reader.folder, key))}
@@ -528,7 +527,7 @@ class RunsView(Comparing, LookingView):
             self.refresh()
 
     def _picture(self, key: str) -> dict[str, str] | None:
-        """The picture of a trial's operator as ``svg``, and described in ``text``; None for the baseline."""
+        """Return the picture of a trial's operator as ``svg``, and described in ``text``; None for the baseline."""
         if key in self._drawn:
             self._drawn.move_to_end(key)
             return self._drawn[key]
@@ -545,7 +544,7 @@ class RunsView(Comparing, LookingView):
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def _bundle(self) -> Bundle:
-        """The static output, for a page without a kernel: the figure, the trials of the front, the jobs."""
+        """Return the static output for a page without a kernel: the figure, the trials of the front, the jobs."""
         rows = without_buttons(self.rows)
         words = f"{self.headline}\n{self.status}\n{text_table(rows)}".strip()
         funnel = self.progress.get("text", "")
@@ -564,19 +563,19 @@ class RunsView(Comparing, LookingView):
 
 
 def _operator_of(row: TrialRow) -> Operator:
-    """The operator of a trial. Raises SynoError where it has none."""
+    """Return the operator of a trial. Raises SynoError if it has none."""
     if not row.operator:
         raise StoreError(f"{row.label} is the network as it is: there is no operator to show")
     return read_operator(row.operator)
 
 
 def _opened(folder: Path) -> Lab:
-    """The lab of a folder, to steer one job; nothing is started there."""
+    """Open the lab of a folder to control one job; no worker is started."""
     return Lab.open(folder, start=False, is_thorough=False)
 
 
 def _front_table(front: Front | None) -> str:
-    """The trials on the front as HTML that needs no widget, no style and no trust."""
+    """Return the trials on the front as HTML that needs no widget, no style and no trust."""
     if front is None or not front.front:
         return ""
     names = ("trial", "system") if len(front.systems) > 1 else ("trial",)

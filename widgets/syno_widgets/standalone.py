@@ -1,8 +1,8 @@
 """A widget as a page of its own: its traits as data and its script; the page fetches nothing.
 
-The page has no kernel. The widget's script gets a model that keeps what is set and sends nothing; it knows by the trait
-``live`` that there is nobody to answer. The data are deflated: pictures and lists are text that repeats itself. Without
-scripts, and where the data cannot be read, the page says so above its static part, which a widget's script hides.
+The page has no kernel. The widget's script gets a model that stores traits and sends nothing; the trait ``live`` is
+false. The data are deflated, because pictures and lists repeat themselves. If scripts are off or the data cannot be
+read, the page shows a message above its static part; otherwise the widget's script hides that part.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ try {
 }
 """
 _UNSCRIPTED = "This page needs JavaScript, which is off or blocked in this browser. Here is its last picture:"
-# Nothing from anywhere: the page's own script and style, and pictures that it holds itself.
+# Only the page's own script and style, and embedded pictures.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
 )
 
 
 def page(title: str, state: dict[str, Any], script: str, style: str, static: str) -> str:
-    """HTML of a page with one widget.
+    """Return the HTML of a page with one widget.
 
     Args:
         title: any text.
-        state: the widget's traits, as JSON can hold them, with ``live`` false.
+        state: the widget's traits as JSON data, with ``live`` false.
         script: files that define ``render``, without exports.
         style: CSS.
-        static: HTML for a page without scripts, which the widget's script hides; it must have been escaped.
+        static: escaped HTML for a page without scripts; the widget's script hides it.
     """
     if "</script" in script.lower() or "</style" in style.lower():
         raise ValueError("a widget's files end the element that they stand in")
-    # Base64 has no "<": no text in the data can end the element that it stands in.
+    # Base64 has no "<": no text in the data can end its element.
     data = base64.b64encode(zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 9)).decode()
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,8 +1,8 @@
-"""The static picture, for pages without a kernel or a widget: a second output, hidden by the live widget.
+"""The static picture for pages without a kernel or a widget: a second output, hidden by the live widget.
 
-JupyterLab and Notebook 7 prefer the widget's MIME type to every other in the same bundle and show an error where its
-model is gone. So the picture is an output of its own: HTML with the SVG in an ``<img>``, which needs no trust, beside
-``image/svg+xml`` for GitHub and nbconvert and text for everything else. The widget's script hides it while it lives.
+JupyterLab and Notebook 7 prefer the widget's MIME type to all others of an output, and show an error if its model is
+gone. So the picture is an output of its own: HTML with the SVG in an ``<img>``, which needs no trust, ``image/svg+xml``
+for GitHub and nbconvert, and text for other programs. The live widget's script hides it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Bundle = dict[str, str]
 
 
 def static_bundle(static_id: str, svg: str, description: str) -> Bundle:
-    """The MIME bundle of a picture that the widget with this ``static_id`` hides.
+    """Return the MIME bundle of a picture that the widget with this ``static_id`` hides.
 
     Args:
         static_id: the widget's trait of that name.
@@ -31,7 +31,7 @@ def static_bundle(static_id: str, svg: str, description: str) -> Bundle:
 
 
 class StaticOutput:
-    """The output beside one widget, kept up to date while a notebook front end listens."""
+    """The output beside one widget, updated while a notebook front end listens."""
 
     def __init__(self, static_id: str) -> None:
         self.static_id = static_id
@@ -42,11 +42,11 @@ class StaticOutput:
         self.show_bundle(static_bundle(self.static_id, svg, description))
 
     def update(self, svg: str, description: str) -> None:
-        """Replace the picture wherever it is shown, so that a saved notebook has the latest."""
+        """Replace the picture in all its outputs, so that a saved notebook has the latest picture."""
         self.update_bundle(static_bundle(self.static_id, svg, description))
 
     def show_bundle(self, bundle: Bundle) -> None:
-        """Add HTML instead of a picture, with the mark of ``static_id`` in it."""
+        """Add HTML instead of a picture; the HTML contains the marker ``static_id``."""
         from IPython.display import display
 
         handle = display(bundle, raw=True, display_id=True)
@@ -54,6 +54,6 @@ class StaticOutput:
             self._handles.append(handle)
 
     def update_bundle(self, bundle: Bundle) -> None:
-        """Replace it wherever it is shown."""
+        """Replace the bundle in all its outputs."""
         for handle in self._handles:
             handle.update(bundle, raw=True)

@@ -1,9 +1,9 @@
 """The stepper: build an operator in a notebook, one step at a time.
 
-The browser sees nothing but the traits below and answers with small messages (:mod:`syno_widgets.stepper_request`);
-what they mean is decided here and by the session (:class:`syno_lab.sessions.session.Session`) of the operator's system.
-A step is taken and drawn at once. Ways to the input, texts that are opened and the next steps, of which there can be
-thousands, come from a thread (:mod:`syno_widgets.working`).
+The browser reads only the traits below and sends small messages (:mod:`syno_widgets.stepper_request`). This file and
+the session (:class:`syno_lab.sessions.session.Session`) of the operator's system interpret the messages. A step is
+applied and drawn at once. A thread (:mod:`syno_widgets.working`) computes paths to the input, opened texts and the next
+steps, of which there can be thousands.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _FILES = (
     *("stepper_player.js", "stepper_session.js", "stepper_compare.js", "stepper.js"),
 )
 _STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "stepper.css")
-_FIRST_S = 1.0  # so long the cell that makes a stepper waits for its first list of next steps
-_PICTURE_S = 0.3  # of computing for the shape distance said with a picture; where that is too little it comes later
+_FIRST_S = 1.0  # the most time that the cell waits for the first list of next steps
+_PICTURE_S = 0.3  # of computing for the shape distance in the status; if it is not enough, the distance follows later
 _LISTING = "listing the next steps"
 _UNLISTED = "They are being listed."
 
@@ -48,24 +48,24 @@ _UNLISTED = "They are being listed."
 class Stepper(MovesByHand, ComparesPlaces):
     """A pGraph, a kernel of Canvas, a chain of αNAS, or an operator of another system, under construction.
 
-    Made by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels for its
-    places, within its budget), ``Stepper(draft)`` (αNAS: a chain with the wanted properties), :meth:`of` or
+    It is created by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels
+    for its layers, within its budget), ``Stepper(draft)`` (αNAS: a chain with the wanted properties), :meth:`of` or
     :meth:`showing`.
 
-    From Python: :attr:`state`, :attr:`operator`, :meth:`apply`, :meth:`undo`, :meth:`redo`, :meth:`reset`, :meth:`go`,
+    In Python: :attr:`state`, :attr:`operator`, :meth:`apply`, :meth:`undo`, :meth:`redo`, :meth:`reset`, :meth:`go`,
     :meth:`jump`, :meth:`load`, :meth:`open_text`, :meth:`suggest`, :meth:`finish`, :meth:`complete_at_random`, and the
     traits ``place``, ``selected``, ``search`` and ``word``, which can be set; the page follows. A method returns when
-    all that it shows is there. The page, or an interrupt of the cell, cancels what takes long: what was built stays.
+    the page has all its data. The page, or an interrupt of the cell, can cancel long work; finished steps stay.
 
     Args:
         start: a spec, a state (a partial pGraph) or an operator, of a system that builds by steps.
-        seed: of :meth:`complete_at_random`; None draws one.
-        rules: of your own, which refuse steps beside the system's: functions of a state and a step, or rows,
-            ``sl.Rule``.
+        seed: the seed of :meth:`complete_at_random`; None: a random seed.
+        rules: rules of your own, which refuse steps in addition to the system's: functions of a state and a step, or
+            ``sl.Rule`` values.
         options: first values of the traits ``selected`` and ``search``.
 
     Raises:
-        SynoError: when ``start`` is none of these, or the layout program is missing.
+        SynoError: ``start`` has another type, or the layout program is missing.
     """
 
     _esm = module(*_FILES)
@@ -77,16 +77,16 @@ class Stepper(MovesByHand, ComparesPlaces):
     _words = "The stepper, to be used in a running notebook; the picture beside it is its last."
 
     place = t.Int(0).tag(sync=True)
-    """The place in :attr:`tree` that is shown; set it to go there."""
+    """The shown place in :attr:`tree`; set it to show another place."""
 
     selected = t.Unicode().tag(sync=True)
-    """The node of the drawing that is chosen, ``c3`` say, or empty; of a coordinate :attr:`menu` has only its steps."""
+    """The chosen node of the drawing, such as ``c3``, or empty; for a coordinate, :attr:`menu` has only its steps."""
 
     search = t.Unicode().tag(sync=True)
     """Parts of the pGraph whose words contain this text are marked."""
 
     word = t.Unicode().tag(sync=True)
-    """The whole session as one word to keep or send; set it to another one, and that session is opened."""
+    """The complete session as one word, to store or send; setting another word opens its session."""
 
     svg = t.Unicode(read_only=True).tag(sync=True)
     """The drawing, an ``<svg>`` element with an id for each node (:mod:`syno_lab.codegen.drawing`)."""
@@ -95,7 +95,7 @@ class Stepper(MovesByHand, ComparesPlaces):
     """A text that describes the drawing."""
 
     links = t.Dict(read_only=True).tag(sync=True)
-    """The nodes of the drawing by id: ``words``, ``light`` (ids lit with it), ``top`` (whether a step uses it)."""
+    """The nodes of the drawing by id: ``words``, ``light`` (ids highlighted with it), ``top`` (usable by a step)."""
 
     menu = t.List(t.Dict(), read_only=True).tag(sync=True)
     """The next steps: one record of :class:`syno_lab.sessions.shown.Group` for each primitive."""
@@ -104,60 +104,58 @@ class Stepper(MovesByHand, ComparesPlaces):
     """The best steps of :attr:`menu` across its groups (:func:`syno_lab.sessions.construction.nearest`)."""
 
     ticks = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """What can be ticked: the coordinates that a CONTRACTION may share or give, say: ``id``, ``text``, ``size``."""
+    """What can be ticked, such as the coordinates that a CONTRACTION may share or give: ``id``, ``text``, ``size``."""
 
     preview = t.Dict(read_only=True).tag(sync=True)
     """The facts of the ticked step: ``legal``, ``canonical``, ``distance``, ``text``; empty for none.
 
-    Where several steps can be ticked alike, ``choices`` too (:class:`syno_lab.sessions.shown.Preview`).
-    """
+    If the ticks fit several steps, ``choices`` lists them (:class:`syno_lab.sessions.shown.Preview`)."""
 
     why = t.Dict(read_only=True).tag(sync=True)
-    """The reason asked for last: ``index`` and :class:`syno_lab.sessions.shown.Why`; empty for none."""
+    """The last requested reason: ``index`` and :class:`syno_lab.sessions.shown.Why`; empty for none."""
 
     unlisted = t.Unicode(read_only=True).tag(sync=True)
-    """Why the next steps are missing: they are being listed, or the listing was cancelled; empty if they are listed."""
+    """Why the next steps are missing: the listing still runs, or was cancelled; empty if they are listed."""
 
     tree = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """All places, those undone and all branches included (:class:`syno_lab.sessions.shown.Row`)."""
+    """All places, including undone places and all branches (:class:`syno_lab.sessions.shown.Row`)."""
 
     line = t.List(t.Int(), read_only=True).tag(sync=True)
-    """The numbers of the places that undo and redo run along."""
+    """The numbers of the places through which undo and redo move."""
 
     distance = t.Dict(read_only=True).tag(sync=True)
-    """The shape distance: ``number`` (None: out of reach), ``words``, and as SVG its ``groups`` and its ``course``.
+    """The shape distance: ``number`` (None: unreachable), ``words``, and as SVG its ``groups`` and its ``course``.
 
-    Where something is wished of operators, ``wish`` has the ``number`` and the ``words`` of the property distance; of
-    an operator also ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`.
-    Where what is wanted can be changed, ``aims`` (:class:`syno_lab.sessions.shown.Wanted`).
-    """
+    If there are wishes, ``wish`` has the ``number`` and the ``words`` of the property distance. For an operator it also
+    has ``mixing``: its matrix against the wishes, see :func:`syno_lab.pgraphs.panes.reach.mixing_data`. If the wishes
+    can be changed, ``aims`` lists the choices (:class:`syno_lab.sessions.shown.Wanted`)."""
 
     strip = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """What is used of what there is, FLOPs of a budget say: ``name``, ``text``, ``share`` or None, and ``over``."""
+    """The used part of each budget, such as FLOPs: ``name``, ``text``, ``share`` or None, and ``over``."""
 
     labels = t.Dict(read_only=True).tag(sync=True)
-    """What things of this system are called: :attr:`syno_lab.sessions.session.Session.labels`."""
+    """The names of things in this system: :attr:`syno_lab.sessions.session.Session.labels`."""
 
     complete = t.Bool(False, read_only=True).tag(sync=True)
     """Whether the pGraph is an operator."""
 
     status = t.Unicode(read_only=True).tag(sync=True)
-    """The shown place, in one or two sentences; screen readers read it out whenever it changes."""
+    """The shown place, in one or two sentences; screen readers read each change."""
 
     known = t.List(t.Unicode(), read_only=True).tag(sync=True)
     """The operators that can be loaded by name."""
 
     quiz = t.Dict(read_only=True).tag(sync=True)
-    """The quiz that is on: ``said`` (the grade of the last guess) and ``score``; empty: none (:mod:`.quiz`)."""
+    """The running quiz: ``said`` (the grade of the last guess) and ``score``; empty: none (:mod:`.quiz`)."""
 
     ways_on = t.List(t.Dict(), read_only=True).tag(sync=True)
-    """What can be done with an operator that is complete: of each way the ``title`` and the ``code`` to copy."""
+    """Next actions with a complete operator: for each the ``title`` and the ``code`` to copy."""
 
     player = t.Dict(read_only=True).tag(sync=True)
-    """On a page that stands alone, what is shown at each place (:func:`.played`); a kernel draws it."""
+    """On a standalone page, the data of each place (:func:`.played`); otherwise the kernel draws it."""
 
     revision = t.Int(0, read_only=True).tag(sync=True)
-    """Counts the states shown; a choice made from older lists is refused."""
+    """The number of shown states so far; a choice from older lists is refused."""
 
     def __init__(self, start: Any, *, seed: int | None = None, rules: Sequence[Any] = (), **options: Any) -> None:
         self._check_options(options)
@@ -174,21 +172,21 @@ class Stepper(MovesByHand, ComparesPlaces):
         seed: int | None = None,
         rules: Sequence[Any] = (),
     ) -> Self:
-        """Step through an operator: at its output, with its steps ahead.
+        """Step through an operator: begin at its output, with its steps ahead.
 
         Args:
-            operator: an operator; the name of a known one; the text of an operator's file or of a session; or a path
-                to a file with either.
-            at_start: False for its end.
+            operator: an operator; the name of a known operator; the text of an operator's file or of a session; or the
+                path of a file with either text.
+            at_start: whether to begin at the output; False: at the complete operator.
             seed: as for the class.
             rules: as for the class.
 
         Raises:
-            SynoError: for an unknown name, a file that cannot be read, or one that holds neither.
+            SynoError: the name is unknown, the file cannot be read, or the text is of neither kind.
         """
         session = session_to_show(operator)
         is_given = session.entry.operator is not None and len(session.places) == session.place + 1
-        if at_start and is_given:  # a session stays where it was
+        if at_start and is_given:  # a session keeps its place
             session.jump(0)
         session.restrict(rules)
         return cls.showing(session, seed=seed)
@@ -203,10 +201,10 @@ class Stepper(MovesByHand, ComparesPlaces):
     def _start(self, session: Session, seed: int | None, options: dict[str, Any]) -> None:
         self.session = session
         self._random = random.Random(seed)  # noqa: S311 - for operators, not for secrets
-        self._found: Sequence[Any] = []
+        self._steps: Sequence[Any] = []
         self._quiz: Quiz | None = None
         self._listed = -1  # the place whose next steps are shown
-        self._whole: set[str] = set()  # the primitives of which all are shown there
+        self._whole: set[str] = set()  # the primitives of which all steps are shown there
         self._shower: int | None = None  # the thread that shows the session
         View.__init__(self)
         self.set_trait("known", list(session.known))
@@ -224,59 +222,59 @@ class Stepper(MovesByHand, ComparesPlaces):
 
     @property
     def state(self) -> Any:
-        """The state shown, a pGraph say."""
+        """The shown state, such as a pGraph."""
         return self.session.state
 
     @property
     def operator(self) -> Operator:
-        """The operator shown.
+        """The shown operator.
 
         Raises:
-            SynoError: when the state is not complete.
+            SynoError: the state is not complete.
         """
-        found: Operator = self.session.operator
-        return found
+        shown_operator: Operator = self.session.operator
+        return shown_operator
 
     @property
     def candidates(self) -> list[Any]:
-        """The next steps, all of them, in the order of the ``index`` in :attr:`menu`; waits until they are listed.
+        """All next steps, in the order of the ``index`` in :attr:`menu`; reading them waits until they are listed.
 
         Raises:
-            EffortError: when they would take more memory than there is, or somebody cancels.
+            EffortError: the steps need more memory than there is, or the listing is cancelled.
         """
         if self._listed != self.session.place:
             self._works.through(lambda: self._works.of() or self._list_steps())
-        return list(self._found)
+        return list(self._steps)
 
     def suggest(self) -> Any:
-        """The next step of a shortest way to the input, looked for during 4 seconds of computing at most.
+        """Take the next step of a shortest path to the input, searched for at most 4 seconds of computing.
 
-        An interrupt of the cell ends it at once; nothing has changed then. Asked again, the step after that.
+        An interrupt of the cell ends the search at once and changes nothing. The next call takes the step after it.
         """
-        return self._ended(lambda: self._suggest(self.session.take_suggestion))
+        return self._run_work(lambda: self._suggest(self.session.take_suggestion))
 
     def finish(self, *, at_start: bool = False) -> Any:
-        """A shortest way to the input, to its end; ``at_start`` lays it ahead, to be played by :meth:`redo`.
+        """Take a shortest path to the input; ``at_start`` puts its steps ahead instead, for :meth:`redo`.
 
-        As :meth:`suggest`, for 4 seconds of computing at most.
+        As for :meth:`suggest`, the search takes at most 4 seconds of computing.
         """
-        return self._ended(lambda: self._suggest(lambda: self.session.finish(at_start=at_start)))
+        return self._run_work(lambda: self._suggest(lambda: self.session.finish(at_start=at_start)))
 
     def complete_at_random(self, *, at_start: bool = False) -> Any:
-        """Random canonical steps to an operator; ``at_start`` lays them ahead, to be played by :meth:`redo`.
+        """Take random canonical steps to an operator; ``at_start`` puts them ahead instead, for :meth:`redo`.
 
-        As :meth:`suggest`, for 4 seconds of computing at most.
+        As for :meth:`suggest`, the search takes at most 4 seconds of computing.
         """
-        return self._ended(lambda: self._complete(at_start))
+        return self._run_work(lambda: self._complete(at_start))
 
-    # -- what takes long ---------------------------------------------------------------------------------------------
+    # -- long work ---------------------------------------------------------------------------------------------------
 
-    def _ended(self, begin: Callable[[], Work]) -> Any:
+    def _run_work(self, begin: Callable[[], Work]) -> Any:
         self._works.through(begin)
         return self.state
 
-    def _moved(self, move: Callable[[], Any]) -> Any:
-        return self._ended(lambda: self._move(move))
+    def _run_move(self, move: Callable[[], Any]) -> Any:
+        return self._run_work(lambda: self._move(move))
 
     def _move(self, move: Callable[[], Any]) -> Work:
         with self._lock:
@@ -285,24 +283,24 @@ class Stepper(MovesByHand, ComparesPlaces):
             self._show_picture()
         return self._list_steps()
 
-    def _look(self, what: str, find: Callable[[Stop], Any], take: Callable[[Any], Any]) -> Work:
+    def _look(self, description: str, find: Callable[[Stop], Any], take: Callable[[Any], Any]) -> Work:
         """Begin to ``find`` a result, which changes nothing; then ``take`` it, draw, and list the next steps."""
 
         def do(work: Work) -> None:
             try:
-                found = find(work.should_stop)
+                result = find(work.should_stop)
             except SynoError:
                 if not work.should_stop() and self._listed != self.session.place:
-                    self._show_steps(work)  # which this work has put off
+                    self._show_steps(work)  # because this work has delayed the listing
                 raise
             with work.delivering():
-                take(found)
+                take(result)
                 self._show_picture()
                 if work.is_told:
                     self._unlist(_UNLISTED)
             self._show_steps(work)
 
-        return self._works.begin(what, do)
+        return self._works.begin(description, do)
 
     def _open(self, text: str) -> Work:
         return self._look("opening the text", lambda _: self.session.read(text), self.session.graft)
@@ -324,7 +322,7 @@ class Stepper(MovesByHand, ComparesPlaces):
             try:
                 return session.random_steps(state, rng, should_stop=should_stop)
             finally:
-                if not should_stop():  # what was cancelled changes nothing that a seed gives
+                if not should_stop():  # cancelled work must not change the results of a seed
                     self._random = rng
 
         return self._look(session.construction.labels.random_way, find, lambda steps: session.lay(steps, at_start))
@@ -377,18 +375,18 @@ class Stepper(MovesByHand, ComparesPlaces):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def _carry_out(self, request: Any) -> Work | None:
-        request.check(request.revision != self.revision or self._listed != self.session.place, len(self._found))
-        return self._begun(request)
+        request.check(request.revision != self.revision or self._listed != self.session.place, len(self._steps))
+        return self._begin(request)
 
-    def _begun(self, request: Request) -> Work | None:
+    def _begin(self, request: Request) -> Work | None:
         session = self.session
         match request.kind:
             case "step":
-                return self._take(self._found[request.index])
+                return self._take(self._steps[request.index])
             case "contract":
                 return self._take(session.ticked(self.state, request.share, request.give, request.name))
             case "instead":
-                pruned = self._found[request.index]
+                pruned = self._steps[request.index]
                 return self._move(lambda: session.take_instead(pruned))
             case "comment":
                 self.comment(request.name)
@@ -414,8 +412,8 @@ class Stepper(MovesByHand, ComparesPlaces):
             case "why":
                 return self._works.begin("drawing the reason", lambda work: self._show_why(work, request), "reason")
             case "preview":
-                what = str(session.labels["hand_work"])
-                return self._works.begin(what, lambda work: self._show_preview(work, request), "preview")
+                description = str(session.labels["hand_work"])
+                return self._works.begin(description, lambda work: self._show_preview(work, request), "preview")
             case "open":
                 return self._open(request.name)
             case "suggest":
@@ -431,7 +429,7 @@ class Stepper(MovesByHand, ComparesPlaces):
                 return self._list_steps()
 
     def _take(self, step: Any) -> Work | None:
-        """Take a step, or have it graded where a quiz is on; the right one is taken then."""
+        """Apply a step; in a quiz, grade it and apply it only if it is right."""
         session = self.session
         if self._quiz is None:
             return self._move(lambda: session.apply(step))
@@ -444,28 +442,28 @@ class Stepper(MovesByHand, ComparesPlaces):
         self.set_trait("quiz", {} if quiz is None else {"said": quiz.said, "score": quiz.score})
 
     def _show_tree(self) -> None:
-        """Show what was written of a place, in the history and in the word."""
+        """Show the comment of a place in the history and in the word."""
         with self._showing(), self.hold_sync():
             self.set_trait("tree", self.session.rows())
             self.word = self.session.to_word()
 
     def _show_why(self, work: Work, request: Request) -> None:
-        found = self.session.why(self.state, self._found[request.index])
+        reason = self.session.why(self.state, self._steps[request.index])
         with work.delivering():
             if request.revision == self.revision:
-                self.set_trait("why", {"index": request.index, **found})
+                self.set_trait("why", {"index": request.index, **reason})
 
     def _show_preview(self, work: Work, request: Request) -> None:
-        found = self.session.preview(self.state, self._found, request.share, request.give, should_stop=work.should_stop)
+        preview = self.session.preview(self.state, self._steps, request.share, request.give, should_stop=work.should_stop)
         with work.delivering():
             if request.revision == self.revision:
-                self.set_trait("preview", found)
+                self.set_trait("preview", preview)
 
     # -- to the browser ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _showing(self) -> Iterator[None]:
-        """Set the traits from the session; these changes are no commands to it."""
+        """Set the traits from the session in the block; these changes are no commands to the session."""
         with self._lock:
             before, self._shower = self._shower, threading.get_ident()
             try:
@@ -495,7 +493,7 @@ class Stepper(MovesByHand, ComparesPlaces):
         send_now()
 
     def _show_steps(self, work: Work) -> None:
-        """Show the rest after the picture was sent: the next steps, of which there can be thousands."""
+        """Show the next steps, of which there can be thousands, after the picture was sent."""
         work.say(_LISTING)
         try:
             self._show_listed(work)
@@ -513,20 +511,20 @@ class Stepper(MovesByHand, ComparesPlaces):
         with work.delivering():
             session, place, state, chosen = self.session, self.session.place, self.session.state, self.selected
         stop = work.should_stop
-        found = self._found if self._listed == place else session.candidates(state, should_stop=stop)
+        steps = self._steps if self._listed == place else session.candidates(state, should_stop=stop)
         explanation = session.explain(state, should_stop=stop)
         rows = session.rows(should_stop=stop)
         course = session.course(COURSE)
         if self._listed != place:
             self._whole.clear()
-        menu = session.menu(state, found, chosen, self._whole)
+        menu = session.menu(state, steps, chosen, self._whole)
         ticks, word = session.ticks(state), session.to_word()
         with work.delivering(), self._showing(), self.hold_sync():
-            self._found, self._listed = found, place
+            self._steps, self._listed = steps, place
             self.set_trait("unlisted", "")
             self.set_trait("tree", rows)
             same = chosen == self.selected
-            self._set_menu(menu if same else session.menu(state, found, self.selected, self._whole))
+            self._set_menu(menu if same else session.menu(state, steps, self.selected, self._whole))
             self.set_trait("ticks", ticks)
             self.set_trait("status", session.status())
             self.set_trait("preview", {})
@@ -536,11 +534,11 @@ class Stepper(MovesByHand, ComparesPlaces):
             self.set_trait("revision", self.revision + 1)
 
     def _unlist(self, why: str) -> None:
-        """Remove the lists of another place than the shown one, so that no choice from them is carried out."""
+        """Remove the lists of a place that is no longer shown, so that no choice from them is carried out."""
         if self._listed == self.session.place:
             return
         with self._showing(), self.hold_sync():
-            self._found = []
+            self._steps = []
             for name in ("menu", "nearest", "ticks"):
                 self.set_trait(name, [])
             for name in ("preview", "why"):
@@ -549,9 +547,9 @@ class Stepper(MovesByHand, ComparesPlaces):
             self.set_trait("revision", self.revision + 1)
 
     def _list(self) -> None:
-        """Show the next steps of the chosen coordinate, or all, if they are listed."""
+        """Show the next steps of the chosen coordinate, or all next steps, if they are listed."""
         if self._listed == self.session.place:
-            self._set_menu(self.session.menu(self.state, self._found, self.selected, self._whole))
+            self._set_menu(self.session.menu(self.state, self._steps, self.selected, self._whole))
 
     def _set_menu(self, menu: list[dict[str, Any]]) -> None:
         self.set_trait("menu", menu)

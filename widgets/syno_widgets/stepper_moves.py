@@ -1,4 +1,4 @@
-"""The stepper's moves from Python: each is one of its session's, and returns when all that it shows is there."""
+"""The stepper's moves in Python: each calls its session's, and returns when the page has all its data."""
 
 from __future__ import annotations
 
@@ -13,63 +13,63 @@ if TYPE_CHECKING:
 
 
 class MovesByHand:
-    """Moves through a session; a class of its own has the session and carries moves out."""
+    """Moves through a session; a subclass has the session and carries the moves out."""
 
     if TYPE_CHECKING:
         session: Session
         _lock: Any
 
-        def _moved(self, move: Callable[[], Any]) -> Any: ...
-        def _ended(self, begin: Callable[[], Work]) -> Any: ...
+        def _run_move(self, move: Callable[[], Any]) -> Any: ...
+        def _run_work(self, begin: Callable[[], Work]) -> Any: ...
         def _open(self, text: str) -> Work: ...
         def _show_tree(self) -> None: ...
 
     def apply(self, step: Any) -> Any:
         """Take a step or a candidate, canonical or not."""
-        return self._moved(lambda: self.session.apply(step))
+        return self._run_move(lambda: self.session.apply(step))
 
     def undo(self) -> Any:
-        """Back by one place."""
-        return self._moved(self.session.undo)
+        """Go back by one place."""
+        return self._run_move(self.session.undo)
 
     def undo_to_progress(self) -> Any:
-        """Back over the steps that brought nothing nearer."""
-        return self._moved(self.session.undo_to_progress)
+        """Go back over the steps that did not reduce the distance."""
+        return self._run_move(self.session.undo_to_progress)
 
     def redo(self) -> Any:
-        """Forth by one place."""
-        return self._moved(self.session.redo)
+        """Go forward by one place."""
+        return self._run_move(self.session.redo)
 
     def comment(self, text: str) -> None:
-        """Write about the place that is shown; the session keeps it. Raises SynoError for a text that is too long."""
+        """Set the comment of the shown place in the session. Raises SynoError if the text is too long."""
         with self._lock:
             self.session.comment(text)
             self._show_tree()
 
     def reset(self) -> Any:
-        """Begin again with the output; undo brings the old state back."""
-        return self._moved(self.session.reset)
+        """Begin again at the output; undo restores the old state."""
+        return self._run_move(self.session.reset)
 
     def jump(self, position: int) -> Any:
-        """To any place of the line that undo and redo run along, by its position."""
-        return self._moved(lambda: self.session.jump(position))
+        """Go to a place of the line of undo and redo, by its position."""
+        return self._run_move(lambda: self.session.jump(position))
 
     def go(self, place: int) -> Any:
-        """To any place of the tree, by its number."""
-        return self._moved(lambda: self.session.go(place))
+        """Go to any place of the tree, by its number."""
+        return self._run_move(lambda: self.session.go(place))
 
     def load(self, operator: str | Operator, *, at_start: bool = False) -> Any:
-        """Append an operator step by step; ``at_start`` stays at its first place, to be replayed by :meth:`redo`."""
-        return self._moved(lambda: self.session.load(operator, at_start=at_start))
+        """Append an operator step by step; ``at_start`` stays at its first place, so that :meth:`redo` replays it."""
+        return self._run_move(lambda: self.session.load(operator, at_start=at_start))
 
     def open_text(self, text: str) -> Any:
-        """Append the session or the operator of a text; the places so far stay.
+        """Append the session or the operator of a text; earlier places stay.
 
         Raises:
-            FormatError: for a text that holds neither; nothing has changed then.
+            FormatError: the text has neither; nothing is changed then.
         """
-        return self._ended(lambda: self._open(text))
+        return self._run_work(lambda: self._open(text))
 
     def to_json(self) -> str:
-        """The whole session as JSON, for :meth:`open_text` and :meth:`.Stepper.of`; :attr:`.Stepper.word` has the same session."""
+        """Return the session as JSON, for :meth:`open_text` and :meth:`.Stepper.of`; :attr:`.Stepper.word` is its one word."""
         return self.session.to_json()

@@ -10,24 +10,22 @@ from syno_lab.errors import SynoError
 from syno_lab.systems import MAX_TEXT
 
 _MAX_TICKS = 256
-_CHOICES = ("step", "contract", "preview", "why", "instead", "whole", "aim")  # which are made from lists
+_CHOICES = ("step", "contract", "preview", "why", "instead", "whole", "aim")  # requests with an item of a list
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
     """A message from the browser.
 
     Attributes:
-        kind: what to do.
-        request: the browser's number for it, given back in the trait ``answered``.
-        revision: the ``revision`` of the lists that the user saw; a choice from older lists is not carried out.
-        index: for ``step``, ``why`` and ``instead`` the item's index, for ``go`` and
-            ``compare`` the place.
+        kind: the action.
+        request: the browser's number for the message; the trait ``answered`` returns it.
+        revision: the ``revision`` of the lists that the user saw; a choice from older lists is refused.
+        index: for ``step``, ``why`` and ``instead`` the item's index, for ``go`` and ``compare`` the place.
         name: for ``load`` and ``replay`` the operator, for ``open`` and ``comment`` the text, for ``whole`` the
-            primitive, for ``contract`` the chosen one of several ticked steps, for ``aim`` the choice of what is
-            wanted.
-        share: for ``contract`` and ``preview`` the names of what is ticked in the first column: the
-            shared coordinates, say.
-        give: the same for the second column.
+            primitive, for ``contract`` the chosen step if the ticks fit several, for ``aim`` the choice of a wish.
+        share: for ``contract`` and ``preview`` the names of the ticks in the first column, such as the shared
+            coordinates.
+        give: the names of the ticks in the second column.
     """
 
     kind: Literal[
@@ -63,10 +61,10 @@ class Request(msgspec.Struct, forbid_unknown_fields=True):
     give: list[str] = []
 
     def check(self, is_old: bool, found: int) -> None:
-        """Whether it can be carried out, where the lists may have changed and have so many steps.
+        """Check the request; ``is_old``: whether the lists have changed; ``found``: the number of next steps.
 
         Raises:
-            SynoError: if not.
+            SynoError: the request cannot be carried out.
         """
         number = len(self.share) + len(self.give)
         if number > _MAX_TICKS:

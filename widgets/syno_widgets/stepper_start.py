@@ -1,4 +1,4 @@
-"""How a stepper begins and what it says at the end: the session of what is to be shown, and the ways on."""
+"""The session with which a stepper begins, and the next actions that it shows for a complete operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syno_lab.protocol import Operator
 from syno_lab.sessions.session import Session, session_of
 from syno_lab.systems import opened
 
-#: What can be done with a complete operator; the code is for a cell in which ``stepper`` is the widget.
+#: Next actions with a complete operator; the code is for a cell in which ``stepper`` is the widget.
 WAYS_ON = tuple(
     {"title": title, "code": code}
     for title, code in {
@@ -27,12 +27,12 @@ WAYS_ON = tuple(
 
 
 def session_to_show(operator: Operator | str | Path) -> Session:
-    """The session of an operator, of the name of a known one, or of a text or a file with an operator or a session."""
+    """Return the session of an operator, a known operator's name, or a text or file with an operator or session."""
     return session_of(opened(operator))
 
 
 def send_now() -> None:
-    """Wait until the messages are sent: a kernel sends from a thread, which the next work would delay."""
+    """Flush the messages: a kernel sends them from a thread, which the next work would delay."""
     if sys.stdout is not None:
-        with suppress(OSError, ValueError):  # nobody listens any more
+        with suppress(OSError, ValueError):  # the kernel's connection is closed
             sys.stdout.flush()

@@ -22,16 +22,16 @@ from syno_widgets.static import Bundle, StaticOutput
 from syno_widgets.working import GRACE_S, Work, Works
 
 _LOG = logging.getLogger(__name__)
-_MOST_WORDS = 300  # characters of a trait's own message
+_MOST_WORDS = 300  # the most characters of a trait's own message
 _LARGEST = 1 << 53
 
 
 class UnfitError(SpecError, t.TraitError):
-    """A value that a trait cannot have. As it is a TraitError, what a page has set is taken back."""
+    """An invalid value of a trait. Because it is a TraitError, a value from the page is reverted."""
 
 
 def validate(*names: str) -> Callable[[Callable[[Any, dict[str, Any]], Any]], Any]:
-    """Decorates the method of a view that checks these traits; its errors become :class:`UnfitError`."""
+    """Decorate the method of a view that checks these traits; its errors become :class:`UnfitError`."""
 
     def decorated(check: Callable[[Any, dict[str, Any]], Any]) -> Any:
         @wraps(check)
@@ -49,13 +49,13 @@ def validate(*names: str) -> Callable[[Callable[[Any, dict[str, Any]], Any]], An
 class View(anywidget.AnyWidget):
     """A widget that carries out messages, each with a number in ``request``, and has a static output.
 
-    A class of its own says in ``_noun`` what it is in messages, in ``_request`` what messages are, in ``_words`` what
-    stands in place of it where no widget can be shown, in ``_files`` and ``_styles`` what its script and style are made
-    of, in ``_options`` which traits may be given when it is made, and writes :meth:`_carry_out` and :meth:`_bundle`.
+    A subclass sets these attributes: ``_noun``, its name in messages; ``_request``, the type of its messages;
+    ``_words``, the text where no widget can be shown; ``_files`` and ``_styles``, the parts of its script and style;
+    ``_options``, the traits that its constructor accepts. It defines :meth:`_carry_out` and :meth:`_bundle`.
 
-    What may take over a second goes through ``_works`` (:mod:`syno_widgets.working`): the kernel answers other cells
-    meanwhile, the page shows it with a button that cancels it, and the latest request wins. A message
-    ``cancel_work`` is answered here, for all views.
+    Work that may take over a second runs in ``_works`` (:mod:`syno_widgets.working`). Meanwhile the kernel answers
+    other cells, and the page shows the work with a button to cancel it. The latest request replaces earlier work. This
+    class carries out the message ``cancel_work`` for all views.
     """
 
     _noun: ClassVar[str]
@@ -69,27 +69,27 @@ class View(anywidget.AnyWidget):
     _handled: int
 
     live = t.Bool(True, read_only=True).tag(sync=True)
-    """Whether there is a kernel to ask; false on a page that stands alone."""
+    """Whether there is a kernel; False on a standalone page."""
 
     error = t.Unicode(read_only=True).tag(sync=True)
     """One line: why the last request was refused, or why the data could not be read; else empty."""
 
     answered = t.Int(0, read_only=True).tag(sync=True)
-    """The number of the last request carried out or refused, so that the browser notices a kernel that is gone."""
+    """The number of the last answered request; the browser notices by it when the kernel is gone."""
 
     running = t.Dict(read_only=True).tag(sync=True)
-    """The work beside the kernel's main thread: ``what``, and ``since`` in seconds of the epoch; else empty."""
+    """The running work: ``what``, and ``since`` in seconds of the epoch; else empty."""
 
     static_id = t.Unicode(read_only=True).tag(sync=True)
-    """Marks the output with the static picture, which the live widget hides."""
+    """The marker of the output with the static picture, which the live widget hides."""
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """Make the lock before ``__init__``: a view that ``__init__`` refuses is closed as well."""
-        made: Self = super().__new__(cls, *arguments, **options)
-        made._lock = threading.RLock()  # threads and the browser's messages write the same traits
-        made._works = Works(made._lock, made._show_running, made._cancelled)
-        made._handled = 0
-        return made
+        """Create the lock before ``__init__``, because a view is closed also if ``__init__`` fails."""
+        view: Self = super().__new__(cls, *arguments, **options)
+        view._lock = threading.RLock()  # threads and browser messages write the same traits
+        view._works = Works(view._lock, view._show_running, view._cancelled)
+        view._handled = 0
+        return view
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class View(anywidget.AnyWidget):
 
     @classmethod
     def _check_options(cls, options: dict[str, Any]) -> None:
-        """Raises TypeError for an unknown option, as Python does."""
+        """Raise TypeError for an unknown option, as Python does."""
         for option in options:
             if option not in cls._options:
                 raise TypeError(
@@ -118,7 +118,7 @@ class View(anywidget.AnyWidget):
     # -- from the browser --------------------------------------------------------------------------------------------
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take the values of traits that the page has set; one that does not fit is refused in :attr:`error`."""
+        """Set the traits from the page; an invalid value is refused in :attr:`error`."""
         try:
             super().set_state(sync_data)
         except t.TraitError as wrong:
@@ -128,11 +128,11 @@ class View(anywidget.AnyWidget):
     def handle(self, content: Any) -> None:
         """Carry out one message; every error becomes one line in :attr:`error`.
 
-        Work that the message begins is waited for a moment; then it goes on beside us, and is answered at its end.
+        Work that it begins gets a moment to finish. Longer work continues in its thread, and is answered at its end.
         """
         number = content.get("request", 0) if isinstance(content, dict) else 0
         self._handled += 1
-        this, error = self._handled, ""
+        message_number, error = self._handled, ""
         work: Work | None = None
         try:
             if isinstance(content, dict) and content.get("kind") == "cancel_work":
@@ -145,28 +145,28 @@ class View(anywidget.AnyWidget):
             error = (
                 f"the browser sent a message that the {self._noun} does not know: {printable(str(wrong), _MOST_WORDS)}"
             )
-        except Exception as unforeseen:  # noqa: BLE001 the widget must live on; the log has the whole story
+        except Exception as unforeseen:  # noqa: BLE001 the widget must stay usable; the log has the traceback
             error = self._unforeseen(unforeseen, content)
         if work is None:
             self._answer(number, error)
             return
-        begun = work
+        started = work
         try:
-            if not begun.wait(GRACE_S):
-                begun.tell()
-                if begun.is_rest:
+            if not started.wait(GRACE_S):
+                started.tell()
+                if started.is_rest:
                     self._answer(number, "")
         except KeyboardInterrupt:
-            self._answer(number, _cancelled_line(self._works.cancel(begun)))
-        begun.then(lambda: self._answer_late(this, number, begun))
+            self._answer(number, _cancelled_line(self._works.cancel(started)))
+        started.then(lambda: self._answer_late(message_number, number, started))
 
     def _answer(self, number: object, error: str) -> None:
         with self._lock, self.hold_sync():
             self.set_trait("error", error)
             self.set_trait("answered", number if isinstance(number, int) else 0)
 
-    def _answer_late(self, this: int, number: object, work: Work) -> None:
-        """Say how work has ended, unless it was cancelled or something else took its place."""
+    def _answer_late(self, message_number: int, number: object, work: Work) -> None:
+        """Report the end of work, unless it was cancelled or replaced."""
         if work.should_stop():
             return
         error = ""
@@ -174,22 +174,22 @@ class View(anywidget.AnyWidget):
             error = str(work.error)
         elif work.error is not None:
             error = self._unforeseen(work.error, work.what)
-        if this == self._handled:
+        if message_number == self._handled:
             self._answer(number, error)
         elif error:
             self.set_trait("error", error)
 
     def cancel(self) -> None:
-        """Cancel the work beside the main thread; the view still shows the old data."""
+        """Cancel the running work; the view still shows the old data."""
         self._works.cancel()
 
     def close(self) -> None:
-        """Take the view off the page and cancel its work."""
+        """Remove the view from the page and cancel its work."""
         self._works.close()
         super().close()
 
-    def _show_running(self, what: dict[str, Any]) -> None:
-        self.set_trait("running", what)
+    def _show_running(self, work: dict[str, Any]) -> None:
+        self.set_trait("running", work)
 
     def _cancelled(self, work: Work) -> None:
         """Show that work was cancelled; called under the lock."""
@@ -198,28 +198,28 @@ class View(anywidget.AnyWidget):
         self.handle(content)
 
     def _carry_out(self, request: Any) -> Work | None:
-        """Do what a message of the kind ``_request`` asks for, or begin to and return that work.
+        """Carry out a message of the type ``_request``, or begin its work and return the work.
 
         Raises:
-            SynoError: for what cannot be done.
+            SynoError: the request cannot be carried out.
         """
         raise NotImplementedError
 
-    def _unforeseen(self, error: Exception, what: object) -> str:
-        """An error that is the lab's fault: with its traceback in the log, as one line on the page."""
-        _LOG.error("%s: %s", self._noun, quoted(what, _MOST_WORDS), exc_info=error)
+    def _unforeseen(self, error: Exception, subject: object) -> str:
+        """Log an unexpected exception with its traceback; return one line for the page."""
+        _LOG.error("%s: %s", self._noun, quoted(subject, _MOST_WORDS), exc_info=error)
         return printable(f"{type(error).__name__}: {error}".splitlines()[0], _MOST_WORDS)
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """A page that stands alone with all that is shown now: nothing is fetched, no kernel is needed.
+        """Write a standalone page with all that is shown now, which fetches nothing and needs no kernel.
 
         Args:
-            path: where to write it; None only returns it.
+            path: the path of the page; None: it is only returned.
 
         Raises:
-            SynoError: when what is shown cannot be read, or the file not written.
+            SynoError: the data cannot be read, or the file cannot be written.
         """
         with self._lock:
             state = {**self._page_state(), "live": False, "error": "", "running": {}}
@@ -233,21 +233,21 @@ class View(anywidget.AnyWidget):
         return text
 
     def _page_title(self) -> str:
-        """The title of :meth:`to_html`'s page."""
+        """Return the title of the page of :meth:`to_html`."""
         raise NotImplementedError
 
     def _page_state(self) -> dict[str, Any]:
-        """The data of :meth:`to_html`'s page: the traits that the views declare, not the traits of every widget."""
+        """Return the data of the page of :meth:`to_html`: the traits of the views, not those of every widget."""
         kinds = [kind for kind in type(self).__mro__ if issubclass(kind, View)]
         names = {name for kind in kinds for name in kind.class_own_traits(sync=True) if not name.startswith("_")}
         return {name: getattr(self, name) for name in sorted(names)}
 
     def _bundle(self) -> Bundle:
-        """What stays on the page without a kernel."""
+        """Return the output that a page without a kernel shows."""
         raise NotImplementedError
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget, with its picture and its words for pages that know no widgets."""
+        """Return the widget, with its picture and its words for pages without widgets."""
         bundle = super()._repr_mimebundle_(**options)
         if bundle is None:
             return None
@@ -256,7 +256,7 @@ class View(anywidget.AnyWidget):
         return {**data, **{kind: static[kind] for kind in ("image/svg+xml", "text/plain") if kind in static}}, metadata
 
     def _ipython_display_(self) -> None:
-        """Two outputs: the widget, and the picture that it hides while it lives."""
+        """Display two outputs: the widget, and the picture that the live widget hides."""
         from IPython.display import display
 
         data, metadata = self._repr_mimebundle_()
@@ -265,10 +265,10 @@ class View(anywidget.AnyWidget):
 
 
 def _plain(content: Any) -> Any:
-    """A message, of text that can be written and numbers that a page has (JavaScript's are whole up to 2**53).
+    """Return a message if it has only valid text and numbers up to 2**53, JavaScript's largest exact integer.
 
     Raises:
-        SynoError: for any other.
+        SynoError: the message has other values.
     """
     if isinstance(content, dict):
         return {_plain(name): _plain(value) for name, value in content.items()}

@@ -1,7 +1,7 @@
-"""Work that a view does beside the kernel's main thread: shown while it lasts, cancelled when somebody says so.
+"""Work of a view in a thread beside the kernel's main thread: shown while it runs, and cancelled on request.
 
-Python cannot end a thread from outside, so long work calls ``should_stop`` often. What does not (a drawing, a
-formula) ends by itself in a second or two, and nobody sees what comes of it.
+Python cannot end a thread from outside, so long work calls ``should_stop`` often. Work that does not (a drawing, a
+formula) ends by itself in a second or two, and its result is not shown.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 
 from syno_lab.errors import StoppedError
 
-#: Seconds that the main thread waits for work that a message has begun: most of it is over then, and needs no word.
+#: Seconds for which the main thread waits for new work: most work ends within them and is not shown.
 GRACE_S = 0.25
-_POLL_S = 0.1  # a signal that another thread took wakes nobody up
-_ENDS_WITHIN_S = 5.0  # what has been interrupted, even on a machine that is busy
+_POLL_S = 0.1  # because a signal that another thread received does not end a wait
+_ENDS_WITHIN_S = 5.0  # the most time until interrupted work ends, also on a busy machine
 
 
 class Work(threading.Thread):
     """One piece of work; :class:`Works` begins it.
 
     Attributes:
-        what: what is being done, in words.
-        since: when it began, in seconds of the epoch.
-        slot: only the latest work of a slot counts.
-        is_rest: whether the request that began it is carried out already; it is answered before this is over.
-        is_told: whether the page has been told of it.
-        is_cancelled: whether somebody said that it should end.
-        error: what it ended with, once it is over.
+        what: the description of the work.
+        since: its start, in seconds of the epoch.
+        slot: only the latest work of a slot is used.
+        is_rest: whether the request that began it is already carried out; then the answer does not wait for the work.
+        is_told: whether the page shows it.
+        is_cancelled: whether it was cancelled.
+        error: the exception that ended it, or None.
     """
 
     def __init__(self, works: Works, what: str, do: Do, slot: str, late: Callable[[], None]) -> None:
@@ -45,10 +45,10 @@ class Work(threading.Thread):
         self._then: list[Callable[[], None]] = []
 
     def run(self) -> None:
-        """Do the work. An exception is kept in :attr:`error`."""
+        """Do the work; store an exception in :attr:`error`."""
         try:
             self._do(self)
-        except Exception as error:  # noqa: BLE001 whoever waits for it has to do with it
+        except Exception as error:  # noqa: BLE001 the waiting caller handles it
             self.error = error
         with self.works.lock:
             for call in self._then:
@@ -57,11 +57,11 @@ class Work(threading.Thread):
             self.works.forget(self)
 
     def should_stop(self) -> bool:
-        """Whether nobody waits for it any more: it was cancelled, or something else was asked."""
+        """Tell whether the result is unwanted: the work was cancelled or replaced."""
         return self._is_dropped.is_set()
 
     def drop(self) -> None:
-        """Nobody waits for it any more."""
+        """Mark the result as unwanted."""
         self._is_dropped.set()
 
     def say(self, what: str) -> None:
@@ -71,7 +71,7 @@ class Work(threading.Thread):
             self.works.show()
 
     def tell(self) -> None:
-        """The page is told that this is being done, unless it is over."""
+        """Show the work on the page, unless it has ended."""
         with self.works.lock:
             if not self.is_told and not self._is_over.is_set() and not self.should_stop():
                 self.is_told = True
@@ -79,11 +79,11 @@ class Work(threading.Thread):
                 self.works.show()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is over, or so long; whether it is."""
+        """Wait until the work has ended, or for ``seconds``; return whether it has ended."""
         return self._is_over.wait(seconds)
 
     def then(self, call: Callable[[], None]) -> None:
-        """Call this when it is over, under the view's lock."""
+        """Call ``call`` when the work has ended, under the view's lock."""
         with self.works.lock:
             if self._is_over.is_set():
                 call()
@@ -92,10 +92,10 @@ class Work(threading.Thread):
 
     @contextmanager
     def delivering(self) -> Iterator[None]:
-        """The view's lock, to show what was found.
+        """Hold the view's lock in the block, to show the result.
 
         Raises:
-            StoppedError: when nobody waits for it any more.
+            StoppedError: the result is unwanted.
         """
         with self.works.lock:
             if self.should_stop():
@@ -110,9 +110,9 @@ class Works:
     """The running work of one view.
 
     Args:
-        lock: under which the view's traits are written.
-        shown: called with what is to be shown of it: ``what`` and ``since``, or nothing.
-        cancelled: called for each work that is cancelled, under the lock.
+        lock: the lock under which the view's traits are written.
+        shown: called with the work to show, ``what`` and ``since``, or with {}.
+        cancelled: called for each cancelled work, under the lock.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class Works:
         self._latest: dict[str, Work] = {}
 
     def begin(self, what: str, do: Do, slot: str = "", late: Callable[[], None] = lambda: None) -> Work:
-        """Begin work and cancel the earlier work of the slot.
+        """Begin work and drop the earlier work of the slot.
 
         Args:
-            what: what is being done, in words.
-            do: does it, in another thread; it writes traits in :meth:`Work.delivering` alone.
-            slot: of which the latest work counts.
-            late: called when the page is told of it, under the lock.
+            what: the description of the work.
+            do: does the work in another thread; it writes traits only within :meth:`Work.delivering`.
+            slot: the slot, of which only the latest work is used.
+            late: called when the page shows the work, under the lock.
         """
         work = Work(self, what, do, slot, late)
         with self.lock:
@@ -139,23 +139,23 @@ class Works:
             self._latest[slot] = work
         here = threading.current_thread()
         if isinstance(here, Work) and here.works is self:
-            work.run()  # asked for by somebody who watches our traits: another thread would wait for our lock
+            work.run()  # called by an observer of the view's traits: another thread would wait for the lock
         else:
             work.start()
         return work
 
     def of(self, slot: str = "") -> Work | None:
-        """The running work of a slot."""
+        """Return the running work of a slot."""
         return self._latest.get(slot)
 
     def forget(self, work: Work) -> None:
-        """It is over, or nobody waits for it any more."""
+        """Remove work that has ended or is unwanted."""
         if self._latest.get(work.slot) is work:
             del self._latest[work.slot]
         self.show()
 
     def drop(self, slot: str = "") -> None:
-        """Something else has been asked."""
+        """Drop the work of a slot, because another request has replaced it."""
         with self.lock:
             work = self._latest.get(slot)
             if work is not None:
@@ -163,27 +163,27 @@ class Works:
                 self.forget(work)
 
     def close(self) -> None:
-        """Nobody waits for anything any more, and nothing is shown of it."""
+        """Drop all work, and show none of it."""
         with self.lock:
             for work in self._latest.values():
                 work.drop()
             self._latest.clear()
 
     def cancel(self, *works: Work) -> list[Work]:
-        """These come to nothing, all if none is named; which they were."""
+        """Cancel the given works, or all works; return the cancelled works."""
         with self.lock:
-            found = [work for work in self._latest.values() if not works or work in works]
-            for work in found:
+            cancelled = [work for work in self._latest.values() if not works or work in works]
+            for work in cancelled:
                 work.is_cancelled = True
                 work.drop()
                 self.forget(work)
                 self._cancelled(work)
-        return found
+        return cancelled
 
     def through(self, begin: Callable[[], Work]) -> None:
         """Begin work from a cell, and wait for its end; an interrupt of the cell cancels it.
 
-        Raises what it ended with; where something else was asked meanwhile, nothing.
+        Raises the exception that ended the work, unless another request has replaced the work.
         """
         try:
             work = begin()
@@ -199,7 +199,7 @@ class Works:
             raise work.error
 
     def show(self) -> None:
-        """The page sees what the latest work does that it has been told of."""
-        told = [work for work in self._latest.values() if work.is_told]
-        newest = max(told, key=lambda work: work.since, default=None)
+        """Show the latest visible work on the page."""
+        visible = [work for work in self._latest.values() if work.is_told]
+        newest = max(visible, key=lambda work: work.since, default=None)
         self._shown({} if newest is None else {"what": newest.what, "since": newest.since})

@@ -165,7 +165,7 @@ def _span(text: str) -> tuple[int, int]:
 
 
 def _entry(operator: Fitted, flops: int, params: int) -> dict[str, JSON]:
-    """Return a kernel with the sum of its costs at all places."""
+    """Return a kernel with the sum of its costs in all layers that it replaces."""
     spent = operator.spent
     return {
         "shape": str(operator),
