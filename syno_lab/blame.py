@@ -24,8 +24,8 @@ from syno_lab.inputs import printable, text_of
 _MOST, _MOST_NAME = 200, 60  # characters of an exception's text, and of its class name
 _STANDARD = Path(dis.__file__).parent
 _OURS = ("syno_lab", "syno_widgets")
-_ARGUMENTS = threading.RLock()  # sys.argv and standard error belong to the whole process
-_RUN: set[Path] = set()  # folders of the user's files that this process has run
+_ARGUMENTS = threading.RLock()  # The lock of sys.argv and standard error, which belong to the process.
+_RUN: set[Path] = set()  # The folders of the user's files that have run.
 
 
 def is_users_file(file: str, module: str = "") -> bool:

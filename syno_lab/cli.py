@@ -37,8 +37,8 @@ FAULT = 70
 INTERRUPTED = 130
 TERMINATED = 143
 
-_LONGEST = 2000  # characters of a message
-_LONGEST_WORD = 4 * QUOTED  # of one word of a message, such as a path
+_LONGEST = 2000  # The most characters of a message.
+_LONGEST_WORD = 4 * QUOTED  # The most characters of one word, such as a path.
 
 #: The modules of the commands, in the order of the help text.
 _COMMANDS = """
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
     """Run ``syno-lab`` (or other ``commands``) with ``arguments``, or with the process's; return its exit status.
 
     The status is 0 for success, 1 for a finding (``doctor``, ``replay``), 2 for bad input or an unsuitable environment,
-    70 for a fault of the lab, 130 for Ctrl-C, 143 for SIGTERM. Every error is one line, with ``--traceback`` after the
-    traceback. Without ``arguments``, all files that the process creates are private.
+    70 for a fault of the lab, 130 for Ctrl-C, 143 for SIGTERM. Every error is one line; ``--traceback`` prints the
+    traceback before it. Without ``arguments``, all files that the process creates are private.
     """
     if arguments is None:
         private.keep_private()

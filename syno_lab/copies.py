@@ -32,8 +32,8 @@ def copied(
 def computed(net: nn.Module) -> dict[int, Tensor]:
     """Copy the tensors of a network that ``copy.deepcopy`` refuses; return them as its memo.
 
-    These are computed tensors, such as the weight under ``weight_norm`` or pruning, copied by value, and buffers of
-    lazy layers.
+    These tensors are buffers of lazy layers, and computed tensors (such as the weight under ``weight_norm`` or
+    pruning), which are copied by value.
     """
     memo: dict[int, Tensor] = {}
     for tensor in _tensors([vars(module) for module in net.modules()]):

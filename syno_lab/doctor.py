@@ -99,7 +99,7 @@ def torch() -> Finding:
 
 
 def tvm() -> Finding:
-    """TVM, and that it goes with its apache-tvm-ffi."""
+    """TVM together with its apache-tvm-ffi."""
     pair = ", ".join(f"{name} {_version(name)}" for name in ("apache-tvm", "apache-tvm-ffi"))
     ok, output = _try_python(_TVM)
     if ok:

@@ -24,9 +24,9 @@ Stop = Callable[[], bool]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TICKS = 32  # between two checks of the clock
-_MEMORY_PERIOD_S = 0.02  # between two checks of the memory, which grows by about ten megabytes in that time
-_SHARE = 0.5  # of the machine's free memory, if no limit is set
+_TICKS = 32  # Calls between two checks of the clock.
+_MEMORY_PERIOD_S = 0.02  # Seconds between two checks of the memory, which grows by about ten megabytes in them.
+_SHARE = 0.5  # The usable share of the machine's free memory, if no limit is set.
 _PAGE_BYTES = resource.getpagesize()
 _SMALL_BYTES = 1 << 26  # smaller allocations are not checked
 _SMALLER = "bind smaller sizes"
@@ -66,7 +66,7 @@ class Effort:
         self._is_within = False
         self._looked = -1.0
         self._given_bytes = memory_bytes
-        self._base_bytes = self._most_bytes = 0.0  # measured at the first look
+        self._base_bytes = self._most_bytes = 0.0  # measured at the first check
         self._grown = 0.0
 
     @contextmanager
@@ -114,7 +114,7 @@ class Effort:
             raise TooLargeError(self._too_large(what))
 
     def make_room(self, what: str, size: float) -> None:
-        """Check that ``size`` more bytes are within the memory limit. Raises TooLargeError if they are not."""
+        """Check that ``size`` more bytes are within the memory limit. Raises TooLargeError for more bytes."""
         if self._growth() + size > self._most_bytes:
             raise TooLargeError(self._too_large(what))
 

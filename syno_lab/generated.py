@@ -145,7 +145,7 @@ def _rebuilt(make: Callable[..., nn.Module], system: str, text: str, *arguments:
 
 
 def _apply(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """Extend ``nn.Module._apply`` to any number of axes: ``fn`` may fail unless a weight has four or five."""
+    """Extend ``nn.Module._apply`` to weights of any number of axes: ``fn`` may only accept four or five axes."""
     from torch import nn
 
     def applied(tensor: Tensor) -> Tensor:

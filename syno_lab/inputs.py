@@ -21,8 +21,8 @@ MOST_DIGITS = 18
 LARGEST_SIZE = 2**63 - 1
 #: The most characters of an input that a message quotes.
 QUOTED = 80
-_LONGEST_NAME = 200  # bytes; a file's name has at most 255
-_BEGIN_FORMULAS = frozenset("=+-@\t\n＝＋－＠")  # spreadsheets accept full-width signs too
+_LONGEST_NAME = 200  # The most bytes of a name; file systems allow 255.
+_BEGIN_FORMULAS = frozenset("=+-@\t\n＝＋－＠")  # Spreadsheets accept full-width signs too.
 _LONG_WORD = re.compile(rf"[^'\s]{{{QUOTED + 1},}}|[^'\n]{{{QUOTED + 1},}}(?=')")
 
 

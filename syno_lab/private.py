@@ -37,7 +37,7 @@ def keep_private() -> None:
 def usual() -> Iterator[None]:
     """Restore the user's own umask for the block, for exports to a path that the user names.
 
-    It is a decorator too.
+    It also works as a decorator.
     """
     now = os.umask(_before[0]) if _before else None
     try:
@@ -114,7 +114,7 @@ def config_folder() -> Path:
 def check_own(path: Path) -> None:
     """Check that the user owns a file or folder, and that nobody else may write to it.
 
-    Raises SynoError if not; OSError as `os.stat`.
+    Raises SynoError if the check fails; OSError as `os.stat`.
     """
     status = path.stat()
     if status.st_uid != os.getuid():
@@ -122,6 +122,4 @@ def check_own(path: Path) -> None:
             f"{path}: expected a file of user {os.getuid()}, found one of user {status.st_uid}; it is not read"
         )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise SynoError(
-            f"{path}: others may write to it; it is not read: take that right away with `chmod go-w {path}`"
-        )
+        raise SynoError(f"{path}: others may write to it; it is not read: remove that right with `chmod go-w {path}`")

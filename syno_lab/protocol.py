@@ -120,7 +120,7 @@ class SearchStep:
     Attributes:
         name: text for people; different for all steps from one state.
         actions: words for the changes, with the same meaning in all states; equal actions share estimates (AMAF).
-        steps: the number of the operator's steps in it. A search may take several at once, or one in two parts.
+        steps: the number of the operator's steps in it. A search may combine several steps, or split a step in two.
         words: words with counts, from which a search estimates an operator's reward. Counts of equal words are added.
             By default, each action counts once.
     """

@@ -85,7 +85,7 @@ def find_system(name: str) -> System:
 
 
 def system_of(operator: Operator) -> System:
-    """Return the system of an operator. Raises FormatError if it is not registered."""
+    """Return the system of an operator. Raises FormatError if no system has its format."""
     return find_system(operator.format)
 
 
@@ -118,7 +118,7 @@ def read_operator(text: str | bytes) -> Operator:
 def operator_for(site: Site) -> tuple[Operator, dict[str, int]]:
     """Express a network's layer as an operator, of the first system that can; return it with its variables' sizes.
 
-    Raises SpecError of the first system that refuses, if no system can.
+    Raises the SpecError of the first system that refuses the layer, if all systems refuse it.
     """
     refusals = []
     for system in all_systems():

@@ -1,6 +1,6 @@
 """Whole tasks in one call each, as the commands do them: search, train, tune, and read an operator or a lab.
 
-Each prints its progress on standard error, and imports what it needs when it is called.
+Each call prints its progress on standard error, and imports what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def train(
 
     Args:
         network: an ``nn.Module``, of which a copy is trained, a function that returns a new module,
-            ``"file.py:function"``, or the name of a backbone. It maps a batch [B, …] to logits [B, V].
+            ``"file.py:function"``, or the name of a backbone. The network maps a batch [B, …] to logits [B, V].
         data: ``"digits"``, a folder for :func:`syno_lab.load_dataset`, two torch datasets (train, test) of pairs
             (tensor, class), or a function or ``"file.py:function"`` that returns them.
         operator: an operator, or a value for :func:`read`; it is in all layers that are replaced. None: no operator.
@@ -247,7 +247,7 @@ class OpenLab:
         keys = [row.key for row in results.rows if name == row.key or number == str(row.number)]
         row = results.row(keys[0] if len(keys) == 1 else name)
         if not row.operator:
-            raise StoreError(f"trial {quoted(name)}: expected one with an operator, found the network without one")
+            raise StoreError(f"trial {quoted(name)}: expected a trial with an operator, found the network alone")
         return read(row.operator)
 
 

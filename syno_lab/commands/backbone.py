@@ -121,7 +121,7 @@ def _put_in(
 ) -> tuple[int, int]:
     """Return the FLOPs and parameters of the network with the operator in it; add each slot's costs to its row.
 
-    A row of a layer that stays gets the reason. Raises SpecError if the operator fits nowhere.
+    The row of a layer that stays unchanged gets the reason. Raises SpecError if the operator fits nowhere.
     """
     from syno_lab.models.slot import costs
 

@@ -43,13 +43,13 @@ def command(
         bool, flag("--check", "With --emulate: stop after the board has run an operator compiled here.")
     ] = False,
 ) -> None:
-    """Set up a board: print the commands for the board and for this machine, and check each that can be checked here.
+    """Set up a board: print the commands for the board and for this machine, and check the steps that can be checked.
 
     With --emulate, start a board here: the RPC server of an aarch64 board, run by an emulator of its processor.
     """
     if emulate:
         if no_tunnel or save_server is not None:
-            raise SynoError("--emulate: expected a board in place of a set-up; leave --no-tunnel and --save-server out")
+            raise SynoError("--emulate: expected no set-up of a real board; leave --no-tunnel and --save-server out")
         _emulate(key, tracker, fetch, check)
         return
     if fetch or check:

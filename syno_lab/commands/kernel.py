@@ -87,7 +87,7 @@ def _variable(text: str) -> str:
 def ask(*arguments: str) -> Any:
     """Run ``python -m syno_widgets.kernelspec`` with these arguments, and return its answer.
 
-    Raises SynoError with the one line of its refusal.
+    Raises SynoError with the program's message if the program fails.
     """
     missing = [module for module in ("syno_widgets", "ipykernel") if importlib.util.find_spec(module) is None]
     if missing:

@@ -114,8 +114,8 @@ def operator_lines(path: Path | None) -> Iterator[Callable[[Operator], None]]:
                 while remaining:
                     remaining = remaining[files[0].write(remaining) :]
             except OSError:
-                with suppress(OSError):  # a device or a pipe cannot be truncated
-                    files[0].truncate(files[0].tell() - length + len(remaining))  # removes an incomplete line
+                with suppress(OSError):  # A device or a pipe cannot be truncated.
+                    files[0].truncate(files[0].tell() - length + len(remaining))  # Removes an incomplete line.
                 raise
         except OSError as error:
             raise SynoError(f"--out: {path} cannot be written to ({error.strerror}); make room") from None

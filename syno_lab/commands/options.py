@@ -65,10 +65,10 @@ class Built:
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``command`` with a signature for typer and with the option ``--json``.
 
-    A parameter that is a dataclass or a struct is a group: it becomes one option for each field, in order, and the
-    command receives the group. The fields of a dataclass have types, help texts and defaults as parameters do; the
-    fields of a struct have them as metadata of :func:`syno_lab.settings.setting`. Option names are unique. Numbers of
-    more than 18 digits are refused, because SQLite and torch cannot store them.
+    A parameter that is a dataclass or a struct is a group: each of its fields becomes an option, in order, and the
+    command receives the group. The fields of a dataclass have types, help texts and defaults, as parameters do. The
+    fields of a struct have metadata of :func:`syno_lab.settings.setting`. Option names are unique. Numbers of more than
+    18 digits are refused, because SQLite and torch cannot store them.
     """
     json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=JsonTarget)
     options = [*_options(command), json]

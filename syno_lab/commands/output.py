@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 STANDARD_OUTPUT = "-"
-_LINE_PERIOD_S = 5.0  # between lines of progress without a terminal
-_WIDE = 200  # columns of tables without a terminal
-_LONG = 500  # characters of a line or a cell
+_LINE_PERIOD_S = 5.0  # Seconds between lines of progress without a terminal.
+_WIDE = 200  # Columns of tables without a terminal.
+_LONG = 500  # The most characters of a line or a cell.
 
 #: The path to which the running command writes its JSON.
 _target: ContextVar[str | None] = ContextVar("target", default=None)

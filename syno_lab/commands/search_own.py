@@ -68,8 +68,8 @@ def named_again(request: TrialRequest, network: Network) -> TrialRequest:
     named = _with_code(request, network)
     if (named.backbone, named.data) != (request.backbone, request.data):
         raise SearchError(
-            "--continue: the file has changed since the search began, and so has its name; take another --name for a "
-            "search of the new one"
+            "--continue: the file has changed since the search began: continue with the old file, or search the new "
+            "file under another --name"
         )
     return named
 
@@ -93,7 +93,7 @@ def choice_again(settings: SearchSettings, choice: Choice) -> SearchSettings:
         if stored.get(part) != current.get(part):
             again = shlex.join(_choice_options(settings)) or f"no {option}"
             raise SearchError(
-                f"--continue: expected {again}, whose text is what the search began with; a lab's folder alone runs no "
+                f"--continue: expected {again} with the text of the search's beginning; a lab's folder alone runs no "
                 "code: read the files, and name them again"
             )
     return named

@@ -107,7 +107,7 @@ def command(
 ) -> None:
     """Show an operator: its size and cost, loop nest, PyTorch or TVM code, picture, or file."""
     if is_for_json() and wanted.out is None and form not in ("summary", "why"):
-        raise SynoError(f"expected --out FILE for the {form} when --json - takes standard output")
+        raise SynoError(f"expected --out FILE for the {form} because --json - uses standard output")
     if folder is not None and form != "why":
         raise SynoError(f"--folder: expected --as why, found --as {form}")
     out = wanted.out
@@ -227,9 +227,9 @@ def _text(operator: Operator, form: Form, facts: Facts, wanted: Wanted) -> str:
 
 
 def _pgraph_for(wanted: str, label: str, operator: Operator, others: Iterable[str]) -> PGraph:
-    """Return ``operator`` if it is a pGraph, which ``wanted``, such as ``--as loops``, needs.
+    """Check that ``operator`` is a pGraph, as ``wanted`` (such as ``--as loops``) requires, and return it.
 
-    Raises SynoError for an operator of another system; ``others`` are the forms that it has.
+    Raises SynoError for an operator of another system; ``others`` are the forms that such an operator has.
     """
     from syno_lab.ir.operator import Operator as PGraph
     from syno_lab.systems import system_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JOIN_S = 20.0
 _END_S = 10.0
-#: Seconds within which a scheduler answers, and the shortest life of a worker that is replaced when it ends.
+#: Seconds within which a scheduler answers, and the shortest life of a worker that is restarted after its end.
 _LOOK_S, _SHORT_S = 5.0, 30.0
 
 
@@ -121,7 +121,7 @@ def _follow(process: subprocess.Popen[str]) -> str:
 
 
 def _find_scheduler(endpoint: Endpoint, patience_s: float) -> str | None:
-    """Return the name of the scheduler that answers now or within ``patience_s``; None if none answers."""
+    """Return the name of the scheduler, if it answers now or within ``patience_s``; else None."""
     from syno_lab.jobs.dispatch import scheduler_name
 
     deadline = time.monotonic() + patience_s
@@ -143,9 +143,7 @@ def _own_address(scheduler: str, listen: str | None) -> str:
     host = scheduler.partition("://")[2].rpartition(":")[0].strip("[]")
     if is_loopback(host):
         return "127.0.0.1"
-    raise JobError(
-        f"expected --listen ADDRESS, this machine's address as {host} sees it: the scheduler asks its workers there"
-    )
+    raise JobError(f"expected --listen ADDRESS, this machine's address as {host} sees it: the scheduler connects there")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -162,7 +162,7 @@ def test_an_emulated_board_that_was_not_fetched(capsys, tmp_path, monkeypatch):
 
 def test_emulating_is_no_set_up(capsys, tmp_path):
     line = refused(capsys, "board", "--emulate", "--save-server", str(tmp_path))
-    assert "--emulate: expected a board in place of a set-up" in line
+    assert "--emulate: expected no set-up of a real board" in line
     for option in ("--fetch", "--check"):
         assert "expected --emulate beside --fetch and --check" in refused(capsys, "board", option)
 

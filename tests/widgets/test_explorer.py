@@ -146,7 +146,7 @@ def test_a_place_of_a_search_opens_with_the_rest_ahead(tmp_path: Path) -> None:
         state = view.state
         dead = next(place for place in tree.places if tree.is_dead(place))
         view.handle({"kind": "open", "request": 1, "key": str(dead.number)})
-        assert "no operator was asked for below this place" in view.error
+        assert "the search has drawn no operator below this node" in view.error
         view.handle({"kind": "around", "request": 2, "key": str(at.number)})
         assert (view.source, view.error) == ("space", "")
         assert [one["key"] for one in view.sources] == ["search:mine", "space"]
@@ -197,8 +197,8 @@ def test_bad_arguments_are_refused() -> None:
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ({"kind": "open", "request": 1, "key": "99999"}, "no place '99999' here"),
-        ({"kind": "around", "request": 1, "key": "<script>"}, "no place '<script>' here"),
+        ({"kind": "open", "request": 1, "key": "99999"}, "no node '99999' here"),
+        ({"kind": "around", "request": 1, "key": "<script>"}, "no node '<script>' here"),
         ({"kind": "burn", "request": 1, "key": "0"}, "the browser sent a message that the explorer does not know"),
         ("nonsense", "the browser sent a message that the explorer does not know"),
     ],

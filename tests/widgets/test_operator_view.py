@@ -106,7 +106,7 @@ def test_figures_for_papers_are_made_when_asked_for(view: OperatorView, monkeypa
     until(lambda: view.error)
     assert "format: expected one of svg, " in view.error
     ask(view, "export", pane="cost", form="PDF")
-    assert view.error == "pane: expected one that is ready, found cost, which is closed"
+    assert view.error == "pane: expected a ready pane, found cost, which is closed"
     assert len(caught) == 2
 
 

@@ -74,7 +74,7 @@ class Moved:
     An output element that sums several elements is striped; an element that reads none is blank.
 
     Raises:
-        SynoError: there are too many elements to see, and as :func:`terms`.
+        SynoError: there are too many elements to see, or :func:`terms` fails.
     """
 
     def __init__(self, operator: Operator, binding: Binding | None = None) -> None:

@@ -45,9 +45,9 @@ from syno_widgets.working import GRACE_S, Work
 
 _FILES = ("shared.js", "explorer.js")
 _STYLES = ("shared.css", "operator_graph_dark.css", "explorer.css")
-_MOVES_S = 15.0  # while so long after its last change a tree is read often
-_FIRST_S = 1.0  # the most time that the cell waits for the first steps of a space
-_SLICE_S = 0.5  # between two pictures of a growing space
+_MOVES_S = 15.0  # Seconds after its last change in which a tree is read often.
+_FIRST_S = 1.0  # Seconds that the cell waits for the first steps of a space.
+_SLICE_S = 0.5  # Seconds between two pictures of a growing space.
 SPACE = "space"
 
 
@@ -72,7 +72,7 @@ class Explorer(LookingView):
         start: a spec, a state (a partial pGraph) or an operator: the space around it. Or an open lab, or the folder (or
             store file) of a lab: the trees of its searches, which may begin later.
         rules: rules of your own, which refuse steps in the space around a state and in the stepper that opens there, as
-            for :class:`.Stepper`. They do not change the tree of a search.
+            for :class:`.Stepper`. Rules do not change the tree of a search.
         options: first values of the traits ``source``, ``root``, ``chosen``, ``depth``, ``colour``, ``filter``,
             ``pruned``, ``upto``.
 
@@ -153,8 +153,8 @@ class Explorer(LookingView):
         self._seen: tuple[str, int, int] | None = None
         self._changed_at = -float("inf")
         self._drawn: Icicle | None = None
-        self._first = threading.Event()  # set when the next steps of the space's first state are known
-        self._is_stopped = False  # the space grows no further until the user asks for more
+        self._first = threading.Event()  # Set when the next steps of the first state are known.
+        self._is_stopped = False  # True if the space grows no further until the user asks for more.
         if isinstance(start, str | Path) and _is_lab(start):
             self._reader = LabReader(start)
         elif isinstance(start, Lab):
@@ -290,7 +290,7 @@ class Explorer(LookingView):
     def _top(self) -> str:
         branching = self._branching()
         if branching is None:
-            raise StoreError("there is nothing to be seen yet")
+            raise StoreError("there is nothing to show yet")
         return self.root or branching.root
 
     def _show_sources(self) -> None:
@@ -361,14 +361,14 @@ class Explorer(LookingView):
         """Return a session that begins with the state at a node and can redo later steps, and a note on its source."""
         branching = self._branching()
         if branching is None or not self._known(branching, key):
-            raise StoreError(f"no place {key!r} here")
+            raise StoreError(f"no node {key!r} here")
         if isinstance(branching, Around):
             return branching.session(key), ""
         assert isinstance(branching, SearchTree)
         names = branching.names(key)
         trial = trial_below(self._reading.of(self.source) if self._reading is not None else (), names)
         if trial is None:
-            raise StoreError("no operator was asked for below this place, so there is no pGraph to show")
+            raise StoreError("the search has drawn no operator below this node, so there is no pGraph to show")
         operator = read_operator(trial.operator)
         session = session_of(operator)
         session.restrict(self._rules)

@@ -34,7 +34,7 @@ class SynoKernelApp(IPKernelApp):
     def init_path(self) -> None:
         """Let the notebook import files beside it, after the standard library, as in IPython's own kernel.
 
-        The kernelspec's option -P disables this in IPython.
+        The option -P of the kernelspec stops IPython from doing this.
         """
         if "" not in sys.path and not self.ignore_cwd:
             installed = (at for at, path in enumerate(sys.path) if Path(path).name in _INSTALLED)

@@ -278,7 +278,7 @@ class OperatorView(View):
 
         with self._lock:
             if not self._settled.wait_for(is_settled, timeout_s):
-                raise SynoError(f"{pane}: not worked out after {timeout_s} s")
+                raise SynoError(f"{pane}: not computed after {timeout_s} s")
             shown = self._shown(pane)
         if shown["state"] == "failed":
             raise SynoError(shown["error"])
@@ -295,7 +295,7 @@ class OperatorView(View):
             form: the ``format`` of one of its ``exports``: ``SVG``, ``PNG``, ``DOT``, ``JSON``, ``CSV``, ….
 
         Raises:
-            SynoError: the pane does not have the format, and as :meth:`read`.
+            SynoError: the pane does not have the format, or :meth:`read` fails.
         """
         return export(self._asked(), pane, self.read(pane), form)
 
@@ -487,7 +487,7 @@ class OperatorView(View):
             if request.kind == "export":
                 if self._state(request.pane) != "ready":
                     raise SpecError(
-                        f"pane: expected one that is ready, found {request.pane}, which is {self._state(request.pane)}"
+                        f"pane: expected a ready pane, found {request.pane}, which is {self._state(request.pane)}"
                     )
                 return self._works.begin("making the file", lambda work: self._send_file(work, request), "file")
             self._open(request.pane)

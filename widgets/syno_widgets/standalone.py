@@ -68,7 +68,7 @@ def page(title: str, state: dict[str, Any], script: str, style: str, static: str
         static: escaped HTML for a page without scripts; the widget's script hides it.
     """
     if "</script" in script.lower() or "</style" in style.lower():
-        raise ValueError("a widget's files end the element that they stand in")
+        raise ValueError("expected a script and a style without end tags, found one")
     # Base64 has no "<": no text in the data can end its element.
     data = base64.b64encode(zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 9)).decode()
     return (

@@ -39,8 +39,8 @@ _FILES = (
     *("stepper_player.js", "stepper_session.js", "stepper_compare.js", "stepper.js"),
 )
 _STYLES = ("shared.css", "operator_graph.css", "operator_graph_dark.css", "stepper.css")
-_FIRST_S = 1.0  # the most time that the cell waits for the first list of next steps
-_PICTURE_S = 0.3  # of computing for the shape distance in the status; if it is not enough, the distance follows later
+_FIRST_S = 1.0  # Seconds that the cell waits for the first list of next steps.
+_PICTURE_S = 0.3  # Seconds of computing for the distance in the status; a longer computation follows later.
 _LISTING = "listing the next steps"
 _UNLISTED = "They are being listed."
 
@@ -182,7 +182,8 @@ class Stepper(MovesByHand, ComparesPlaces):
             rules: as for the class.
 
         Raises:
-            SynoError: the name is unknown, the file cannot be read, or the text is of neither kind.
+            SynoError: the name is unknown, the file cannot be read, or the text is neither an operator's nor a
+                session's.
         """
         session = session_to_show(operator)
         is_given = session.entry.operator is not None and len(session.places) == session.place + 1
@@ -203,9 +204,9 @@ class Stepper(MovesByHand, ComparesPlaces):
         self._random = random.Random(seed)  # noqa: S311 - for operators, not for secrets
         self._steps: Sequence[Any] = []
         self._quiz: Quiz | None = None
-        self._listed = -1  # the place whose next steps are shown
-        self._whole: set[str] = set()  # the primitives of which all steps are shown there
-        self._shower: int | None = None  # the thread that shows the session
+        self._listed = -1  # The place whose next steps are shown.
+        self._whole: set[str] = set()  # The primitives of which all steps are shown there.
+        self._shower: int | None = None  # The thread that shows the session.
         View.__init__(self)
         self.set_trait("known", list(session.known))
         self.set_trait("labels", session.labels)
@@ -249,7 +250,7 @@ class Stepper(MovesByHand, ComparesPlaces):
     def suggest(self) -> Any:
         """Take the next step of a shortest path to the input, searched for at most 4 seconds of computing.
 
-        An interrupt of the cell ends the search at once and changes nothing. The next call takes the step after it.
+        An interrupt of the cell ends the search at once and changes nothing. The next call takes the following step.
         """
         return self._run_work(lambda: self._suggest(self.session.take_suggestion))
 
@@ -454,10 +455,10 @@ class Stepper(MovesByHand, ComparesPlaces):
                 self.set_trait("why", {"index": request.index, **reason})
 
     def _show_preview(self, work: Work, request: Request) -> None:
-        preview = self.session.preview(self.state, self._steps, request.share, request.give, should_stop=work.should_stop)
+        facts = self.session.preview(self.state, self._steps, request.share, request.give, should_stop=work.should_stop)
         with work.delivering():
             if request.revision == self.revision:
-                self.set_trait("preview", preview)
+                self.set_trait("preview", facts)
 
     # -- to the browser ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The stepper's moves in Python: each calls its session's, and returns when the page has all its data."""
+"""The stepper's moves in Python: each calls the session's move, and returns when the page has all its data."""
 
 from __future__ import annotations
 

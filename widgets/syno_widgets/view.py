@@ -51,7 +51,7 @@ class View(anywidget.AnyWidget):
 
     A subclass sets these attributes: ``_noun``, its name in messages; ``_request``, the type of its messages;
     ``_words``, the text where no widget can be shown; ``_files`` and ``_styles``, the parts of its script and style;
-    ``_options``, the traits that its constructor accepts. It defines :meth:`_carry_out` and :meth:`_bundle`.
+    ``_options``, the traits that its constructor accepts. A subclass defines :meth:`_carry_out` and :meth:`_bundle`.
 
     Work that may take over a second runs in ``_works`` (:mod:`syno_widgets.working`). Meanwhile the kernel answers
     other cells, and the page shows the work with a button to cancel it. The latest request replaces earlier work. This

@@ -16,8 +16,8 @@ from syno_lab.errors import StoppedError
 
 #: Seconds for which the main thread waits for new work: most work ends within them and is not shown.
 GRACE_S = 0.25
-_POLL_S = 0.1  # because a signal that another thread received does not end a wait
-_ENDS_WITHIN_S = 5.0  # the most time until interrupted work ends, also on a busy machine
+_POLL_S = 0.1  # Polling, because a signal that another thread received does not end a wait.
+_ENDS_WITHIN_S = 5.0  # The most seconds until interrupted work ends, also on a busy machine.
 
 
 class Work(threading.Thread):

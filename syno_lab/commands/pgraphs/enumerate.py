@@ -42,8 +42,8 @@ def command(
 
     if is_canvas(system):
         raise SynoError(
-            "--system: expected pgraphs, found canvas, which has no enumeration: its kernels are filled to a network; "
-            "draw some by `syno-lab sample --system canvas`"
+            "--system: expected pgraphs, found canvas, which has no enumeration: its kernels are made for one network; "
+            "draw kernels by `syno-lab sample --system canvas`"
         )
     parsed, _ = load_spec(spec, max_primitives=max_primitives, weight_limits=weight_limits, wants=wants_option(wants))
     start = time.monotonic()

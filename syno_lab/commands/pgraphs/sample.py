@@ -46,8 +46,8 @@ LEAST_FINGERPRINTED = 5_000
 #: The options for pGraphs only.
 PGRAPHS_OWN = ("spec", "weight_limits", "spread", "fingerprints", "fingerprints_of", "save")
 _REPORT_PERIOD_S = 0.1
-_QUIET_S = 1.0  # until a message that there is no operator yet
-_COURSE_PARTS = 32  # the most points in the course of a run; twice as many while it is recorded
+_QUIET_S = 1.0  # Seconds until a message that there is no operator yet.
+_COURSE_PARTS = 32  # The most points in the course of a run; twice as many while it runs.
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def command(
     with Reporter() as report, operator_lines(out) as write:
         own_seed = own_seed if seed is None else seed
         drawn = draw(parsed, own_seed, count, seconds, report, keep, spread=spread, each=write)
-        peak = peak_bytes()  # of sampling, before fingerprints and records
+        peak = peak_bytes()  # the peak of sampling alone
         listed = drawn.operators if count is not None else drawn.operators[:LISTED]
         start = time.process_time()
         named = drawn.operators[:fingerprints_of] if fingerprints else []
