@@ -71,5 +71,5 @@ class MovesByHand:
         return self._run_work(lambda: self._open(text))
 
     def to_json(self) -> str:
-        """Return the session as JSON, for :meth:`open_text` and :meth:`.Stepper.of`; :attr:`.Stepper.word` is its one word."""
+        """Return the session as JSON, for :meth:`open_text` and :meth:`.Stepper.of`; see :attr:`.Stepper.word` too."""
         return self.session.to_json()
