@@ -315,7 +315,7 @@ def test_a_page_that_stands_alone(tmp_path: Path) -> None:
         view.to_html(panes=["all"])
     with pytest.raises(SynoError, match=r"cannot write .*: No such file"):
         view.to_html(tmp_path / "no" / "where.html", panes=[])
-    with pytest.raises(ValueError, match="end the element"):
+    with pytest.raises(ValueError, match="expected a script and a style without end tags"):
         page("t", {}, "'</SCRIPT>'", "", "")
 
 
