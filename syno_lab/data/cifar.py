@@ -59,7 +59,7 @@ _LABELS = {
 class CifarFormat:
     """A published form of one of the two data sets.
 
-    The file of class names may be missing, because the class names are fixed. Its name is ``names_file``; in the python
+    The file of class names may be missing, because the class names are fixed. The file is ``names_file``; in the python
     form, ``names_key`` is the key of the names.
     """
 

@@ -122,7 +122,7 @@ class Batch:
 class Decoder:
     """Decodes the batches of a stream in ``workers`` processes, in order.
 
-    The processes start with the first batch. They end with :meth:`close` or with the process that made the decoder.
+    The processes start with the first batch. The processes end with :meth:`close` or with the decoder's process.
     """
 
     def __init__(self, stream: ImageStream, workers: int) -> None:

@@ -134,7 +134,7 @@ class Limits:
     def project(self, batches: int, train: int, test: int) -> None:
         """End the training if the remaining batches, at the measured pace, do not fit into the time left.
 
-        Tests count after the first test. Before it their time is unknown, and the projection is a lower bound.
+        Before the first test, the time of tests is unknown, and the projection without tests is a lower bound.
         """
         paces = self._laps["train"]
         if not self._gives_up or self._limit is None or len(paces) < self._least:

@@ -50,8 +50,8 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
 
     The trial is measured on held-out training images (by default a share of :data:`HOLDOUT`). No rule may end it early,
     because trials on a rung are compared only at its end. ``baseline_s`` has the seconds of the baseline's training on
-    this rung (:attr:`.TrialOutcome.work_s`). With it, an operator that takes :data:`TIMES_THE_BASELINE` as long ends as
-    ``timeout`` after :data:`PROBE_STEPS` batches.
+    this rung (:attr:`.TrialOutcome.work_s`). An operator that takes :data:`TIMES_THE_BASELINE` times as long then ends
+    as ``timeout`` after :data:`PROBE_STEPS` batches.
 
     Raises SpecError if the rung changes a field that requests do not have.
     """
@@ -93,7 +93,7 @@ def _smaller(request: TrialRequest, rung: Rung) -> dict[str, Any]:
 
 
 def _options(request: TrialRequest, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request's options with those sizes of the rung that are smaller."""
+    """Return the request's options with the sizes of the rung if these sizes are smaller."""
     usual: dict[str, Any] = {**backbone(request.backbone).options, "context": CONTEXT}
     merged = dict(request.options)
     for name, value in changes.items():

@@ -49,9 +49,9 @@ class CanvasRule(_Bounded):
     """Canvas, section 7: a training must reach at each epoch a share of the best rival's measure at the same epoch.
 
     accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: low at first, high
-    in the end. The best rival has the highest value in its curve; the first of equal rivals counts. If its curve
-    is shorter than the training's, the rule stops nothing. ``theta``: from 0 to 1, typically 0.5. ``warmup``: first
-    epochs that the rule ignores (our addition; the paper has none).
+    in the end. The best rival has the highest value in its curve; the first of equal rivals counts. If the rival's
+    curve is shorter than the training's, the rule stops nothing. ``theta``: from 0 to 1, typically 0.5. ``warmup``:
+    first epochs that the rule ignores (our addition; the paper has none).
     """
 
     name: ClassVar[str] = "canvas"

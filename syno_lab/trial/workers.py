@@ -24,7 +24,7 @@ from syno_lab.trial.own import check_brought
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 from syno_lab.versioned import JSON
 
-#: The default limit of a trial in seconds. It ends a trial that hangs; a slow trial has a limit of its own
+#: The default limit in seconds, which ends a trial that hangs. A slow trial has a limit of its own
 #: (``TrialRequest.time_limit_s``).
 DEADLINE_S = 3600.0
 #: Seconds between two calls of ``should_stop``.

@@ -44,8 +44,8 @@ def check_up(
 ) -> Iterator[Finding]:
     """Check the tracker at ``tracker`` (``host:port``), and its devices under ``key`` or under all keys.
 
-    A kernel is compiled here and runs on one device of each key. It is compiled for ``target``, or for the target of
-    the key or the device. No wait exceeds the deadlines. A fault is a finding, not an exception; only an invalid
+    A kernel is compiled here and runs on one device of each key. The kernel's target is ``target``, or the target
+    of the key or the device. No wait exceeds the deadlines. A fault is a finding, not an exception; only an invalid
     address raises TrackerError.
     """
     host, port = parse_address(tracker)

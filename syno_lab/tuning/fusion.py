@@ -110,8 +110,8 @@ def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Co
 def _keep_rows(schedule: Schedule, stage: SBlockRV) -> None:
     """Protect the loop over a row of a stage without a sum, such as a padded copy, from TVM's postprocessor.
 
-    The postprocessor would make vectors of several rows, whose conditions divide each element's number. It does not
-    change loops with an annotation.
+    The postprocessor would make vectors of several rows, whose conditions divide each element's number. Loops
+    with an annotation stay unchanged.
     """
     schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from syno_lab.tuning.targets import ResolvedTarget
 
-#: The name of this machine without a tracker. It has a blank, which real keys cannot have.
+#: The name of this machine without a tracker. The name has a blank, which real keys cannot have.
 HERE = "this machine"
 
 #: The largest number of characters of a board's state.

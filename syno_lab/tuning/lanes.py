@@ -7,9 +7,9 @@ registers have pixels of a row and more channels. All these values stay in regis
 collected in a small tensor with the channels innermost, which is copied to the output. This is the register tile of
 hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
-A stage of a chain may have few output channels, as Operator 1's first stage. Its vectors then lie along the row of the
-output: the row is the data's innermost axis, the weights lack it, and the registers have the channels. Rows that are
-shorter than a register and follow each other in memory share a register. If both ways fit, both are tried.
+A stage of a chain may have few output channels, as Operator 1's first stage. The stage's vectors then lie along the row
+of the output: the row is the data's innermost axis, the weights lack it, and the registers have the channels. Rows that
+are shorter than a register and follow each other in memory share a register. If both ways fit, both are tried.
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
 and adding, and no more than fit in the registers. Only such tiles are proposed, with a sketch for each. On ResNet-34's

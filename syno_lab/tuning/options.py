@@ -119,12 +119,12 @@ class TuningOptions:
         records: a folder to which the schedules are exported as MetaSchedule's own database, for compiling with them
             later (:func:`save_library <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.tuning.network`).
         store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written there before
-            ``on_progress`` is called, and an interrupted tuning continues from there. If it has all trials of the same
-            operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
+            ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials of
+            the same operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
             (``from_records``); a larger budget measures only the difference.
         start: a folder of records with trials of the same program, machine and TVM by any method. The search starts
-            from the fastest of them: it breeds and learns from them, and may return one of them. They do not count as
-            trials of this tuning. Tunings with and without a start have different records.
+            from the fastest of them: it breeds and learns from them, and may return one of them. Trials of the folder
+            do not count as trials of this tuning. Tunings with and without a start have different records.
     """
 
     work_dir: Folder

@@ -82,7 +82,7 @@ class _Candidate:
 class Search:
     """The search of an operator. ``known`` are the record's trials, which are not measured again.
 
-    ``start`` are other tunings' trials of the program. They do not count as trials here, and are not measured again.
+    ``start`` are other tunings' trials of the program. These trials do not count here, and are not measured again.
     """
 
     tools: Tools

@@ -101,7 +101,8 @@ class Sum:
 def read_sum(schedule: Schedule, block: SBlockRV) -> Sum | None:
     """Return the block as a sum with constant extents that no rule has tiled; None for any other block.
 
-    The block may be inside loops over blocks of its output. Its extents are then the extents of one of these blocks.
+    The block may be inside loops over blocks of its output. The sum's extents are then the extents of one of these
+    blocks.
     """
     statement, loops = schedule.get(block), own_loops(schedule, block)
     if not isinstance(statement.init, tirx.BufferStore) or not _is_untouched(schedule, statement, loops):

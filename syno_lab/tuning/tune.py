@@ -113,9 +113,9 @@ def tune_queue(
     """Tune several operators with different labels like :func:`tune`, with one batch for each operator in turn.
 
     The number of trials is for each operator, or an average with the scheduler ``gradient``. The deadline is for all
-    operators together. An operator that fails is listed in ``failed`` and does not stop the others. If it crashes the
-    tuning process, the process is started again; after a second crash the operator counts as failed. ``on_result`` is
-    called with each result as soon as it exists. Raises as :func:`tune` does if all operators fail.
+    operators together. An operator that fails is listed in ``failed`` and does not stop the others. If an operator
+    crashes the tuning process, the process is started again; after a second crash the operator counts as failed.
+    ``on_result`` is called with each result as soon as it exists. Raises as :func:`tune` does if all operators fail.
     """
     return _Queue(
         list(tasks), TuningOptions.of(options, named), deadline_s=3600.0, attempts=2,

@@ -36,7 +36,7 @@ class TuningTask:
     code: pass only trusted names, and never a name that was read from a file.
 
     ``calls`` is the number of calls for one example, by which a scheduler weighs the operator. ``digest`` is TVM's
-    structural hash of the program with the names of its blocks. It replaces the program's text in records' keys,
+    structural hash of the program with the names of its blocks. The hash replaces the program's text in records' keys,
     because other names in the text differ between networks.
     """
 
@@ -111,8 +111,8 @@ class TuningResult:
     after the search. ``trials`` candidates were tried (fewer than requested if the space or the time was used up), and
     ``failed`` of them did not compile or run. ``seconds`` is the wall time of the caller. ``history`` has the best
     latency of the search after each trial. With ``verified``, the winner's output on the device was compared with the
-    unscheduled program's output on this machine (a difference is an error, not a result). It is False only if the
-    unscheduled program was too slow to run.
+    unscheduled program's output on this machine (a difference is an error, not a result). ``verified`` is False only
+    if the unscheduled program was too slow to run.
 
     ``known`` of the trials came from the records of earlier tunings. With ``from_records``, all of them did, nothing
     was measured now, and ``seconds`` is the time of the recorded tuning. ``stopped`` is the reason of the search's end:

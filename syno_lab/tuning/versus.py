@@ -53,8 +53,8 @@ Progress = Callable[[str, float, str], None]
 class WholeNetwork:
     """One of the two networks: all its measurements, the tuned functions, and the reason of each failure.
 
-    ``trials`` are the candidates of all functions. ``known`` of them were in the records, from the other network or an
-    earlier comparison. ``parts`` are the functions' shares of the time (:attr:`.FunctionsTuning.parts`).
+    ``trials`` are the candidates of all functions. ``known`` candidates were in the records, from the other network or
+    an earlier comparison. ``parts`` are the functions' shares of the time (:attr:`.FunctionsTuning.parts`).
     """
 
     measurements: tuple[NetworkMeasurement, ...]
