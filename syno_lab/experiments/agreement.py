@@ -1,4 +1,4 @@
-"""How well one ranking of operators agrees with another: rank correlation, its interval, and the ceiling of the truth.
+"""Measures how well two rankings of operators agree: rank correlation, its interval, and the ceiling of the truth.
 
 Shapes: N operators, S seeds.
 """
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from syno_lab.errors import SearchError
 
 RESAMPLES = 4_000
-#: Fewer operators than this say nothing about a rank correlation: its interval covers most of -1 to 1.
+#: The least number of operators. With fewer the interval of a rank correlation covers most of -1 to 1.
 LEAST = 4
 
 
@@ -23,11 +23,11 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """The agreement of a predictor with the truth.
 
     Attributes:
-        predictor: its name for people.
+        predictor: the predictor's name for people.
         spearman: the rank correlation over the operators; None where all values are equal.
         low, high: its bootstrap interval over the operators, for the level ``confidence``.
-        above: the share of resamples in which it is above that of every yardstick; None for a yardstick itself.
-        is_used: whether it may choose operators: it agrees better with the truth than every yardstick, and its interval
+        above: the share of resamples in which the correlation exceeds every yardstick's; None for a yardstick.
+        is_used: whether the predictor may choose operators: its correlation exceeds every yardstick's, and its interval
             is above 0. None for a yardstick.
     """
 
@@ -41,12 +41,12 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
-    """What the truth's own repeatability allows.
+    """The correlation that the truth's own repeatability allows.
 
     Attributes:
         between_seeds: the mean rank correlation between the truths of two seeds; None with one seed.
-        reliability: of the mean over the seeds, by the formula of Spearman and Brown.
-        most: its square root: the rank correlation with the truth that a perfect predictor may expect.
+        reliability: the reliability of the mean over the seeds, by the formula of Spearman and Brown.
+        most: the square root of the reliability: a perfect predictor's expected rank correlation with the truth.
     """
 
     between_seeds: float | None = None
@@ -55,7 +55,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spearman(one: ArrayLike, other: ArrayLike) -> NDArray[np.float64]:
-    """The rank correlation along the last axis, ties at their mean rank; NaN where all values of a side are equal."""
+    """Return the rank correlation along the last axis, ties at their mean rank; NaN where a side is constant."""
     from scipy.stats import rankdata
 
     first, second = (rankdata(np.asarray(values, dtype=float), axis=-1) for values in (one, other))
@@ -75,29 +75,29 @@ def agreements(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Agreement]:
-    """The agreement of each predictor, and of each yardstick after them, with the truth of N operators.
+    """Return the agreement of each predictor, and after them of each yardstick, with the truth of N operators.
 
-    All of them are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
+    All are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
 
-    Raises SearchError: there are fewer than :data:`LEAST` operators, or not as many values as operators.
+    Raises SearchError where there are fewer than :data:`LEAST` operators, or other than one value for each.
     """
     count = len(truth)
     wrong = [name for name, values in {**predictors, **yardsticks}.items() if len(values) != count]
     if count < LEAST or wrong:
         raise SearchError(f"expected {LEAST} or more operators with all their values, found {count} {', '.join(wrong)}")
-    drawn = np.random.default_rng(seed).integers(count, size=(resamples, count))
+    samples = np.random.default_rng(seed).integers(count, size=(resamples, count))
     aim = np.asarray(truth, dtype=float)
 
     def measured(values: Sequence[float]) -> tuple[float, NDArray[np.float64]]:
-        given = np.asarray(values, dtype=float)
-        return float(spearman(given, aim)), spearman(given[drawn], aim[drawn])
+        array = np.asarray(values, dtype=float)
+        return float(spearman(array, aim)), spearman(array[samples], aim[samples])
 
     sticks = {name: measured(values) for name, values in yardsticks.items()}
     bar = max((value for value, _ in sticks.values() if np.isfinite(value)), default=0.0)
     bars = np.max([np.nan_to_num(many, nan=-1.0) for _, many in sticks.values()], axis=0) if sticks else None
 
-    def agreement(name: str, found: tuple[float, NDArray[np.float64]], is_stick: bool) -> Agreement:
-        value, many = found
+    def agreement(name: str, pair: tuple[float, NDArray[np.float64]], is_stick: bool) -> Agreement:
+        value, many = pair
         is_known = bool(np.isfinite(value))
         low, high = np.nanquantile(many, [(1 - confidence) / 2, (1 + confidence) / 2]) if is_known else (None, None)
         above = None if is_stick or bars is None else float((np.nan_to_num(many, nan=-1.0) > bars).mean())
@@ -113,15 +113,15 @@ def agreements(
 
     return [
         *(agreement(name, measured(values), False) for name, values in predictors.items()),
-        *(agreement(name, found, True) for name, found in sticks.items()),
+        *(agreement(name, values, True) for name, values in sticks.items()),
     ]
 
 
 def ceiling(truths: ArrayLike) -> Ceiling:
-    """What the repeatability of the truth [S, N] allows; nothing is known of it with one seed.
+    """Return the ceiling for a truth [S, N]; its fields are None with one seed.
 
     With r the mean rank correlation between two seeds, the mean over S seeds has the reliability S r / (1 + (S - 1) r)
-    (Spearman 1910, Brown 1910), and nothing correlates with it by more than the square root of that, but for chance.
+    (Spearman 1910, Brown 1910). Only by chance does a correlation with that mean exceed the reliability's square root.
     """
     table = np.atleast_2d(np.asarray(truths, dtype=float))
     seeds = len(table)

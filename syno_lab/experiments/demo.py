@@ -1,7 +1,7 @@
 """The demo: a small search with its tunings in this process, then a figure, a table and the operators' pictures.
 
-:func:`.run_search` does the search, keeps it in the store and continues it after an interruption; this module has its
-settings and draws the results.
+:func:`.run_search` runs the search, stores it and continues it after an interruption. This module has the settings and
+draws the results.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _PAGE = "syno_widgets.runs_page"  # the engine knows no Jupyter, so a child proc
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the demo is."""
+    """The size of the demo."""
 
     operators: int
     max_primitives: int
-    min_share: float  # FLOPs at least this share of the dense convolution's; 1x1 convolution is 1/9
+    min_share: float  # least FLOPs as a share of the dense convolution's; a 1x1 convolution has 1/9
     train_images: int
     test_images: int
     epochs: int
-    seconds: float  # of one training, after which it is tested: a guard against operators that PyTorch runs slowly
+    seconds: float  # time limit of a training, after which it is tested, because PyTorch runs some operators slowly
     within: float  # percentage points that a tuned operator may be less accurate than the baseline
-    trials: int  # of a tuning
+    trials: int  # proposed schedules of a tuning
 
 
 QUICK = Scale(4, 8, min_share=1 / 40, train_images=1000, test_images=500, epochs=4, seconds=15, within=100, trials=4)
@@ -62,11 +62,11 @@ class DemoOptions:
     """The options of the demo.
 
     Attributes:
-        data: a folder with CIFAR, or None for ``SYNO_LAB_DATA`` and then scikit-learn's digits.
+        data: a folder with CIFAR; None: the folder in ``SYNO_LAB_DATA``, else scikit-learn's digits.
         out: the folder for the store and all files; a second call with the same folder continues the demo.
-        quick: fewer operators, images and trials, for three minutes instead of ten on two cores.
-        seed: of the search; trainings have seed 0.
-        scale: the size of every part of the demo, in place of the size that ``quick`` selects.
+        quick: whether to use fewer operators, images and trials, for three minutes instead of ten on two cores.
+        seed: the seed of the search; trainings have seed 0.
+        scale: the size of every part of the demo, instead of the size that ``quick`` selects.
     """
 
     data: Path | None = None
@@ -86,14 +86,14 @@ class DemoResult:
 
 
 def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, message: None) -> DemoResult:
-    """Run the demo, or continue one that was interrupted.
+    """Run the demo, or continue an interrupted demo.
 
-    ``report(stage, fraction, message)`` is called often: ``stage`` is ``data``, ``search`` or ``draw``, ``fraction``
-    the part of it that is done, from 0 to 1.
+    ``report(stage, fraction, message)`` is called often: ``stage`` is ``data``, ``search`` or ``draw``, ``fraction`` is
+    its progress from 0 to 1.
 
     Raises:
         SynoError: one line, for missing or corrupt data, a damaged store, and a demo that another process runs in this
-        folder.
+            folder.
     """
     from syno_lab.data.datasets import load_dataset
 
@@ -109,15 +109,15 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
 
 
 def demo_settings(options: DemoOptions) -> SearchSettings:
-    """The settings of the search that the demo runs. Raises DataError: the data are not there, or damaged."""
+    """Return the settings of the demo's search. Raises DataError where the data are missing or damaged."""
     from syno_lab.data.datasets import DATA_VARIABLE, DIGITS
 
     scale = options.scale or (QUICK if options.quick else FULL)
-    named = str(options.data or os.environ.get(DATA_VARIABLE) or DIGITS)
+    source = str(options.data or os.environ.get(DATA_VARIABLE) or DIGITS)
     training = TrialRequest(
         backbone=BACKBONE,
         options={"width": WIDTH, "blocks": 1},
-        data=named if named == DIGITS else str(Path(named).expanduser().absolute()),
+        data=source if source == DIGITS else str(Path(source).expanduser().absolute()),
         train_images=scale.train_images,
         test_images=scale.test_images,
         epochs=scale.epochs,
@@ -141,10 +141,10 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
         seeds=(0,),
         limits={
             "max_primitives": scale.max_primitives,
-            # At most the dense convolution's FLOPs, and enough to mix channels at all.
+            # At most the dense convolution's FLOPs, and enough FLOPs to mix channels at all.
             "max_flops": dense,
             "min_flops": round(scale.min_share * dense),
-            # Intermediates of at most the size of input and output together, so that PyTorch trains it in time.
+            # Intermediate tensors of at most the size of input and output together, so that PyTorch trains fast enough.
             "max_memory": 4 * FLOAT32_BYTES * largest.in_channels * largest.height * largest.width,
         },
         coefficients=("k_1=3: 4", "g=4: 3"),
@@ -156,7 +156,7 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
 
 
 def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> DemoResult:
-    """Write the figure, the table and the files of every operator; gather the summary."""
+    """Write the figure, the table and the files of every operator; return the summary."""
     import pandas as pd
 
     report("draw", 0.0, "drawing the operators and the Pareto curve")
@@ -169,7 +169,7 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
     for form in ("svg", "png"):
         pages.append(out / f"pareto.{form}")
         write_whole(pages[-1], front_picture(front, form, title=f"Accuracy on {data} against latency"))
-    table = _table(rows, {front.points[place].key for place in front.front})
+    table = _table(rows, {front.points[index].key for index in front.front})
     pages.append(out / "results.csv")
     write_whole(pages[-1], csv_bytes(pd.DataFrame(table)))
     space = Space(settings)
@@ -193,7 +193,7 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
 
 
 def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str, JSON]]:
-    """One line a trial: ``speedup`` above 1 is faster than the baseline, ``flops_ratio`` below 1 cheaper."""
+    """Return a row for each trial: ``speedup`` above 1 is faster than the baseline, ``flops_ratio`` below 1 cheaper."""
     baseline = next(row for row in rows if row.is_baseline)
     base_ms = baseline.latencies.get(TARGET)
     table: list[dict[str, JSON]] = []
@@ -229,7 +229,7 @@ def _entry(row: TrialRow, layer: Layer) -> dict[str, JSON]:
 
 
 def _operator_files(folder: Path, row: TrialRow, layer: Layer) -> list[Path]:
-    """The operator's picture, its DOT and JSON, and PyTorch code for the largest layer."""
+    """Write the operator's picture, its DOT and JSON, and PyTorch code for the largest layer."""
     operator = read_operator(layer.operator)
     stem = folder / "-".join([*row.label.split(), *([row.fingerprint[:8]] if row.fingerprint else [])])
     texts = {

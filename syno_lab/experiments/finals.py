@@ -1,8 +1,8 @@
 """The comparison of a search: the baseline and the best operators, trained alike on several seeds.
 
-It trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner: all trainings begin together and
-survive a kill, and the baseline is trained once for all operators. All training images are trained on, and this is
-where the test images are read.
+It trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start together and
+survive a kill, and the baseline is trained once for all operators. Only the finals train on all training images and
+read the test images.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import Comparison, compared
 from syno_lab.trial.machine import one_machine
 
-#: Seeds of finals begin here: searches and rungs train on seeds from 0 up.
+#: The first seed of finals. Searches and rungs train on seeds from 0 on.
 FIRST_FINAL_SEED = 1000
 #: The fewest seeds for the operator that a search names as its best.
 LEAST_FINAL_SEEDS = 5
 
 
 def final_seeds(count: int = LEAST_FINAL_SEEDS) -> tuple[int, ...]:
-    """``count`` seeds for finals that no search uses: what was chosen by a seed is flattered by it."""
+    """Return ``count`` new seeds for finals, because a search prefers operators that were lucky on its own seeds."""
     return tuple(range(FIRST_FINAL_SEED, FIRST_FINAL_SEED + count))
 
 
@@ -39,15 +39,15 @@ def train_on_seeds(
 ) -> dict[str, list[TrialOutcome]]:
     """Train each of ``operators`` (a name to its JSON, None for the baseline) on every seed of the settings.
 
-    No rule may end a training early, nothing is held out, and the outcomes are measured on the test images. Returns the
-    outcomes by name, in the order of the seeds.
+    No rule may end a training early, no images are held out, and the outcomes are measured on the test images. Returns
+    the outcomes by name, in the order of the seeds.
 
     Raises:
         SearchError: a training did not finish; the message has its reason.
-        Stopped: ``should_stop`` returned True; the trainings that have ended are kept.
+        Stopped: ``should_stop`` returned True; the ended trainings are stored.
     """
     training = msgspec.structs.replace(settings.training, stopping=None, rivals=[], keep_predictions=True, holdout=None)
-    wanted = {
+    requests = {
         (name, seed): (
             f"{settings.name}: {name}, seed {seed}",
             msgspec.structs.replace(training, operator=operators[name], seed=seed),
@@ -56,20 +56,20 @@ def train_on_seeds(
         for seed in settings.seeds
     }
 
-    def told(done: int, total: int) -> None:
+    def report_count(done: int, total: int) -> None:
         report(done / total, f"{label}: {done} of {total} trainings")
 
     stopped = f"stopped while {label} was trained"
-    found: dict[str, list[TrialOutcome]] = {}
-    for (name, seed), outcome in train_all(runner, wanted, told, should_stop, stopped).items():
+    outcomes: dict[str, list[TrialOutcome]] = {}
+    for (name, seed), outcome in train_all(runner, requests, report_count, should_stop, stopped).items():
         if outcome.state == "interrupted" and should_stop():
             raise Stopped(stopped)
         if outcome.state != "finished":
             raise SearchError(
                 f"expected {name} with seed {seed} to be trained to the end, found {outcome.state}: {outcome.reason}"
             )
-        found.setdefault(name, []).append(outcome)
-    return found
+        outcomes.setdefault(name, []).append(outcome)
+    return outcomes
 
 
 def baselines_beside(
@@ -80,9 +80,9 @@ def baselines_beside(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> list[TrialOutcome]:
-    """The baseline's trainings on the machine of the ``operators``': ``baselines``, or new ones where that is another.
+    """Return the baseline's trainings on the machine of the operators' trainings; train it again on another machine.
 
-    A search that is continued on another machine has a baseline from the first one; their numbers are not compared.
+    A search that continues on another machine has a baseline of the first machine, and two machines are never compared.
     Raises SearchError where the operators' trainings are on several machines, and as :func:`train_on_seeds`.
     """
     try:
@@ -98,7 +98,7 @@ def baselines_beside(
 
 
 def against(settings: SearchSettings, baselines: list[TrialOutcome], operators: list[TrialOutcome]) -> Comparison:
-    """Compare the operator's trainings with the baseline's, both in the order of the settings' seeds.
+    """Compare the operator's trainings with the baseline's; the order of each is the order of the settings' seeds.
 
     Raises TrainingError for trainings on two machines, see :func:`baselines_beside`.
     """

@@ -1,4 +1,4 @@
-"""Bring your model: search operators for any network on any data, and come back with the patched network."""
+"""Bring your model: search operators for any network on any data, and return the patched network."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ from syno_lab.versioned import JSON
 
 #: The most layers that the plan lists by name.
 _MOST_LISTED = 8
-#: The share of the replaced layers' FLOPs that an operator may take.
+#: The default limit of an operator's share of the replaced layers' FLOPs.
 FLOPS = 0.4
 Say = Callable[[str], None]
 Folder = str | Path
 Patterns = Sequence[str]
-#: Seconds between two looks at the front, and the most points of it that a line names.
+#: Seconds between two reads of the front, and the most points of the front in a line.
 _LOOK_S, _MOST_POINTS = 2.0, 5
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """What :func:`improve` found.
+    """The result of :func:`improve`.
 
     Attributes:
-        settings: of the search.
-        folder: of the search, with the files that it wrote.
-        result: as the search wrote it: ``baseline``, ``best``, ``comparisons``, ``verdict``, … as plain data.
-        operators: the operators of the finals, by the numbers of their trials; the best one first.
-        files: for each of them a Python file that needs torch alone and puts it into the network.
+        settings: the settings of the search.
+        folder: the folder of the search, with its files.
+        result: the result of the search as plain data: ``baseline``, ``best``, ``comparisons``, ``verdict``, …
+        operators: the operators of the finals, by the numbers of their trials, the best operator first.
+        files: for each operator a Python file that needs torch alone and puts the operator into the network.
         notebook: the case study of the search, with its figures.
     """
 
@@ -74,20 +74,20 @@ class Improvement:
 
     @property
     def verdict(self) -> str:
-        """What the search may claim of the best operator that it discovered."""
+        """The verdict on the best discovered operator."""
         return str(self.result["verdict"])
 
     @property
     def best(self) -> int:
-        """The number of the best discovered operator's trial. Raises SearchError where none was found."""
+        """The number of the best discovered operator's trial. Raises SearchError where no operator was found."""
         if not self.operators:
             raise SearchError("expected an operator that the search discovered, found none; give it more minutes")
         return next(iter(self.operators))
 
     def network(self, number: int | None = None, *, seed: int = 0) -> nn.Module:
-        """The network with an operator of the finals (None: the best) in its layers, not trained.
+        """Return the untrained network with an operator of the finals (by default the best) in its layers.
 
-        New weights are drawn from ``seed``; an ``nn.Module`` that was given keeps its own in all other layers.
+        New weights are drawn from ``seed``. The other layers of a given ``nn.Module`` keep their weights.
         """
         return build(self._request(number, seed)).module
 
@@ -98,7 +98,7 @@ class Improvement:
         seed: int = 0,
         on_progress: Callable[[TrainingProgress], None] | None = None,
     ) -> nn.Module:
-        """:meth:`network`, trained as the finals were. Raises TrainingError where the training does not end well."""
+        """Return :meth:`network`, trained as in the finals. Raises TrainingError where the training fails."""
         net, _ = trained(self._request(number, seed), on_progress)
         return net.eval()
 
@@ -114,9 +114,9 @@ class Improvement:
 def trained(
     request: TrialRequest, on_progress: Callable[[TrainingProgress], None] | None = None
 ) -> tuple[nn.Module, TrainingResult]:
-    """The network of a request with images or data of the user's own, trained, and how that went.
+    """Train the network of a request with images or a user's own data; return the network and the result.
 
-    Raises DataError where the data cannot be read, or are a text; TrainingError where the training does not end well.
+    Raises DataError where the data cannot be read, or are a text; TrainingError where the training fails.
     """
     usual = TEXT_LEARNING_RATE if request.optimizer == "adamw" else IMAGE_LEARNING_RATE
     net = build(request).module
@@ -153,49 +153,48 @@ def improve(
     say: Say | None = None,
     **training: Unpack[Training],
 ) -> Improvement:
-    """Search operators for the layers of a network of your own, on data of your own; training is part of it.
+    """Search operators for the layers of your own network, with trainings on your own data.
 
-    The search is that of ``syno-lab search``: known operators and discovered ones are trained in the place of the
-    layers, first for few steps, the best of them more and more; the best within 0.4 and 0.25 of the layers' FLOPs and
-    the network as it is are trained on ``seeds`` seeds and compared on the test examples. The lab in ``folder`` keeps
-    every outcome at once: after Ctrl-C or a kill, the same call goes on, and a call with more minutes goes on longer.
+    The search is the search of ``syno-lab search``. It replaces the layers by known and discovered operators, and
+    trains these: first for few steps, then the best operators for more steps. In the end it trains the best operators
+    within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds, and compares them on the
+    test examples. The lab in ``folder`` stores every outcome at once. After Ctrl-C or a kill the same call continues.
 
     Args:
-        model: an ``nn.Module`` (each training begins with a copy of it, weights included), a function that returns a
-            new one (each training draws new weights from its seed), ``"file.py:function"``, which is run as jobs in
-            processes of their own, or the name of a backbone. It takes a batch [B, …] of examples and gives logits
-            [B, V], or an object whose ``logits`` they are.
+        model: an ``nn.Module`` (each training starts with a copy of it, weights included); a function that returns a
+            new module (each training draws new weights from its seed); ``"file.py:function"``, for jobs in other
+            processes; or a backbone's name. It maps a batch [B, …] of examples to logits [B, V] or an object with them.
         data: two torch datasets (train, test) of pairs (tensor, class), a function that returns them,
-            ``"file.py:function"``, or a folder as ``syno_lab.load_dataset`` reads it. A module or a function of a
-            notebook is trained in this process, one training at a time.
-        minutes: for all of it, baseline and finals included.
-        folder: of the lab; None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``.
-        name: of the search in the lab.
+            ``"file.py:function"``, or a folder for ``syno_lab.load_dataset``. A module or a function of a notebook is
+            trained in this process, one training at a time.
+        minutes: the time limit in minutes, including baseline and finals.
+        folder: the lab's folder; None: ``SYNO_LAB_FOLDER``, else ``.syno-lab``.
+        name: the name of the search in the lab.
         layers: patterns of the names of layers to replace; None: see :func:`.own.with_layers`.
-        seeds: of the finals.
-        rules: functions of your own that refuse steps of operators (:func:`.own_choice.with_choice`).
-        reward: a function of your own that says how good a trained operator is, from 0 to 1; None: its accuracy.
-        flops: operators take at most this share of the FLOPs of the layers that they replace.
-        system: whose operators are searched, of several with commas between them; not αNAS, which edits whole networks
+        seeds: the number of seeds in the finals.
+        rules: your own functions that reject steps of operators (:func:`.own_choice.with_choice`).
+        reward: your own function that rates a trained operator from 0 to 1; None: its accuracy.
+        flops: the largest share of the replaced layers' FLOPs that operators take.
+        system: the system of the operators, or several with commas between them; not αNAS, which edits whole networks
             (``syno-lab search --system alpha``).
-        workers: trainings at a time, where they are jobs; None: one for each core.
-        say: is given each line about the plan, the front as it grows, and the end; None: they are printed.
-        training: how networks are trained (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …
+        workers: the number of trainings at a time, where they are jobs; None: one for each core.
+        say: called with each line about the plan, the growing front and the end; None: the lines are printed.
+        training: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …
 
     Raises:
-        SpecError: no layer can be replaced, or the network does not take the examples.
-        DataError: the data are no pairs of a tensor and a class.
-        CodeError: a function of the user's own cannot be read or fails.
-        SearchError: the minutes are too few; the line says how many are needed.
+        SpecError: no layer can be replaced, or the network does not accept the examples.
+        DataError: the data are not pairs of a tensor and a class.
+        CodeError: a user's function cannot be read or fails.
+        SearchError: the minutes are too few; the message has the number that is needed.
         StoreError: the lab has a search of this name for another network, data or training.
     """
     say = say or print
-    systems = [format_named(one.strip()) for one in system.split(",")]
-    for one in map(find_system, systems):
-        if isinstance(one, OfNetworks):
+    systems = [format_named(part.strip()) for part in system.split(",")]
+    for kind in map(find_system, systems):
+        if isinstance(kind, OfNetworks):
             raise SpecError(
-                f"system: expected operators for layers, found {one.title}, whose operators are whole networks; "
-                f"search those by `syno-lab search --system {one.format} --model FILE.py:FUNCTION "
+                f"system: expected operators for layers, found {kind.title}, whose operators are whole networks; "
+                f"search those by `syno-lab search --system {kind.format} --model FILE.py:FUNCTION "
                 "--dataset FILE.py:FUNCTION`"
             )
     lab = lab_folder(folder)
@@ -230,30 +229,30 @@ def improve(
 
 
 def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
-    """The plan in lines: the network, the layers that are replaced, why others stay, the space, a folder of images.
+    """Return the plan in lines: the network, the replaced and the other layers, the space, a folder of images.
 
-    Raises SpecError: no operator can be within the limits.
+    Raises SpecError where no operator can be within the limits.
     """
-    seen, space = survey_of(settings.training), Space(settings)
+    survey, space = survey_of(settings.training), Space(settings)
     sites = chosen.sites
     replaced = sum(site.flops for site in sites)
     shown = [site.name for site in sites[:_MOST_LISTED]]
     more = "" if len(sites) <= _MOST_LISTED else f" and {len(sites) - _MOST_LISTED} more"
-    which = f"{', '.join(shown)}{more}"
-    share, at_once = replaced / max(1, seen.flops), count_of(settings.workers, "training")
+    names = f"{', '.join(shown)}{more}"
+    share, at_once = replaced / max(1, survey.flops), count_of(settings.workers, "training")
     return [
-        f"{seen.network}: {seen.flops:,} FLOPs for one example, {seen.params:,} parameters",
+        f"{survey.network}: {survey.flops:,} FLOPs for one example, {survey.params:,} parameters",
         *plan_of_images(settings.training),
-        f"{len(sites)} of {len(seen.sites)} layers are replaced, {share:.0%} of the FLOPs: {which}",
+        f"{len(sites)} of {len(survey.sites)} layers are replaced, {share:.0%} of the FLOPs: {names}",
         *chosen.stay,
         f"operators {space.limits}; {settings.minutes:g} minutes in all, {at_once} at a time",
     ]
 
 
 def finished(settings: SearchSettings, lab: Path) -> dict[str, JSON] | None:
-    """The result of this very search, if it has come to its end."""
-    place = search_folder(lab, settings.name)
-    known, result = read_json(place / SETTINGS_FILE), read_json(place / RESULT_FILE)
+    """Return the result of this search with equal settings, if the search has ended."""
+    search_files = search_folder(lab, settings.name)
+    known, result = read_json(search_files / SETTINGS_FILE), read_json(search_files / RESULT_FILE)
     if known is None or result is None or "verdict" not in result:
         return None
     earlier = SearchSettings.from_dict(known)
@@ -275,31 +274,31 @@ def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> d
 
 
 class _Streamer:
-    """A report of a search (``report(fraction, message)``) that says what is new of its plan, parts and front."""
+    """A report of a search (``report(fraction, message)``) that outputs news of its plan, its phases and its front."""
 
     def __init__(self, lab: Path, settings: SearchSettings, say: Say) -> None:
         self._reader = LabReader(lab)
         self._lab, self._name, self._minutes = lab, settings.name, settings.minutes or 0.0
         self._say = say
         self._next = 0.0
-        self._said: set[str] = set()
+        self._shown_keys: set[str] = set()
 
     def __call__(self, fraction: float, message: str) -> None:
-        """Say the part that has begun, and the front on its rung where it has changed."""
+        """Output the phase that has begun, and the front on its rung if the front has changed."""
         part, _, rest = message.partition(":")
         self._once(f"{fraction:4.0%} {title(part)}:{rest}" if rest else message, key=part)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LOOK_S
-        found = read_progress(self._lab, self._name)
-        if found is not None and found.minutes is not None and abs(found.minutes - self._minutes) < 0.01:
-            self._once(table_text(plan_table(found)), key="the plan")
+        progress = read_progress(self._lab, self._name)
+        if progress is not None and progress.minutes is not None and abs(progress.minutes - self._minutes) < 0.01:
+            self._once(table_text(plan_table(progress)), key="the plan")
         if line := self._front(part):
             self._once(line, key=line)
 
     def _once(self, line: str, *, key: str) -> None:
-        if key not in self._said:
-            self._said.add(key)
+        if key not in self._shown_keys:
+            self._shown_keys.add(key)
             self._say(line)
 
     def _front(self, rung: str) -> str:
@@ -312,31 +311,31 @@ class _Streamer:
         points = [front.points[at] for at in front.front]
         if not points:
             return ""
-        whole = baseline.flops if baseline is not None and baseline.flops else None
-        told = [
+        total = baseline.flops if baseline is not None and baseline.flops else None
+        points_text = [
             f"{point.name} {point.values[0]:.3f} at "
-            + (f"{point.values[1]:,.0f} FLOPs" if whole is None else f"{point.values[1] / whole:.2f} of the FLOPs")
+            + (f"{point.values[1]:,.0f} FLOPs" if total is None else f"{point.values[1] / total:.2f} of the FLOPs")
             for point in sorted(points, key=lambda point: -point.values[0])[:_MOST_POINTS]
         ]
-        return f"front on {title(rung)} (accuracy): {'; '.join(told)}"
+        return f"front on {title(rung)} (accuracy): {'; '.join(points_text)}"
 
 
 def improvement(settings: SearchSettings, result: Mapping[str, JSON], lab: Path, say: Say) -> Improvement:
-    """What a search found, with its files written."""
-    place = search_folder(lab, settings.name)
+    """Write the files of a search's result, and return the result."""
+    search_files = search_folder(lab, settings.name)
     best = searched(result).best.values()
-    texts = {one.number: one.operator for one in best if one is not None and one.number is not None}
+    texts = {point.number: point.operator for point in best if point is not None and point.number is not None}
     operators = {number: read_operator(text) for number, text in texts.items()}
     files = {}
     for number, operator in operators.items():
         request = msgspec.structs.replace(settings.training, operator=texts[number])
         strides = request.options.get("strides", "pool")
         sites = {site.name: site for site in survey_of(request).sites}
-        text = network_file(operator, [(sites[place.name], place) for place in places_of(request)], number, strides)
-        files[number] = place / f"operator-{number}.py"
+        text = network_file(operator, [(sites[site.name], site) for site in places_of(request)], number, strides)
+        files[number] = search_files / f"operator-{number}.py"
         write_whole(files[number], text.encode())
-    found = Improvement(settings, place, result, operators, files, write_case_study(lab, settings.name))
+    output = Improvement(settings, search_files, result, operators, files, write_case_study(lab, settings.name))
     for number, path in files.items():
         say(f"trial {number}, as a file that needs torch alone: {path}")
-    say(f"a case study of the search, as a notebook: {found.notebook}")
-    return found
+    say(f"a case study of the search, as a notebook: {output.notebook}")
+    return output

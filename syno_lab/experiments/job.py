@@ -1,4 +1,4 @@
-"""Run a search: as a job of kind ``search`` that the caller watches, or as a call."""
+"""Runs a search: as a job of kind ``search`` that the caller watches, or as a call."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from syno_lab.versioned import JSON
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, JobRecord, Lab
 
-#: The share of the progress bar that each part of a search has.
+#: The progress at the end of each part of a search, from 0 to 1.
 _BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
 #: Seconds to wait for the process of an earlier attempt to end.
 _PATIENCE_S = 10.0
-#: Seconds that a search as a job has to come to rest after Ctrl-C; its trainings stop at their next batch.
+#: Seconds for a search as a job to stop after Ctrl-C; its trainings stop at their next batch.
 REST_S = 60.0
 KIND = "search"
 
@@ -48,8 +48,8 @@ KIND = "search"
 def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Run the search of a :class:`.SearchSettings` as a dictionary; return the result of :func:`run_search`.
 
-    Raises JobFailed, which is not retried, for invalid settings and while another job does this search; JobStopped when
-    the job was paused or cancelled.
+    Raises JobFailed without a retry for invalid settings and while another job runs this search; JobStopped when the
+    job was paused or cancelled.
     """
     from syno_lab.jobs import JobFailed, JobStopped, Lab
 
@@ -61,15 +61,15 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
         for other in lab.jobs(kind=KIND, state="running"):
             if other.id < context.id and other.params.get("name") == settings.name:
                 raise JobFailed(f"job {other.id} does the search {settings.name!r} already; take another name")
-        place = search_folder(context.root, settings.name)
-        place.mkdir(parents=True, exist_ok=True)
-        with alone(place / LOCK_FILE, busy(settings.name, context.root), _PATIENCE_S):
+        search_files = search_folder(context.root, settings.name)
+        search_files.mkdir(parents=True, exist_ok=True)
+        with alone(search_files / LOCK_FILE, busy(settings.name, context.root), _PATIENCE_S):
             if settings.rungs:
                 return run_in_rungs(
                     settings,
                     lab.store,
                     lambda log: JobWorkers(settings, lab),
-                    folder=place,
+                    folder=search_files,
                     report=context.report,
                     should_stop=context.should_stop,
                 )
@@ -77,7 +77,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
                 settings,
                 lab.store,
                 JobRunner(lab, settings.resources),
-                folder=place,
+                folder=search_files,
                 report=context.report,
                 should_stop=context.should_stop,
             )
@@ -90,7 +90,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 
 def busy(name: str, folder: Path) -> str:
-    """The message while another process, ``{who}``, does the search of this name: it says how to watch the search."""
+    """Return the message while another process, ``{who}``, runs the search of this name; it tells how to watch it."""
     return (
         f"the search {name!r} in {folder} is already running ({{who}}): watch it in a notebook by "
         f"`from syno_widgets import RunsView; RunsView({str(folder)!r})`, or give this one another name or folder"
@@ -105,34 +105,34 @@ def run_here(
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, JSON]:
-    """:func:`run_search` with trainings and tunings in threads of this process, in the lab of a folder.
+    """Run :func:`run_search` with trainings and tunings in threads of this process, in the lab of a folder.
 
-    With one worker they run one after another. ``clock`` is that of a search in rungs. Raises as :func:`run_search`
-    does.
+    With one worker they run one after another. ``clock`` is the clock of a search in rungs. Raises as
+    :func:`run_search` does.
     """
-    place = search_folder(folder, settings.name)
-    private.folder(place)
+    search_files = search_folder(folder, settings.name)
+    private.folder(search_files)
     train = _in_this_process if needs_this_process(settings.training) else None
     with (
-        alone(place / LOCK_FILE, busy(settings.name, folder)),
+        alone(search_files / LOCK_FILE, busy(settings.name, folder)),
         Store.open(folder) as store,
     ):
         if settings.rungs:
             return run_in_rungs(
                 settings,
                 store,
-                lambda log: LocalWorkers(settings, log, place / "rungs", should_stop, train),
-                folder=place,
+                lambda log: LocalWorkers(settings, log, search_files / "rungs", should_stop, train),
+                folder=search_files,
                 report=report,
                 should_stop=should_stop,
                 clock=clock,
             )
-        with LocalRunner(place / "trainings", settings.workers, should_stop, lab=folder) as runner:
-            return run_search(settings, store, runner, folder=place, report=report, should_stop=should_stop)
+        with LocalRunner(search_files / "trainings", settings.workers, should_stop, lab=folder) as runner:
+            return run_search(settings, store, runner, folder=search_files, report=report, should_stop=should_stop)
 
 
 def _in_this_process(request: TrialRequest, *, folder: Path, should_stop: Callable[[], bool], **_: Any) -> TrialOutcome:
-    """A training in a thread of this process, for a network or data that no other process can make."""
+    """Train in a thread of this process, for a network or data that no other process can make."""
     return run_trial(request, folder=folder, should_stop=should_stop)
 
 
@@ -145,60 +145,59 @@ def run_search(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, JSON]:
-    """Syno's Algorithm 1: extract, derive, search, evaluate, decide, keep; continued from the store if it has begun.
+    """Run Syno's Algorithm 1: extract, derive, search, evaluate, decide, store; continue a stored search.
 
-    The baseline is trained on the settings' seeds first, alike in everything; then the clock of the search runs; then
-    the best operator within each share of FLOPs (:data:`.standing.SHARES`) is trained on the same seeds, and so is
-    the best known operator, if the search began with known ones. With a :class:`.TuningChoice`, trials about as
-    accurate as the baseline are tuned during the search, and the call waits for these tunings at its end. ``folder``
-    gets the files that views read (:mod:`.watching`) and, at the end, the result. An untrained search is that of
-    :func:`.run_untrained`.
+    The baseline is trained first, with the same settings and seeds. Then the search's time starts. At the end the best
+    operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known operator if the search began with
+    known operators, are trained on the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the
+    baseline are tuned during the search, and the call waits for these tunings at its end. ``folder`` gets the files for
+    views (:mod:`.watching`) and, at the end, the result. :func:`.run_untrained` runs an untrained search.
 
     Raises:
         SpecError, StoreError: as :meth:`.Begun.of`.
-        SearchError: the baseline does not train to the end.
+        SearchError: the baseline's training does not finish.
         Stopped: ``should_stop`` returned True.
     """
     if settings.untrained:
         return run_untrained(settings, store, folder=folder, report=report, should_stop=should_stop)
-    begun = Begun.of(settings, store, folder)
-    space, log, before = begun.space, begun.log, begun.earlier
+    search = Begun.of(settings, store, folder)
+    space, log, before = search.space, search.log, search.earlier
     times = Times(before.search_s, before.asking_s, before.store_s, before.held_s)
 
     def part(low: float, high: float) -> Report:
         return lambda fraction, message: report(low + (high - low) * fraction, message)
 
     def show(status: Searched) -> None:
-        begun.board.show(status, TRAINED_STATUS)
+        search.board.show(status, TRAINED_STATUS)
 
     show(msgspec.structs.replace(before, phase="baseline"))
-    without: dict[str, str | None] = {"baseline": None} if settings.seeds else {}
-    trained = train_on_seeds(settings, "the baseline", without, runner, part(0, _BEFORE), should_stop)
+    unchanged: dict[str, str | None] = {"baseline": None} if settings.seeds else {}
+    trained = train_on_seeds(settings, "the baseline", unchanged, runner, part(0, _BEFORE), should_stop)
     baselines = trained.get("baseline", [])
-    baseline = begun.baseline(baselines)
+    baseline = search.baseline(baselines)
     driver = Driver(
         settings,
         space,
         log,
         runner,
-        begun.board,
+        search.board,
         report=part(_BEFORE, _BEFORE + _SEARCH),
         should_stop=should_stop,
         times=times,
-        baseline_s=statistics.median(one.wall_s for one in baselines) if baselines else None,
+        baseline_s=statistics.median(outcome.wall_s for outcome in baselines) if baselines else None,
         baseline_accuracy=baseline.accuracy,
     )
     margin = None if settings.tuning is None else settings.tuning.within
-    for what, is_asked in (("tuning", margin), ("lower within", settings.lower_within)):
-        if is_asked is not None and baseline.accuracy is None:
-            raise SearchError(f"{what}: expected a baseline with an accuracy, found one without")
+    for setting, value in (("tuning", margin), ("lower within", settings.lower_within)):
+        if value is not None and baseline.accuracy is None:
+            raise SearchError(f"{setting}: expected a baseline with an accuracy, found one without")
     if settings.tuning is not None:
         driver.tunings = Tunings(settings.tuning, settings.name, baseline.accuracy, space, log, runner)
     driver.run()
     standing, tunings = driver.standing, driver.tunings
-    found = {name: best for name, share in standing.shares.items() if (best := standing.best(share)) is not None}
+    best_points = {name: best for name, share in standing.shares.items() if (best := standing.best(share)) is not None}
     show(driver.status("comparison"))
-    compared = found if standing.best_known is None else found | {"known": standing.best_known}
+    compared = best_points if standing.best_known is None else best_points | {"known": standing.best_known}
     finalists = {f"trial {best.number}": log.trial(best.number).operator for best in compared.values()}
     chosen = finalists if settings.seeds else {}
     finals = train_on_seeds(settings, "the best", chosen, runner, part(_BEFORE + _SEARCH, _AFTER), should_stop)
@@ -214,7 +213,7 @@ def run_search(
 
     def point(trial: SearchTrial) -> Point:
         ratio, known = standing.replaced_ratio(trial.flops), driver.known.get(trial.operator)
-        return begun.point(trial, trial.accuracy, ratio, known)
+        return search.point(trial, trial.accuracy, ratio, known)
 
     def finalist(best: Point, number: int) -> Point:
         operator = log.trial(number).operator
@@ -224,20 +223,20 @@ def run_search(
     end = driver.end_reason or f"{standing.total} trials are done"
     result = msgspec.structs.replace(
         status,
-        settings=begun.said_settings,
+        settings=search.said_settings,
         end=end,
         lowered=None if settings.lower_within is None else tuple(driver.lowered),
         baseline=baseline,
-        best=status.best | {name: finalist(best, best.number) for name, best in found.items()},
+        best=status.best | {name: finalist(best, best.number) for name, best in best_points.items()},
         comparisons={
             name: against(settings, baselines, finals[f"trial {best.number}"])
             for name, best in compared.items()
             if settings.seeds
         },
         front=tuple([point(trial) for trial in log.front(("accuracy", "flops"))]),
-        recorded=begun.recorded(driver.known, ended),
+        recorded=search.recorded(driver.known, ended),
     )
-    plain = begun.end(result, TRAINED)
+    plain = search.end(result, TRAINED)
     show(msgspec.structs.replace(status, end=end))
     return plain
 
@@ -252,10 +251,10 @@ def run_as_job(
     address: str | None = None,
     report: Report = lambda fraction, message: None,
 ) -> dict[str, JSON]:
-    """Do the search as a job of the lab in ``folder``, and return its result.
+    """Run the search as a job of the lab in ``folder``, and return its result.
 
-    KeyboardInterrupt pauses the job and its trainings, and is raised again: the same call goes on. Raises SynoError
-    where the job ends otherwise than with a result.
+    KeyboardInterrupt pauses the job and its trainings, and is raised again: the same call continues. Raises SynoError
+    where the job ends without a result.
     """
     from syno_lab.jobs import Lab
 
@@ -280,11 +279,11 @@ def run_as_job(
 
 
 def offer_gpus(settings: SearchSettings, folder: Path) -> None:
-    """See that the lab's own workers have the GPUs that the trainings ask for; other jobs go on, or begin again.
+    """Give the lab's own workers the GPUs that the trainings require; other jobs continue, or start again.
 
-    A cluster that the user names, or machines that join, have GPUs of their own.
+    A cluster that the user names, or machines that join, have their own GPUs.
 
-    Raises JobError: the cluster does not start, or this process may not see so many GPUs.
+    Raises JobError where the cluster does not start, or this process may not see so many GPUs.
     """
     from syno_lab.jobs import Lab
     from syno_lab.jobs.endpoint import named
@@ -296,16 +295,16 @@ def offer_gpus(settings: SearchSettings, folder: Path) -> None:
 
 
 def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
-    """The job that does this search: one that waits, runs or was paused with the same end, or a new one."""
+    """Return the job of this search: a waiting, running or paused job with the same end, or a new job."""
     params = settings.to_dict()
-    mine: list[JobRecord] = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == settings.name]
-    for job in reversed(mine):
+    same_name: list[JobRecord] = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == settings.name]
+    for job in reversed(same_name):
         if job.is_ended:
             continue
         handle = lab.job(job.id)
         if job.params == params or job.state == "running":
             if job.params == params:
-                handle.allow(job)  # it has exactly the settings of this call
+                handle.allow(job)  # the job has exactly the settings of this call
             handle.resume()
             return handle
         handle.cancel()

@@ -1,4 +1,4 @@
-"""What all searches do alike: they ask, known operators first, keep what they asked for, and show how far they are."""
+"""The parts that all searches share: asking, with known operators first, storing operators, and showing progress."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from syno_lab.systems import title_of
 from syno_lab.trial import TrialOutcome
 from syno_lab.versioned import JSON
 
-#: CPU seconds without a new operator after which a search gives up. CPU time counts, because the search does not look
-#: for operators while its process is stopped or other processes use the CPU.
+#: CPU seconds without a new operator after which a search gives up. CPU time counts, because the search does not run
+#: while its process is stopped or other processes use the CPU.
 PATIENCE_S = 120.0
 
 
 @dataclass
 class Begun:
-    """A search that is begun, or gone on with.
+    """A search that has started or continues.
 
-    It has its operators, its records in the store, its files, and the status that an earlier process of it wrote.
+    It has its operators, its records in the store, its files, and the status that an earlier process wrote.
     """
 
     settings: SearchSettings
@@ -43,7 +43,7 @@ class Begun:
 
     @classmethod
     def of(cls, settings: SearchSettings, store: Store, folder: Path) -> Begun:
-        """Begin the search of these settings; its files are in ``folder``.
+        """Start the search of these settings, with its files in ``folder``.
 
         Raises:
             SpecError: the backbone has nothing to replace, or no operator can be within the limit.
@@ -56,7 +56,7 @@ class Begun:
 
     @property
     def said_settings(self) -> Settings:
-        """All settings, of which readers of a result know a few."""
+        """All settings; the type names the few that readers of a result use."""
         return cast(Settings, self.settings)
 
     def end(self, result: Searched, fields: Sequence[str]) -> dict[str, JSON]:
@@ -66,13 +66,13 @@ class Begun:
         return plain
 
     def baseline(self, trained: Sequence[TrialOutcome]) -> Baseline:
-        """The network without an operator: its costs, and the accuracies of its trainings."""
-        found = tuple([one.accuracy for one in trained if one.accuracy is not None])
-        mean, costs = sum(found) / len(found) if found else None, self.space.baseline
-        return Baseline(costs.flops, costs.params, mean, found, tuple([one.wall_s for one in trained]))
+        """Return the network without an operator: its costs, and the accuracies of its trainings."""
+        accuracies = tuple([outcome.accuracy for outcome in trained if outcome.accuracy is not None])
+        mean, costs = sum(accuracies) / len(accuracies) if accuracies else None, self.space.baseline
+        return Baseline(costs.flops, costs.params, mean, accuracies, tuple([outcome.wall_s for outcome in trained]))
 
     def point(self, trial: SearchTrial, accuracy: float | None, ratio: float | None, known: str | None) -> Point:
-        """A trial on a front of accuracy and FLOPs; ``ratio`` is its share of the replaced layers' FLOPs."""
+        """Return a trial on a front of accuracy and FLOPs; ``ratio`` is its share of the replaced layers' FLOPs."""
         return Point(
             number=trial.number,
             accuracy=accuracy,
@@ -86,18 +86,18 @@ class Begun:
     def recorded(
         self, known: Mapping[str, str], more: Callable[[Recorded, SearchTrial], Recorded]
     ) -> tuple[Recorded, ...]:
-        """Every trial that was told in short, in the order of asking; ``more`` adds what a kind of search has.
+        """Return every trial that was told, in short form and order of proposal; ``more`` adds a search's own fields.
 
         ``known`` has the names of known operators by their JSON.
         """
-        taken = self.log.taken()
-        found = []
+        steps = self.log.taken()
+        records = []
         for trial in self.log.trials():
             if trial.reward is not None:
-                one = Recorded(
+                record = Recorded(
                     number=trial.number,
                     steps=trial.steps,
-                    taken=taken[trial.number],
+                    taken=steps[trial.number],
                     state=trial.state,
                     reward=trial.reward,
                     flops=trial.flops,
@@ -105,20 +105,20 @@ class Begun:
                     known=known.get(trial.operator),
                     system=title_of(trial.operator),
                 )
-                found.append(more(one, trial))
-        return tuple(found)
+                records.append(more(record, trial))
+        return tuple(records)
 
 
 @dataclass
 class Loop:
-    """One search: a new one, or the continuation of an earlier one.
+    """One search: a new search, or the continuation of an earlier search.
 
     Attributes:
         settings, space, log: the search's settings, its operators, and its records in the store.
         report, should_stop: functions of the job.
-        clock: seconds of wall time; ``cpu_clock``: CPU seconds of this thread.
-        end_reason: why it ended.
-        known: names of the known operators with which the search begins, by the operators' JSON.
+        clock: a clock of wall seconds; ``cpu_clock``: a clock of this thread's CPU seconds.
+        end_reason: why the search ended.
+        known: the names of the known operators with which the search begins, by the operators' JSON.
     """
 
     settings: SearchSettings
@@ -131,51 +131,51 @@ class Loop:
     cpu_clock: Callable[[], float] = time.thread_time
     end_reason: str = ""
     known: dict[str, str] = field(default_factory=dict)
-    _given: list[Operator] = field(default_factory=list)  # known operators that were not asked for yet
+    _upcoming: list[Operator] = field(default_factory=list)  # known operators that are not proposed yet
     _next_report: float = -float("inf")
 
     def start(self, prior: Callable[[Operator], float] | None = None) -> Search:
-        """The search by the settings' method; ``known`` are known from now on."""
+        """Return the search by the settings' method, and set ``known``."""
         search = self.space.search(self.settings, prior)
         if self.settings.starts_with_known:
-            found = self.space.operators.known(search.root)
-            self._given = list(found.values())
-            self.known = {operator.to_json(): name for name, operator in found.items()}
+            operators = self.space.operators.known(search.root)
+            self._upcoming = list(operators.values())
+            self.known = {operator.to_json(): name for name, operator in operators.items()}
         return search
 
     def next_known(self, search: Search) -> Candidate | None:
-        """The next known operator that the search's space has; None where there is none left."""
-        while self._given:
-            candidate = search.adopt(self._given.pop(0))
+        """Return the next known operator that is in the search's space; None where none is left."""
+        while self._upcoming:
+            candidate = search.adopt(self._upcoming.pop(0))
             if candidate is not None:
                 return candidate
         return None
 
     def out_of_patience(self) -> Stop:
-        """Whether so many CPU seconds have passed since this call that the search gives up."""
+        """Return a function that is true when the CPU seconds since this call exceed the search's patience."""
         deadline = self.cpu_clock() + PATIENCE_S
         return lambda: self.cpu_clock() > deadline
 
     @property
     def nothing_new(self) -> str:
-        """Why a search ends that has given up."""
+        """Why a search ends that found no new operator in time."""
         return f"no new operator {self.space.limits} in {PATIENCE_S:g} s"
 
     def keep(self, operator: Operator, steps: Iterable[SearchStep]) -> int:
-        """Put an operator, built by these steps, into the store; its number there."""
+        """Store an operator, built by these steps; return its number in the store."""
         costs = self.space.fitting_costs(operator)
         name = self.space.operators.name_of(operator)
         return self.log.add(name, operator.to_json(), steps, costs.flops, costs.params)
 
     def fraction(self, done: int, seconds: float) -> float:
-        """The share of the search that is done, from 0 to 1, after so many trials and wall seconds."""
+        """Return the progress of the search, from 0 to 1, after ``done`` trials and ``seconds`` of wall time."""
         minutes, trials = self.settings.minutes, self.settings.trials
         shares = [] if trials is None else [done / trials]
         shares += [] if minutes is None else [seconds / (60 * minutes)]
         return min(1.0, max(shares))
 
     def is_due(self, *, now: bool = False) -> bool:
-        """Whether the state is to be shown: ``now``, or because it was not for a while."""
+        """Whether to show the state: with ``now``, or after a while without."""
         if not now and self.clock() < self._next_report:
             return False
         self._next_report = self.clock() + PERIOD_S

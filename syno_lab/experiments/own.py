@@ -1,4 +1,4 @@
-"""What a search in rungs needs to know of a network and data of the user's own: names, layers, and whether they fit."""
+"""Prepares a user's own network and data for a search in rungs: their names, the layers to replace, and their fit."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import user_code
 
-#: Layers are replaced in the first of these that has any: convolutions that read neighbours, 1x1 ones, linear layers.
+#: Layers are replaced in the first selection with any: convolutions with neighbours, 1x1 convolutions, linear layers.
 SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
-#: All layers that any of them may have.
+#: A selection of all layers in any of the selections above.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
-#: Coefficients of operators divide the channels of all layers: a layer whose channels this does not divide stays.
+#: Coefficients of operators divide the channels of all layers, so a layer stays if this does not divide its channels.
 DIVISOR = 4
-#: Windows of operators are so wide: a layer of a smaller plane would keep them out of all others.
+#: The width of operators' windows. A layer with a smaller plane stays: it would rule windows out for all layers.
 WINDOW = 3
-#: A layer that takes less than this share of the FLOPs of those that could be replaced stays.
+#: A layer stays if it has less than this share of the FLOPs of the replaceable layers.
 LEAST_SHARE = 0.01
 _DIGEST = 12
-#: The most reasons that a line about layers has.
+#: The most reasons in a line about layers.
 _MOST_REASONS = 8
 
 Model = nn.Module | Callable[[], nn.Module] | str
@@ -58,22 +58,21 @@ def is_code(text: str) -> bool:
 
 
 def with_model(request: TrialRequest, model: Model) -> TrialRequest:
-    """The request with a network: of the registry by its name, ``file.py:function``, a function, or an ``nn.Module``.
+    """Return the request with a network: a registered name, ``file.py:function``, a function, or an ``nn.Module``.
 
-    A module is copied for each training, with the weights that it has; a function draws new ones for each seed.
-    Raises CodeError where the file or function cannot be read or run, or returns something else; SpecError for another
-    object.
+    A module is copied with its weights for each training; a function draws new weights for each seed. Raises CodeError
+    where the file or function cannot be read or run, or returns no network; SpecError for another object.
     """
     if isinstance(model, str):
         if is_code(model):
             return _with_code(request, MODEL, "backbone", model)
         return msgspec.structs.replace(request, backbone=model)
     if isinstance(model, nn.Module):
-        given = uncompiled(model)
-        called = type(given).__name__
-        build: Callable[[], nn.Module] = partial(copied, given)
+        module = uncompiled(model)
+        called = type(module).__name__
+        build: Callable[[], nn.Module] = partial(copied, module)
         with blamed(called):
-            check_values(given)
+            check_values(module)
     elif callable(model):
         called = str(getattr(model, "__name__", type(model).__name__))
         build = checked(model, called, str(getattr(model, "__module__", "this process")))
@@ -87,20 +86,20 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
 
 
 def with_data(request: TrialRequest, data: Data) -> TrialRequest:
-    """The request with data: the lab's own by a path, ``file.py:function``, a pair (train, test), or a function.
+    """Return the request with data: a data path, ``file.py:function``, a pair (train, test), or a function.
 
-    Raises CodeError where the file or function cannot be read or run; DataError where it is no pair of torch datasets.
+    Raises CodeError where the file or function cannot be read or run; DataError without a pair of torch datasets.
     """
     if isinstance(data, str):
         if is_code(data):
             return _with_code(request, DATA, "data", data)
-        place = data if data == DIGITS else str(Path(data).expanduser().absolute())
-        return msgspec.structs.replace(request, data=place)
+        location = data if data == DIGITS else str(Path(data).expanduser().absolute())
+        return msgspec.structs.replace(request, data=location)
     called = str(getattr(data, "__name__", "data"))
     with patient(called):
         with blamed(called):
-            found = data() if callable(data) else data
-        own = OwnData.of(found, "data")
+            value = data() if callable(data) else data
+        own = OwnData.of(value, "data")
     own = replace(own, name=type(own.train.data).__name__)
     name = f"{OWN}{own.name}@{own.fingerprint[:_DIGEST]}"
     offer_data(name, lambda: own)
@@ -108,7 +107,7 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
 
 
 def _with_code(request: TrialRequest, role: str, field: str, text: str) -> TrialRequest:
-    """The request with the code of ``file.py:function``, which runs here and now: the user has named it."""
+    """Return the request with the code of ``file.py:function``, and run the code, because the user has named it."""
     code = user_code(text)
     named = msgspec.structs.replace(request, own={role: code}, **{field: name_of(code)})
     bring(named)
@@ -116,7 +115,7 @@ def _with_code(request: TrialRequest, role: str, field: str, text: str) -> Trial
 
 
 def _digest(net: nn.Module) -> str:
-    """Tells networks apart by their parts and their weights."""
+    """Return a digest of a network's modules and weights."""
     digest = hashlib.sha256(repr(net).encode())
     for name, value in sorted(net.state_dict().items()):
         if not isinstance(value, Tensor) or is_lazy(value) or value.is_meta:
@@ -130,7 +129,7 @@ def _digest(net: nn.Module) -> str:
 
 
 def with_layers(request: TrialRequest, patterns: Sequence[str] | None = None) -> tuple[TrialRequest, list[Site]]:
-    """The request with the names of the layers that operators replace, and these layers: see :func:`choose`."""
+    """Return the request with the names of the layers that operators replace, and these layers: see :func:`choose`."""
     chosen = choose(request, patterns)
     return chosen.request, chosen.sites
 
@@ -140,9 +139,9 @@ class Chosen:
     """The layers of a network that operators replace.
 
     Attributes:
-        request: with their names.
+        request: the request with the layers' names.
         sites: the layers.
-        reasons: why each layer of the network stays, by its name; None where it is replaced.
+        reasons: the reason why each layer of the network stays, by its name; None for a replaced layer.
     """
 
     request: TrialRequest
@@ -151,7 +150,7 @@ class Chosen:
 
     @property
     def stay(self) -> list[str]:
-        """A line with the layers that stay and why, if there are any."""
+        """A line with the layers that stay and the reasons, if there are any."""
         stay = {name: why for name, why in self.reasons.items() if why is not None}
         return [f"{len(stay)} layers stay: {in_short(stay, _MOST_REASONS)}"] if stay else []
 
@@ -164,26 +163,26 @@ def choose(
     *,
     tries: bool = True,
 ) -> Chosen:
-    """Choose the layers that operators replace, and try a known operator in them (:func:`.trying.broken_layers`).
+    """Choose the layers that operators replace, and try a known operator in each (:func:`.trying.broken_layers`).
 
     Args:
-        request: its network is surveyed.
-        patterns: of names, as on a shell's command line; None: all layers of the first of :data:`SELECTIONS` that has
-            any, without those that read the input, give the output, or are too small to matter.
-        say: is told what is tried.
+        request: the request with the network.
+        patterns: patterns of layers' names, as on a shell's command line; None: the layers of the first of
+            :data:`SELECTIONS` with any, except layers that read the input, return the output, or are too small.
+        say: called with a line about each try.
         tries: whether operators are tried.
 
     Raises:
-        SpecError: there are none; one line with each layer's reason.
+        SpecError: no layer can be replaced; one line with each layer's reason.
         SynoError: as :func:`check_fit`.
     """
-    seen = survey_of(request)
+    survey = survey_of(request)
     names = ("*",) if patterns is None else tuple(patterns)
-    all_reasons = seen.reasons(replace(ANY_LAYER, names=names))
+    all_reasons = survey.reasons(replace(ANY_LAYER, names=names))
     for selection in SELECTIONS:
-        reasons = seen.reasons(replace(selection, names=names))
-        sites = [site for site in seen.sites if reasons[site.name] is None]
-        unfit = {} if patterns is not None else unworthy(sites, seen)
+        reasons = survey.reasons(replace(selection, names=names))
+        sites = [site for site in survey.sites if reasons[site.name] is None]
+        unfit = {} if patterns is not None else unworthy(sites, survey)
         sites = [site for site in sites if site.name not in unfit]
         if sites and tries:
             unfit |= broken_layers(_with_sites(request, selection, sites), sites, say)
@@ -191,7 +190,7 @@ def choose(
         if sites:
             return Chosen(_with_sites(request, selection, sites), sites, reasons | unfit)
         all_reasons |= unfit
-    raise nothing_to_replace(seen.network, all_reasons)
+    raise nothing_to_replace(survey.network, all_reasons)
 
 
 def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Site]) -> TrialRequest:
@@ -201,21 +200,21 @@ def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Sit
 
 
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
-    """Why some of the sites stay: coefficients do not divide their channels, they give the output, or they are tiny.
+    """Return the reasons why some sites stay: coefficients do not divide channels, the output layer, or too few FLOPs.
 
-    Convolutions whose planes have no room for a window stay too: those that read neighbours unless no plane has it, 1x1
-    convolutions, in whose place an operator needs no window, as long as the others have most of the FLOPs.
+    Convolutions with planes too small for a window stay too, except where no plane of convolutions with neighbours is
+    large enough, and except 1x1 convolutions with most of the FLOPs, because their operators need no window.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     reasons: dict[str, str] = {}
     for site in sites:
         sides = {"input": site.in_channels, "output": site.out_channels}
         odd = [f"{count} {side}" for side, count in sides.items() if count % DIVISOR]
-        what = "features" if site.kind == "linear" else "channels"
+        noun = "features" if site.kind == "linear" else "channels"
         if site is last and site.kind == "linear":
             reasons[site.name] = "it is the last linear layer, which gives the output"
         elif odd:
-            reasons[site.name] = f"{DIVISOR} does not divide its {' and '.join(odd)} {what}"
+            reasons[site.name] = f"{DIVISOR} does not divide its {' and '.join(odd)} {noun}"
     fits = [site for site in sites if site.name not in reasons]
     roomy = [site for site in fits if site.kind == "linear" or min(site.height, site.width) >= WINDOW]
     reads_neighbours = any(max(site.kernel_size) > 1 for site in fits)
@@ -234,7 +233,7 @@ def _flops(sites: Sequence[Site]) -> float:
 
 @generators_kept()
 def check_fit(request: TrialRequest) -> None:
-    """Refuse a network that does not take the data, or does not tell their classes apart: one batch goes through it.
+    """Refuse a network that does not accept the data, or has fewer outputs than classes, by a trial with one batch.
 
     Raises SpecError, TrainingError or DataError, in one line.
     """

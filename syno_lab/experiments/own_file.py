@@ -1,7 +1,7 @@
-"""An operator in the layers of a network as one Python file that needs torch alone: ``patch(net)`` puts it in.
+"""Writes an operator in the layers of a network as one Python file that needs torch alone: ``patch(net)`` inserts it.
 
-The file's modules are named as those of :class:`syno_lab.models.slot.Slot`, so that the weights of a network that the
-lab has trained fit: ``patch(net).load_state_dict(trained.state_dict())``.
+The file's modules have the names of :class:`syno_lab.models.slot.Slot`, so the weights of a network that the lab has
+trained fit: ``patch(net).load_state_dict(trained.state_dict())``.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def patch(net):
 
 
 def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], number: int, strides: Strides) -> str:
-    """The text of the file.
+    """Return the text of the file.
 
     Args:
-        operator: of any system whose operators stand in layers.
-        places: the layers, and the operator's place in each.
-        number: of its trial, for people.
-        strides: as the search had them.
+        operator: an operator of any system whose operators replace layers.
+        places: the layers, and the operator's sizes in each.
+        number: the number of its trial, for people.
+        strides: the search's setting for strides.
 
-    Raises SpecError where the operator stands in no layer.
+    Raises SpecError where the operator replaces no layer.
     """
     classes: dict[tuple[tuple[str, int], ...], str] = {}
     sources: list[str] = []

@@ -1,4 +1,4 @@
-"""The plan of a search in rungs, stated before it begins, and its funnel: how many operators came how far.
+"""The plan of a search in rungs, made before the rungs begin, and its funnel: how many operators reached each stage.
 
 All numbers of the plan are seconds of one worker. The finals and the baseline are part of the minutes.
 """
@@ -18,31 +18,31 @@ from syno_lab.reports.searched import Amount, Counts, Plan, PlanPart
 from syno_lab.reports.searched import Funnel as SaidFunnel
 from syno_lab.store.rungs import BASELINE, CONFIRM, RungTraining
 
-#: The shares of the time without finals: drawing and probing, each rung, and the best of the last one on more seeds.
-#: Later rungs train fewer operators longer. Chosen after a half-hour run on ResNet-20 in which too few operators were
-#: drawn, and too few trained on the first rung.
+#: The shares of the time without finals: drawing and probing, each rung, and more seeds for the best of the last rung.
+#: Later rungs train fewer operators longer. The shares follow a half-hour run on ResNet-20 that drew too few operators
+#: and trained too few on the first rung.
 DRAWS_SHARE = 0.13
 RUNG_SHARES = (0.31, 0.18, 0.25)
 CONFIRM_SHARE = 0.13
-#: Seeds of the network that an operator is trained on in the part :data:`.store.rungs.CONFIRM`.
+#: The number of additional seeds in the part :data:`.store.rungs.CONFIRM`.
 MORE_SEEDS = 2
-#: Operators in the finals, beside the baseline: the best within each share of the FLOPs.
+#: The number of operators in the finals, beside the baseline: the best within each share of the FLOPs.
 FINALISTS = 2
-#: The share of the time that finals may take at most.
+#: The largest share of the time for finals.
 MOST_FINALS = 0.6
-#: The fewest operators that a rung must be able to train, or it decides nothing.
+#: The fewest operators on a rung. With fewer a rung decides nothing.
 FEWEST = 2
-#: Operators train slower than the layers that they replace: planned seconds over the baseline's. The median of the
-#: operators of the first half-hour searches was 1.4.
+#: Operators train slower than the layers that they replace: the planned seconds over the baseline's. The median of the
+#: operators in the first half-hour searches was 1.4.
 SLOWER = 1.4
 _DRAWS = ("drawn", "wished", "affordable", "probed")
 
 
 def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
-    """Those of a backbone's rungs that the plan of a search has, with the measures that the search began with.
+    """Return the backbone's rungs that a search's plan has, with the measures with which the search began.
 
-    A search that is continued goes on with these, whatever is declared now. Without a plan yet, or with one of a
-    damaged file, which lacks the network itself: the rungs as they are.
+    A continued search keeps these, whatever the backbone declares now. Without a plan, or with a damaged plan that
+    lacks the network itself, the rungs are returned unchanged.
     """
     parts = {} if plan is None else {part.name: part for part in plan.parts}
     if not any(rung.is_full and rung.name in parts for rung in rungs):
@@ -55,10 +55,10 @@ def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
 
 
 def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung, ...]:
-    """The rungs that cost at most half of what the network itself costs; others decide nothing that it would not.
+    """Return the rungs that cost at most half of the network itself. Other rungs are not worth their time.
 
     Args:
-        rungs: the cheapest first, the network itself last.
+        rungs: the rungs, the cheapest first, the network itself last.
         each_s: as for :func:`plan_for`.
     """
     full_s = each_s[rungs[-1].name]
@@ -69,14 +69,14 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
     """Share ``minutes`` among drawing, the rungs and the finals.
 
     Args:
-        minutes: of the whole search.
-        workers: trainings at a time.
-        rungs: the cheapest first, the network itself last.
+        minutes: the minutes of the whole search.
+        workers: the number of trainings at a time.
+        rungs: the rungs, the cheapest first, the network itself last.
         each_s: seconds of one training of the baseline on each rung, by the rung's name.
-        seeds: of the finals; 0 for no finals.
+        seeds: the number of seeds in the finals; 0 for no finals.
 
     Raises:
-        SearchError: the minutes are too few for one of the rungs, or for the finals; one line with the minutes needed.
+        SearchError: the minutes are too few for a rung or for the finals; one line with the minutes needed.
     """
     total = 60 * minutes * workers
     full_s = each_s[rungs[-1].name]
@@ -91,20 +91,20 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
         )
     rest = total - last
     shares = [*RUNG_SHARES[: len(rungs) - 1], RUNG_SHARES[-1]] if len(rungs) > 1 else [sum(RUNG_SHARES)]
-    whole = DRAWS_SHARE + sum(shares) + CONFIRM_SHARE
-    parts = [baseline, PlanPart("draws", 0, 0.0, rest * DRAWS_SHARE / whole)]
+    all_shares = DRAWS_SHARE + sum(shares) + CONFIRM_SHARE
+    parts = [baseline, PlanPart("draws", 0, 0.0, rest * DRAWS_SHARE / all_shares)]
     for rung, share in zip(rungs, shares, strict=True):
         one_s = rung.seeds * SLOWER * each_s[rung.name]
-        seconds = rest * share / whole
+        seconds = rest * share / all_shares
         trainings = floor(seconds / one_s)
         if trainings < FEWEST:
-            needed = (FEWEST * one_s * whole / share + last) / workers / 60
+            needed = (FEWEST * one_s * all_shares / share + last) / workers / 60
             raise SearchError(
                 f"minutes: expected at least {needed:.0f} for the rung {quoted(rung.name)}, found {minutes:g}: "
                 f"it would train {trainings} operators"
             )
         parts.append(PlanPart(rung.name, trainings, one_s, seconds, rung.measure))
-    seconds = rest * CONFIRM_SHARE / whole
+    seconds = rest * CONFIRM_SHARE / all_shares
     parts.append(PlanPart(CONFIRM, floor(seconds / finals.each_s), finals.each_s, seconds))
     return Plan(sum(part.seconds for part in (*parts, finals)) / workers / 60, workers, (*parts, finals))
 
@@ -112,23 +112,22 @@ def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mappin
 class Funnel(SaidFunnel):
     """Counts and seconds of a search, from the operators drawn to the finals.
 
-    ``draws`` are counts of different operators (:attr:`.Space.counts`) and CPU seconds of drawing and probing. Of a
-    search that was continued they are at least so many: what an earlier process drew and did not store may be drawn
-    again.
+    ``draws`` has counts of different operators (:attr:`.Space.counts`) and CPU seconds of drawing and probing. In a
+    continued search the counts are lower bounds: an earlier process may have drawn operators that it did not store.
     """
 
     draws: dict[str, Amount] = msgspec.field(default_factory=lambda: {**dict.fromkeys(_DRAWS, 0), "seconds": 0.0})
 
     @classmethod
     def after(cls, earlier: SaidFunnel | None) -> Funnel:
-        """That of a search which an earlier process has begun."""
-        found = cls()
+        """Return the funnel of a search that an earlier process has begun."""
+        funnel = cls()
         if earlier is not None:
-            found.see({name: count for name, count in earlier.draws.items() if name in found.draws})
-        return found
+            funnel.see({name: count for name, count in earlier.draws.items() if name in funnel.draws})
+        return funnel
 
     def see(self, counts: Mapping[str, float]) -> None:
-        """Take over the counts of a space; an earlier process of the search may have seen more."""
+        """Raise the counts to the counts of a space; an earlier process of the search may have higher counts."""
         self.draws |= {name: max(self.draws[name], count) for name, count in counts.items()}
 
     def spend(self, seconds: float) -> None:
@@ -136,30 +135,30 @@ class Funnel(SaidFunnel):
         self.draws["seconds"] += seconds
 
     def count(self, rungs: Sequence[Rung], trainings: Sequence[RungTraining], finals: str) -> None:
-        """Count the trainings of the queue anew."""
-        found = [one for one in trainings if one.number != BASELINE]
+        """Recount the trainings of the queue."""
+        rows = [row for row in trainings if row.number != BASELINE]
         last = rungs[-1]
-        again = _counted(one for one in found if one.rung == last.name and one.seed >= last.seeds)
+        again = _counted(row for row in rows if row.rung == last.name and row.seed >= last.seeds)
         self.rungs = {
-            rung.name: _counted(one for one in found if one.rung == rung.name and one.seed < rung.seeds)
+            rung.name: _counted(row for row in rows if row.rung == rung.name and row.seed < rung.seeds)
             for rung in rungs
         }
         if again.begun:
             self.rungs[CONFIRM] = again
-        self.rungs[finals] = _counted(one for one in found if one.rung == finals)
+        self.rungs[finals] = _counted(row for row in rows if row.rung == finals)
 
     def line(self) -> str:
-        """The funnel in one line: ``2,031 drawn > 1,204 wished > 640 affordable > 640 probed > 212 on 40 steps``."""
+        """Return the counts: ``2,031 drawn > 1,204 wished > 640 affordable > 640 probed > 212 on 40 steps``."""
         parts = [f"{self.draws[name]:,} {name}" for name in _DRAWS if self.draws[name] or name != "probed"]
-        parts += [f"{found.trained:,} on {name}" for name, found in self.rungs.items() if found.begun]
+        parts += [f"{counts.trained:,} on {name}" for name, counts in self.rungs.items() if counts.begun]
         return " > ".join(parts)
 
 
 def _counted(trainings: Iterable[RungTraining]) -> Counts:
-    """Operators that began, that have all their trainings, and that failed; worker seconds."""
-    mine = list(trainings)
-    begun = {one.number for one in mine}
-    waiting = {one.number for one in mine if not one.is_ended}
-    failed = {one.number for one in mine if one.is_ended and one.state != "finished"}
-    seconds = sum(one.spent("wall_s") for one in mine if one.is_ended)
-    return Counts(len(begun), len(begun - waiting - failed), len(failed), seconds)
+    """Count operators that began, that ended all trainings, and that failed, and worker seconds."""
+    rows = list(trainings)
+    started = {row.number for row in rows}
+    waiting = {row.number for row in rows if not row.is_ended}
+    failed = {row.number for row in rows if row.is_ended and row.state != "finished"}
+    seconds = sum(row.spent("wall_s") for row in rows if row.is_ended)
+    return Counts(len(started), len(started - waiting - failed), len(failed), seconds)

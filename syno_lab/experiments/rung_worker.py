@@ -1,8 +1,7 @@
-"""A worker of a search in rungs: it takes trainings from the queue in the store, one after another.
+"""A worker of a search in rungs. It takes trainings from the queue in the store, one after another.
 
-Trainings on a cheap rung take a second or two, less than a process takes to start: so one process
-(:class:`.TrialWorker`) does many of them. A worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread
-(:class:`.LocalWorkers`).
+Trainings on a cheap rung take a second or two, less than the start of a process. So one process (:class:`.TrialWorker`)
+does many of them. A worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread (:class:`.LocalWorkers`).
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, Lab
 
 KIND = "rungs"
-#: Batches of a training on :data:`.store.rungs.TIMING`.
+#: The number of batches in a training on :data:`.store.rungs.TIMING`.
 TIMING_STEPS = 20
-#: Seconds between two looks at an empty queue.
+#: Seconds between two reads of an empty queue.
 LOOK_S = 0.1
-#: Seconds with an empty queue after which a worker ends; a search that goes on starts another.
+#: Seconds with an empty queue after which a worker ends. The search starts another worker if necessary.
 IDLE_S = 300.0
 
 Train = Callable[..., TrialOutcome]
@@ -49,13 +48,13 @@ Train = Callable[..., TrialOutcome]
 def request_for(
     settings: SearchSettings, one: RungTraining, operator: str | None, baseline_s: float | None
 ) -> TrialRequest:
-    """The request of one training of the queue.
+    """Return the request of one training of the queue.
 
     Args:
-        settings: of the search.
+        settings: the settings of the search.
         one: the training.
-        operator: its JSON; None for the baseline.
-        baseline_s: seconds of the baseline's training on this rung, where it is known.
+        operator: the operator's JSON; None for the baseline.
+        baseline_s: seconds of the baseline's training on this rung, or None.
     """
     plain = msgspec.structs.replace(settings.training, operator=operator, seed=one.seed)
     if one.rung == FINAL:
@@ -80,52 +79,52 @@ def work(
 ) -> int:
     """Take trainings from the queue of ``log`` until stopped, or until the queue was empty for ``idle_s``.
 
-    Returns how many have ended. ``holder`` names this worker in the queue: what an earlier process of this name left
-    behind is given out again. ``train`` is :meth:`.TrialWorker.run`, or a function like it. Checkpoints lie in a folder
-    of the training below ``folder``, which is in the search's own, and go with its outcome.
+    Returns the number of trainings that ended. ``holder`` names this worker in the queue; trainings of an earlier
+    process of this name return to the queue. ``train`` is :meth:`.TrialWorker.run`, or a function like it. ``folder``
+    is in the search's own folder, and has a folder with checkpoints for each training, until the outcome is stored.
     """
     queue = log.rungs
     queue.release(holder)
-    # No training takes longer than the whole search; one that does hangs.
+    # No training takes longer than the whole search; a longer training hangs.
     deadline_s = max(DEADLINE_S, 60 * (settings.minutes or 0))
     rungs = as_begun(rungs_of(settings.training), read_status(folder.parent).plan)
     measures = {rung.name: rung.measure for rung in rungs}
     baselines: dict[str, float] = {}
     done, empty_since = 0, time.monotonic()
     while not should_stop() and time.monotonic() - empty_since < idle_s:
-        one = queue.take(holder)
-        if one is None:
+        training = queue.take(holder)
+        if training is None:
             time.sleep(LOOK_S)
             continue
-        who = "the baseline" if one.number == BASELINE else f"trial {one.number}"
-        report(0.0, f"{who} on {one.rung}, seed {one.seed}")
-        operator = None if one.number == BASELINE else log.trial(one.number).operator
-        request = request_for(settings, one, operator, _baseline_s(queue, one.rung, baselines))
-        place = folder / f"{one.number}-{one.rung}-{one.seed}".replace(" ", "-").replace("/", "-")
-        begin = partial(train, request, folder=place, should_stop=should_stop, deadline_s=deadline_s)
+        title = "the baseline" if training.number == BASELINE else f"trial {training.number}"
+        report(0.0, f"{title} on {training.rung}, seed {training.seed}")
+        operator = None if training.number == BASELINE else log.trial(training.number).operator
+        request = request_for(settings, training, operator, _baseline_s(queue, training.rung, baselines))
+        files = folder / f"{training.number}-{training.rung}-{training.seed}".replace(" ", "-").replace("/", "-")
+        begin = partial(train, request, folder=files, should_stop=should_stop, deadline_s=deadline_s)
         outcome = with_room(begin, report, should_stop)
-        queue.record(one, outcome.to_dict(), reward_of(measures.get(one.rung, "accuracy"), outcome))
+        queue.record(training, outcome.to_dict(), reward_of(measures.get(training.rung, "accuracy"), outcome))
         if outcome.state != "interrupted":
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(files, ignore_errors=True)
             done += 1
         empty_since = time.monotonic()
     return done
 
 
 def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | None:
-    """Seconds of the baseline's training on a rung; for the network itself, as far as it has been trained there."""
+    """Return the seconds of the baseline's training on a rung; for the network itself only if it was trained there."""
     if rung not in known:
-        ended = [one for one in queue.trainings(rung) if one.number == BASELINE and one.state == "finished"]
+        ended = [row for row in queue.trainings(rung) if row.number == BASELINE and row.state == "finished"]
         if ended:
             known[rung] = TrialOutcome.from_dict(ended[0].outcome).work_s
     return known.get(rung)
 
 
 class Workers(Protocol):
-    """The workers of one search; a context manager that ends them."""
+    """The workers of one search; a context manager that ends the workers."""
 
     def look(self) -> None:
-        """See that all workers run; start those that ended. Raises SearchError where they cannot be kept running."""
+        """Check all workers, and restart ended workers. Raises SearchError where they cannot be kept running."""
 
     def __enter__(self) -> Workers: ...
 
@@ -133,9 +132,9 @@ class Workers(Protocol):
 
 
 class LocalWorkers:
-    """Workers as threads of this process, each with a process for its trainings: for users without a cluster.
+    """Workers as threads of this process, each with a process for its trainings, for users without a cluster.
 
-    ``train`` does the trainings in the place of these processes.
+    ``train`` replaces these processes.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class LocalWorkers:
             try:
                 with TrialWorker(folder / LOG_FILE) as trials:
                     work(settings, log, folder, holder, train=train or trials.run, should_stop=stop, idle_s=inf)
-            except BaseException as error:  # noqa: BLE001 - told by the search's own thread
+            except BaseException as error:  # noqa: BLE001 - the search's own thread raises it
                 self._failure = error
 
         names = [f"thread {number}" for number in range(settings.workers)]
@@ -181,7 +180,7 @@ class LocalWorkers:
 
 
 class JobWorkers:
-    """Workers as jobs of kind ``rungs``; they go on for a while when the search's own process dies."""
+    """Workers as jobs of kind ``rungs``. They continue for a while when the search's own process dies."""
 
     def __init__(self, settings: SearchSettings, lab: Lab) -> None:
         self._settings = settings
@@ -191,7 +190,7 @@ class JobWorkers:
 
     def look(self) -> None:
         """See :class:`Workers`."""
-        # This is called many times a second: the states alone cost little.
+        # This is called many times a second, so it reads only the states, which is cheap.
         ended = [handle for handle in self._handles if self._lab.ledger.state(handle.id) in ENDED]
         for handle in ended:
             self._queue.release(holder_of(handle.id))
@@ -207,7 +206,7 @@ class JobWorkers:
         return self._lab.submit(KIND, self._settings.to_dict(), name=name, resources=self._settings.resources)
 
     def __enter__(self) -> JobWorkers:
-        # Workers of an earlier process of this search go on; those of an ended search were cancelled by it.
+        # Workers of an earlier process of this search continue. An ended search has cancelled its workers.
         for job in self._lab.jobs(kind=KIND):
             if job.params.get("name") == self._settings.name and not job.is_ended:
                 handle = self._lab.job(job.id)
@@ -228,12 +227,12 @@ class JobWorkers:
 
 
 def holder_of(job: int) -> str:
-    """The name of a job in the queue."""
+    """Return the name of a job in the queue."""
     return f"job {job}"
 
 
 def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
-    """The job of kind ``rungs``: trainings of the search whose settings ``params`` are.
+    """Run a job of kind ``rungs``: trainings of the search with the settings ``params``.
 
     Raises JobFailed for invalid settings, JobStopped when the job was paused or cancelled.
     """

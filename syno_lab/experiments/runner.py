@@ -1,4 +1,4 @@
-"""What runs the trainings and tunings of a search: the jobs of a lab, or threads of this process."""
+"""Runs the trainings and tunings of a search: as jobs of a lab, or in threads of this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TRAIN, TUNE = "train", "tune"
 #: The largest request file that is read, in bytes.
 MOST_BYTES = 1 << 20
-#: Seconds between two looks at what runs.
+#: Seconds between two checks of running work.
 LOOK_S = 0.5
 
 Report = Callable[[float, str], None]
@@ -39,15 +39,15 @@ class Stopped(SynoError):  # noqa: N818 - not an error, but a way to end the loo
 
 @dataclass(frozen=True)
 class Running:
-    """Work under way: the future of its result, and the number of its job, if it has one."""
+    """Running work: the future of its result, and the number of its job, or None."""
 
     future: Future[dict[str, JSON]]
     job: int | None = None
 
     def result(self) -> dict[str, JSON]:
-        """The result of a training that has ended, a :class:`.TrialOutcome` as a dictionary.
+        """Return the result of a training that has ended, a :class:`.TrialOutcome` as a dictionary.
 
-        For a training without one it is an outcome with the reason. Raises DiskFullError where the disk is full: that
+        Where the training failed, it is an outcome with the reason. Raises DiskFullError where the disk is full: that
         is no outcome, and the search can continue once there is room.
         """
         try:
@@ -56,20 +56,20 @@ class Running:
             raise
         except CancelledError:
             return {"state": "interrupted", "reason": "its job was cancelled", "accuracy": None}
-        except SynoError as error:  # a job that failed or was given up
+        except SynoError as error:  # a job that failed or is poisoned
             return {"state": "failed", "reason": str(error), "accuracy": None}
 
 
 class Runner(Protocol):
-    """Runs the work of a search. Names are unique in a lab and stay when another process continues the search."""
+    """Runs the work of a search. Names are unique in a lab, and stay when another process continues the search."""
 
     def submit(self, name: str, work: Work) -> Running:
-        """Begin a training or a tuning."""
+        """Start a training or a tuning."""
 
     def find(self, name: str, work: Work) -> Running | None:
-        """The work of this name that any process began before; None where there is none to continue.
+        """Return the work of this name that any process started before; None where there is none to continue.
 
-        A training continues as it was begun, a tuning only with the same parameters.
+        A training continues with its first request, a tuning only with the same parameters.
         """
 
 
@@ -80,31 +80,31 @@ def train_all(
     should_stop: Callable[[], bool],
     stopped: str,
 ) -> dict[Key, TrialOutcome]:
-    """Do these trainings, each a name and a request, all together; ``report`` is told how many of how many have ended.
+    """Run these trainings, each a name and a request, together; call ``report`` with the numbers of ended and of all.
 
     Raises:
-        Stopped: ``should_stop`` returned True; ``stopped`` is its line. What has ended is kept.
+        Stopped: ``should_stop`` returned True; ``stopped`` is the message. Ended trainings are stored.
         DiskFullError: a training has no room.
     """
-    running = {key: runner.find(*each) or runner.submit(*each) for key, each in wanted.items()}
-    futures = {one.future: one for one in running.values()}
-    left = set(futures)
-    while left:
+    running = {key: runner.find(*item) or runner.submit(*item) for key, item in wanted.items()}
+    futures = {entry.future: entry for entry in running.values()}
+    pending = set(futures)
+    while pending:
         if should_stop():
             raise Stopped(stopped)
-        report(len(running) - len(left), len(running))
-        ended, left = wait(left, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        report(len(running) - len(pending), len(running))
+        ended, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         for future in ended:
-            futures[future].result()  # a full disk ends all of it at once
-    return {key: TrialOutcome.from_dict(one.result()) for key, one in running.items()}
+            futures[future].result()  # a full disk ends all trainings at once
+    return {key: TrialOutcome.from_dict(entry.result()) for key, entry in running.items()}
 
 
 class JobRunner:
-    """Jobs of kind ``train`` and ``tune``; they continue when the search's own process ends.
+    """Jobs of kind ``train`` and ``tune``. They continue when the search's own process ends.
 
     Args:
-        lab: an open lab; a search that is a job uses the lab of its context, so that cancelling it cancels its work.
-        resources: what each training asks of a worker; None: what its kind of job asks.
+        lab: an open lab. A search that is a job uses the lab of its context, whose cancellation cancels the work too.
+        resources: the resources of each training; None: the resources of its kind of job.
     """
 
     def __init__(self, lab: Lab, resources: Mapping[str, float] | None = None) -> None:
@@ -119,7 +119,7 @@ class JobRunner:
         return Running(handle.future(), handle.id)
 
     def find(self, name: str, work: Work) -> Running | None:
-        """See :class:`Runner`. Work paused with the search continues; work cancelled with it does not."""
+        """See :class:`Runner`. Work that was paused with the search continues; cancelled work does not."""
         from syno_lab.jobs.trust import is_signed
 
         is_training = isinstance(work, TrialRequest)
@@ -131,9 +131,9 @@ class JobRunner:
             if job.params != work:
                 return None
             if not job.is_ended:
-                handle.allow(job)  # its parameters are exactly those of this search
+                handle.allow(job)  # its parameters equal the search's
         elif not job.is_ended and not is_signed(self._lab.ledger, job):
-            return None  # the job came with the folder, unsigned: submit the training anew
+            return None  # an unsigned job of a foreign folder: submit the training again
         handle.resume()
         return Running(handle.future(), handle.id)
 
@@ -141,16 +141,15 @@ class JobRunner:
 class LocalRunner:
     """Threads of this process, for tests and for users without a cluster; a context manager.
 
-    With one thread, nothing else runs while a tuning's candidates are timed. A tuning that is begun again continues
-    from its records.
+    With one thread, nothing else runs while a tuning's schedules are timed. A tuning continues from its records.
 
     Args:
-        folder: has a subfolder for each name, with its checkpoints and outcome.
-        workers: threads; trainings share torch's global generator, so with more than one the results are not
-            reproducible to the last digit.
-        should_stop: asked after each batch.
+        folder: the folder with a subfolder for each name, with checkpoints and outcome.
+        workers: the number of threads. Trainings share torch's global generator, so with several threads the results
+            are not reproducible to the last digit.
+        should_stop: called after each batch.
         train: the function that does a training; by default ``run_trial``.
-        lab: the lab's folder, where tunings keep their records.
+        lab: the lab's folder, where tunings store their records.
     """
 
     def __init__(
@@ -183,15 +182,15 @@ class LocalRunner:
         return Running(self._threads.submit(train))
 
     def find(self, name: str, work: Work) -> Running | None:
-        """See :class:`Runner`; a tuning ends with its process."""
+        """See :class:`Runner`. A tuning ends with its process."""
         if not isinstance(work, TrialRequest):
             return None
-        place = self._folder / name.replace(": ", "/").replace(" ", "-") / "request.json"
+        request_file = self._folder / name.replace(": ", "/").replace(" ", "-") / "request.json"
         try:
-            begun: TrialRequest = read_json(place, MOST_BYTES, TrialRequest)
-        except (OSError, msgspec.MsgspecError):  # not begun
+            request: TrialRequest = read_json(request_file, MOST_BYTES, TrialRequest)
+        except (OSError, msgspec.MsgspecError):  # the training has not started
             return None
-        return self.submit(name, begun)
+        return self.submit(name, request)
 
     def __enter__(self) -> LocalRunner:
         return self
@@ -203,14 +202,14 @@ class LocalRunner:
 
 @dataclass(frozen=True)
 class _Here:
-    """The context of a tuning that is not a job (:class:`syno_lab.tuning.job.Workplace`): nobody watches it."""
+    """The context of a tuning that is not a job (:class:`syno_lab.tuning.job.Workplace`), without an observer."""
 
     root: Path
     folder: Path
     should_stop: Callable[[], bool]
 
     def report(self, fraction: float, message: str = "") -> None:
-        """Ignore it."""
+        """Ignore the report."""
 
     def log(self, line: str) -> None:
-        """Ignore it: the tuning's own log has it."""
+        """Ignore the line, because the tuning's own log has it."""

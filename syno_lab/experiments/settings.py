@@ -19,30 +19,30 @@ from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode
 from syno_lab.versioned import JSON
 
-#: Costs that the method ``pareto`` may have beside the accuracy; less is better. The latency is that of the whole
-#: network through Relax, tuned after each training as :attr:`SearchSettings.tuning` says; PyTorch's is measured in the
-#: process that trained (:attr:`.TrialOutcome.latency_ms`).
+#: Costs for the method ``pareto`` beside the accuracy; less is better. ``latency`` is the whole network's in Relax,
+#: tuned after each training as in :attr:`SearchSettings.tuning`; ``latency-pytorch`` is measured in the process that
+#: trained the network (:attr:`.TrialOutcome.latency_ms`).
 LATENCY, TORCH_LATENCY = "latency", "latency-pytorch"
 OBJECTIVES = ("flops", "params", LATENCY, TORCH_LATENCY)
-#: Those that it has unless the user says otherwise.
+#: The default objectives.
 USUAL_OBJECTIVES = OBJECTIVES[:2]
-#: What the method ``mcts`` is: the paper's UCT, or that with values of actions.
+#: The kinds of the method ``mcts``: the paper's UCT, or UCT with values of actions.
 TreeKind = Literal["uct", "rave"]
 
-#: Settings that may differ when a search is continued: its length, its workers and its tuning. None changes its
+#: Settings that may differ when a search continues: its length, its workers and its tuning. They do not change its
 #: choices.
 CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning")
 
-#: The system that is searched unless the user says otherwise.
+#: The default system.
 DEFAULT_SYSTEM = DEFAULT
-#: The wish that the replaced layers give.
+#: The value of ``wants`` that derives the wish from the replaced layers.
 DERIVED = "derived"
 
 
 class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which trials of a search are tuned, and how (Algorithm 1, lines 6 to 9).
+    """The settings that select the trials to tune, and the settings of their tuning (Algorithm 1, lines 6 to 9).
 
-    :class:`~syno_lab.settings.TuningSettings` says what its other settings are.
+    :class:`~syno_lab.settings.TuningSettings` has its other settings.
 
     Attributes:
         scheduler: how the functions of a network share its trials (:data:`syno_lab.tuning.options.SCHEDULERS`).
@@ -69,65 +69,64 @@ class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def is_whole(self) -> bool:
-        """Whether latencies are those of whole networks."""
+        """Whether the latencies are of whole networks."""
         return self.of == "network"
 
     @property
     def stored_as(self) -> str:
-        """The name under which the store has the latencies."""
+        """The target's name of the latencies in the store."""
         return network_on(self.target) if self.is_whole else self.target
 
     @property
     def board_key(self) -> str:
-        """The key of the devices."""
+        """The key of the boards at the tracker."""
         return self.key or self.target
 
 
 class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of one search (Syno, Algorithm 1), as plain data.
 
-    :class:`~syno_lab.settings.SearchChoice` says what its other settings are.
+    :class:`~syno_lab.settings.SearchChoice` has its other settings.
 
     Attributes:
-        name: of the search in its store.
-        training: how every operator is trained, and the baseline alike: backbone, options, data, epochs and the rest
-            of a :class:`.TrialRequest`; the search itself sets its ``operator``, ``rivals``, ``gives_up`` and
+        name: the name of the search in its store.
+        training: the request of every training, the baseline's too: backbone, options, data, epochs and the rest of a
+            :class:`.TrialRequest`. The search itself sets its ``operator``, ``rivals``, ``gives_up`` and
             ``keep_predictions``.
         method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random``, ``elites`` or ``pareto``, which keeps the
             front of the accuracy and ``objectives``.
-        tree: which tree search ``mcts`` is: ``uct``, as in section 7.2; ``rave``, which also values actions wherever
-            they were taken.
-        minutes, trials: None: no limit; one of the two is given.
-        max_replaced_ratio: operators that take more than this share of the FLOPs of the layers that they replace are
-            not trained (section 7.2: a hard limit); of whole networks a share of the network's.
-        max_traffic_ratio: the most elements that an operator may store, over the elements of the outputs of the layers
-            that it replaces (:meth:`.System.traffic`). Operators above it are not trained: their training steps are
-            slow, even with few FLOPs. None: no limit.
-        workers: trainings at a time.
-        gpus: GPUs that each training has for itself, as jobs; 0: none is asked for, and all see the same.
-        seeds: seeds on which the baseline and the best operators are trained; empty: nothing is compared.
+        tree: the kind of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also values actions wherever they were
+            taken.
+        minutes, trials: the limits of the search, of which one must be set; None: no limit.
+        max_replaced_ratio: the largest share of the replaced layers' FLOPs that an operator may take, else it is not
+            trained (section 7.2: a hard limit); for whole networks a share of the network's FLOPs.
+        max_traffic_ratio: the most elements that an operator may store, over the elements of the replaced layers'
+            outputs (:meth:`.System.traffic`). Operators above are not trained, because their training steps are slow
+            even with few FLOPs. None: no limit.
+        workers: the number of trainings at a time.
+        gpus: the number of GPUs for each training as a job; 0: trainings request no GPUs, and all see the same GPUs.
+        seeds: seeds of the trainings of the baseline and the best operators; empty: no comparison.
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
         coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.of_network.derive_spec`; None: the system's own.
-        weight_limits: which limits of occurrences bind the dimensions of weights, ``primary`` or ``free``; the system's
-            own limits differ between the two.
-        starts_with_known: train the known operators that the space has (:meth:`.OperatorSpace.known`) first: the search
-            learns from them, and is measured against them. They count as trials; the best discovered operator is never
-            one of them.
-        tuning: which trials are tuned, and how; None for none. The objective ``latency`` needs one.
-        untrained: operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts those
-            examined.
-        system: the format of the operators that are searched (:mod:`syno_lab.systems`); several with commas between
-            them are searched together (:class:`.JointSpace`).
+        weight_limits: which limits of occurrences apply to the dimensions of weights, ``primary`` or ``free``; a system
+            has its own limits for each.
+        starts_with_known: whether to train the space's known operators first (:meth:`.OperatorSpace.known`). The search
+            learns from them and is compared with them. They count as trials, but never as the best discovered operator.
+        tuning: which trials are tuned, and how; None for none. The objective ``latency`` requires a tuning.
+        untrained: whether operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts
+            the examined operators.
+        system: the format of the operators (:mod:`syno_lab.systems`); several formats with commas between them are
+            searched together (:class:`.JointSpace`).
         lower_within: None: the limit stays (Canvas, section 8).
-        objectives: of the method ``pareto``: some of :data:`OBJECTIVES`.
-        system_options: what the system's space alone has (:attr:`.Optioned.space_options`), by name.
-        rungs: train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` bound the whole search then,
-            baseline and finals included.
-        rules: functions of the user's own that refuse steps, as text (:func:`.own_choice.with_choice`).
-        reward: a function of the user's own that makes the reward, as text; None: the accuracy is the reward.
+        objectives: for the method ``pareto``: some of :data:`OBJECTIVES`.
+        system_options: options of the system's own space (:attr:`.Optioned.space_options`), by name.
+        rungs: whether to train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` then bound the whole
+            search, baseline and finals included.
+        rules: the user's own functions that reject steps, as text (:func:`.own_choice.with_choice`).
+        reward: the user's own function for the reward, as text; None: the accuracy is the reward.
         wants: what every operator must read and mix (:attr:`.SpaceRequest.wants`); :data:`DERIVED`: what the replaced
-            layers do themselves; None: nothing.
+            layers read and mix; None: nothing.
 
     Raises:
         SearchError: for numbers out of range, and a tuning without seeds to train the baseline on.
@@ -238,17 +237,17 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def resources(self) -> dict[str, float] | None:
-        """What each of its trainings asks of a worker; None: what its kind of job asks."""
+        """The resources of each training as a job; None: the default resources of its kind of job."""
         return {"slot": 1, "GPU": self.gpus} if self.gpus else None
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """The formats of the systems that are searched, in order."""
+        """The formats of the systems, in order."""
         return tuple(self.system.split(","))
 
     @property
     def identity(self) -> dict[str, JSON]:
-        """The settings that must be the same when a search is continued."""
+        """The settings that must be equal when a search continues."""
         plain = self.to_dict()
         for key in CHANGEABLE:
             plain.pop(key)
@@ -257,9 +256,9 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         # The names of network and data have the digests of the code.
         del plain["training"]["own"]
         code = sorted((self.training.own or {}).items())
-        chosen = self.tuning if LATENCY in self.objectives else None  # its choices follow from it
+        chosen = self.tuning if LATENCY in self.objectives else None  # the latency changes the choices
         return plain | {
-            "primitives": [f"{role} {one.digest}" for role, one in code if role.startswith("primitive:")],
+            "primitives": [f"{role} {source.digest}" for role, source in code if role.startswith("primitive:")],
             "rules": list(map(str, self.rules)),
             "reward": None if self.reward is None else str(self.reward),
             "latency": None if chosen is None else [chosen.target, chosen.preset, chosen.trials, chosen.scheduler],

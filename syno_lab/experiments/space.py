@@ -36,9 +36,9 @@ from syno_lab.trial import TrialRequest, sites_of, survey_of
 from syno_lab.trial.backbone import example_of
 from syno_lab.versioned import JSON
 
-#: Operators whose costs are kept.
+#: The number of operators whose costs are cached.
 COSTS_KEPT = 1024
-#: A limit that is lowered is this share of the FLOPs of the operator for which it is.
+#: A lowered limit is this share of the FLOPs of the operator that lowers the limit.
 STEP = 0.9
 
 
@@ -52,10 +52,10 @@ class NetworkCosts:
 
 @runtime_checkable
 class HasFrontSearch(Protocol):
-    """A space with a search of its own along the front of the reward and costs."""
+    """A space with its own search along the front of the reward and costs."""
 
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
-        """The search from the first state; ``objectives`` are names of costs."""
+        """Return the search from the first state; ``objectives`` are names of costs."""
 
 
 class Space:
@@ -64,16 +64,16 @@ class Space:
     Attributes:
         systems: the operators' systems; ``operators``: their space for this backbone.
         baseline: the costs of the network without an operator.
-        replaced_flops: the FLOPs of the layers that are replaced.
-        most_flops: the most FLOPs that the network may have with an operator.
-        most_traffic: the most memory traffic that an operator may have, see :meth:`traffic`; None: no limit.
+        replaced_flops: the FLOPs of the replaced layers.
+        most_flops: the most FLOPs of the network with an operator.
+        most_traffic: the most memory traffic of an operator, see :meth:`traffic`; None: no limit.
 
     Raises SpecError where the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
         request = settings.training
-        #: What of the trainings' request makes the network.
+        #: The parts of the request that determine the network.
         self.network = TrialRequest(
             backbone=request.backbone,
             options=request.options,
@@ -87,22 +87,22 @@ class Space:
             _check_whole(settings, self.systems)
         _check_options(settings.system_options, self.systems)
         rules = own_rules(settings)
-        if rules and (others := [system.title for system in self.systems if not isinstance(system, Ruled)]):
-            wanted = ", ".join(system.title for system in all_systems() if isinstance(system, Ruled))
+        if rules and (unruled := [system.title for system in self.systems if not isinstance(system, Ruled)]):
+            ruled = ", ".join(system.title for system in all_systems() if isinstance(system, Ruled))
             raise SpecError(
-                f"rules of your own: expected a search of {wanted}, found {', '.join(others)}; leave them out"
+                f"rules of your own: expected a search of {ruled}, found {', '.join(unruled)}; leave them out"
             )
         self._reward = own_reward(settings)
         self.sites: list[Site] = [] if self.is_whole else sites_of(request)
         self.strides: Strides = request.options.get("strides", "pool")
-        # Layers that differ only in their names cost the same: ResNet-20's 18 layers are of 6 kinds.
+        # Layers that differ only in their names have equal costs: ResNet-20's 18 layers are of 6 kinds.
         kinds = Counter(replace(site, name="") for site in self.sites)
         self._kinds = sorted(kinds.items(), key=lambda pair: -pair[0].flops)
-        seen = survey_of(request)
-        self.baseline = NetworkCosts(seen.flops, seen.params)
-        self.replaced_flops = seen.flops if self.is_whole else sum(site.flops for site in self.sites)
-        kept_params = 0 if self.is_whole else seen.params - sum(site.params for site in self.sites)
-        self._rest = NetworkCosts(seen.flops - self.replaced_flops, kept_params)
+        survey = survey_of(request)
+        self.baseline = NetworkCosts(survey.flops, survey.params)
+        self.replaced_flops = survey.flops if self.is_whole else sum(site.flops for site in self.sites)
+        rest_params = 0 if self.is_whole else survey.params - sum(site.params for site in self.sites)
+        self._rest = NetworkCosts(survey.flops - self.replaced_flops, rest_params)
         self.most_traffic = None if self.is_whole else settings.max_traffic_ratio
         ratio = settings.max_replaced_ratio
         spare = int(ratio * self.replaced_flops)
@@ -112,13 +112,13 @@ class Space:
                 f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {ratio} "
                 f"of the {self.replaced_flops:,} that the replaced layers of {request.backbone} take; raise it"
             )
-        self._first: dict[str, int] = {}  # the hashes of the operators that are accepted, by their names
+        self._first: dict[str, int] = {}  # the hashes of the accepted operators, by their names
         self._drawn: set[int] = set()
         self._wished: set[int] = set()
         self._wished_keys: set[int] = set()
         self._scored: set[int] = set()
-        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # asked for several times in a row
-        asked = SpaceRequest(
+        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # called several times in sequence
+        space_request = SpaceRequest(
             self.sites,
             self.strides,
             spare,
@@ -133,13 +133,13 @@ class Space:
             lambda: example_of(request),
         )
         self.operators: OperatorSpace = (
-            space_of(self.systems[0], asked, rules)
+            space_of(self.systems[0], space_request, rules)
             if len(self.systems) == 1
-            else JointSpace(self.systems, asked, rules)
+            else JointSpace(self.systems, space_request, rules)
         )
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
-        """Costs of the network with the operator in all slots; None where the operator does not fit a layer."""
+        """Return the network's costs with the operator in all slots; None where the operator does not fit a layer."""
         return self._costs(operator)
 
     def _computed_costs(self, operator: Operator) -> NetworkCosts | None:
@@ -155,16 +155,16 @@ class Space:
         return NetworkCosts(flops, params)
 
     def fitting_costs(self, operator: Operator) -> NetworkCosts:
-        """:meth:`costs` of an operator that the space has. Raises SpecError: it does not fit a layer."""
-        found = self.costs(operator)
-        if found is None:
+        """Return :meth:`costs` of an operator of the space. Raises SpecError where it does not fit a layer."""
+        costs = self.costs(operator)
+        if costs is None:
             raise SpecError("expected an operator for every layer, found one that does not fit")
-        return found
+        return costs
 
     def traffic(self, operator: Operator) -> float:
-        """Elements that the operator stores in all slots (:meth:`.System.traffic`), over the replaced layers' outputs.
+        """Return the operator's stored elements in all slots (:meth:`.System.traffic`) over the replaced outputs'.
 
-        Raises SpecError: the operator does not fit a layer.
+        Raises SpecError where the operator does not fit a layer.
         """
         stored = layers = 0
         for site, number, place in self._places(operator):
@@ -175,15 +175,15 @@ class Space:
         return stored / layers
 
     def _places(self, operator: Operator) -> Iterator[tuple[Site, int, Place]]:
-        """Each kind of layer, how many layers are of it, and the operator's place there."""
+        """Yield each kind of layer, the number of its layers, and the operator in such a layer."""
         for site, number in self._kinds:
             (place,) = system_of(operator).placement(operator, [site], self.strides).places
             yield site, number, place
 
     def accepts(self, operator: Operator) -> bool:
-        """Whether the operator fits everywhere and the network stays within the limits."""
-        found = self.costs(operator)
-        if found is None or found.flops > self.most_flops:
+        """Whether the operator fits all layers and the network is within the limits."""
+        costs = self.costs(operator)
+        if costs is None or costs.flops > self.most_flops:
             return False
         return self.most_traffic is None or self.traffic(operator) <= self.most_traffic
 
@@ -194,16 +194,16 @@ class Space:
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def share(self, operator: Operator) -> float:
-        """FLOPs of the operator in all slots, as a share of the most that they may have there.
+        """Return FLOPs of the operator in all slots, as a share of the most FLOPs there.
 
-        Raises SpecError: the operator does not fit a layer.
+        Raises SpecError where the operator does not fit a layer.
         """
         return (self.fitting_costs(operator).flops - self._rest.flops) / (self.most_flops - self._rest.flops)
 
     def lower(self, flops: int) -> bool:
-        """Limit operators to a :data:`STEP` of the FLOPs that they take in a network of ``flops``.
+        """Limit operators to :data:`STEP` of an operator's FLOPs, from the ``flops`` of its network.
 
-        Whether that is less than before: the operators above it are out of the space from now on.
+        Return whether this lowers the limit. Operators above the limit are no longer in the space.
         """
         spare = max(1, int(STEP * (flops - self._rest.flops)))
         if self._rest.flops + spare >= self.most_flops:
@@ -213,17 +213,17 @@ class Space:
         return True
 
     def replaced_share(self, flops: int) -> float:
-        """FLOPs of the replaced layers in a network of ``flops``, over theirs in the baseline."""
+        """Return FLOPs of the replaced layers in a network of ``flops``, over their FLOPs in the baseline."""
         return (flops - self._rest.flops) / self.replaced_flops
 
     def reward(self, measure: float, flops: int, params: int, latency_ms: float | None = None) -> float:
-        """What the search is told of an operator that was trained: the measure, or the user's own reward.
+        """Return the search's reward for a trained operator: the measure, or the user's own reward.
 
         Args:
             measure: the accuracy, or the measure of a rung.
-            flops: of the network with the operator.
-            params: likewise.
-            latency_ms: where it was measured.
+            flops: FLOPs of the network with the operator.
+            params: parameters of the network with the operator.
+            latency_ms: the latency, or None.
 
         Raises CodeError where the user's function fails, or returns no number from 0 to 1.
         """
@@ -233,27 +233,27 @@ class Space:
         return self._reward(Judged(measure, *shares, self.replaced_share(flops), latency_ms))
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
-        """What the system's probe says of the operator (:meth:`.OperatorSpace.probe`), the score among it.
+        """Return the results of the system's probe for the operator (:meth:`.OperatorSpace.probe`), with the score.
 
-        Raises SpecError: the system has no probe.
+        Raises SpecError where the system has no probe.
         """
-        found = self.operators.probe(operator)
-        if found is None:
+        results = self.operators.probe(operator)
+        if results is None:
             raise SpecError(
                 f"untrained: expected a system with a probe, found {system_of(operator).title}; choose another by "
                 "--system, or "
                 "leave --untrained out"
             )
-        return found
+        return results
 
     def probed(self, operator: Operator) -> dict[str, JSON]:
-        """The field ``probe`` of an outcome, where the system has a probe."""
-        found = self.operators.probe(operator)
-        return {} if found is None else {"probe": {**found}}
+        """Return the field ``probe`` of an outcome; empty where the system has no probe."""
+        results = self.operators.probe(operator)
+        return {} if results is None else {"probe": {**results}}
 
     @property
     def has_probe(self) -> bool:
-        """Whether each system's probe can tell something of the operators that compute the layers themselves."""
+        """Whether the probe of each system has a result for the operators that compute the layers themselves."""
         return all(map(self._has_probe, self.systems))
 
     def _has_probe(self, system: System) -> bool:
@@ -266,30 +266,30 @@ class Space:
         return False
 
     def score(self, operator: Operator) -> float:
-        """The score of the probe, from 0 to 1. Raises SpecError where the system has no probe."""
+        """Return the score of the probe, from 0 to 1. Raises SpecError where the system has no probe."""
         self._scored.add(hash(operator))
         return min(1.0, max(0.0, self.probe(operator)["score"]))
 
     @cached_property
     def root(self) -> State:
-        """The first state of the space; repeats, operators that compute what an earlier one computes, are left out."""
+        """The first state of the space, without repeats: operators that compute the function of an earlier operator."""
         first = self._first
 
         def accepts(operator: Operator) -> bool:
-            mine = hash(operator)
-            self._wished.add(mine)
-            # Another way of writing an earlier operator is rejected; the earlier one itself is accepted again.
-            return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), mine) == mine
+            own_hash = hash(operator)
+            self._wished.add(own_hash)
+            # Another form of an earlier operator is rejected; the earlier operator itself is accepted again.
+            return self.accepts(operator) and first.setdefault(self.operators.name_of(operator), own_hash) == own_hash
 
         return self.operators.root(accepts)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Different operators by how far they came.
+        """The numbers of different operators in each part of the funnel.
 
-        ``drawn`` are complete: descents that reached the input; a system that does not tell them has those with the
-        wish. ``wished`` meet the wish, ``affordable`` are within the limits too and repeat no other, ``probed`` have a
-        score.
+        ``drawn`` are complete: descents that reached the input, or the wished operators for a system that does not
+            count descents. ``wished`` meet the wish. ``affordable`` are also within the limits and no repeats.
+            ``probed`` have a score.
         """
         wished = max(len(self._wished), len(self._wished_keys))
         return {
@@ -300,16 +300,16 @@ class Space:
         }
 
     def elite_search(self, rng: random.Random) -> EliteSearch:
-        """A search by elites; each system has elites of its own."""
+        """Return a search by elites; each system has its own elites."""
         return EliteSearch(self.root, rng, cost=self.share, group=lambda operator: operator.format)
 
     def search(self, settings: SearchSettings, prior: Callable[[Operator], float] | None = None) -> Search:
-        """A new search by the settings' method and seed, from :attr:`root`.
+        """Return a new search by the settings' method and seed, from :attr:`root`.
 
         Args:
             settings: the settings.
-            prior: a number for an operator, greater where more is expected of it, for methods that have an estimate;
-                :meth:`score` is one.
+            prior: a function from an operator to a number, higher for a better expected operator, for methods with an
+                estimate. :meth:`score` is such a function.
         """
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
         if settings.method == "estimate":
@@ -332,14 +332,14 @@ class Space:
 
 
 def _check_whole(settings: SearchSettings, systems: Sequence[System]) -> None:
-    """Refuse what needs operators for layers where the operators are whole networks."""
+    """Refuse settings that need operators for layers, because these operators are whole networks."""
     titles = ", ".join(system.title for system in systems)
     if len(systems) > 1:
         raise SpecError(f"system: expected whole networks alone, or operators for layers alone, found {titles}")
     sums = settings.tuning is not None and not settings.tuning.is_whole
-    for what, is_given in (("rungs", settings.rungs), ("tuning of layers", sums)):
-        if is_given:
-            raise SpecError(f"{what}: expected operators for layers, found whole networks of {titles}; leave it out")
+    for name, is_set in (("rungs", settings.rungs), ("tuning of layers", sums)):
+        if is_set:
+            raise SpecError(f"{name}: expected operators for layers, found whole networks of {titles}; leave it out")
 
 
 def _check_options(options: Mapping[str, str], systems: Sequence[System]) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from syno_lab.reports.searched import NOT_SAID, Outcome, Point, Searched
 
-#: Shares of the replaced layers' FLOPs within which the best operator is named.
+#: The shares of the replaced layers' FLOPs within which the best operator is named.
 SHARES = {"replaced_0.4": 0.4, "replaced_0.25": 0.25}
-#: The same of the whole network's, for searches of whole networks.
+#: The shares of the whole network's FLOPs, for searches of whole networks.
 NETWORK_SHARES = {"half": 0.5, "quarter": 0.25}
 
 
@@ -19,11 +19,11 @@ class Times:
     """The time of a search by purpose, in seconds, summed over all its processes.
 
     Attributes:
-        search_s: wall time from the first trial to the end of the last.
-        asking_s: wall time for preparing the search, choosing operators and learning from outcomes.
-        store_s: wall time for writing the store and the search's files, and for submitting trainings.
-        held_s: overhead: idle worker time caused by the search and the store, the wall time for each idle worker; with
-            no idle worker, their CPU time, which the trainings lose where no core is free.
+        search_s: wall seconds from the start of the first trial to the end of the last trial.
+        asking_s: wall seconds for preparing the search, choosing operators and learning from outcomes.
+        store_s: wall seconds for writing the store and the search files, and for submitting trainings.
+        held_s: overhead in worker seconds. For each worker that waits for the search or the store, the wall seconds.
+            Without an idle worker, their CPU seconds, which the trainings lose where no core is free.
     """
 
     search_s: float = 0.0
@@ -33,7 +33,7 @@ class Times:
 
 
 class Best(Point, frozen=True, kw_only=True):
-    """A finished trial; ``known``: the operator's name, if the search began with it."""
+    """A finished trial; ``known``: the operator's name, if the search began with the operator."""
 
     number: int
     accuracy: float
@@ -44,11 +44,11 @@ class Standing:
 
     Args:
         baseline_flops: FLOPs of the network without an operator.
-        workers: trainings at a time.
-        replaced_flops: FLOPs of the layers that are replaced, where shares are of these; None: of the network.
+        workers: the number of trainings at a time.
+        replaced_flops: FLOPs of the replaced layers, for shares of these; None: shares are of the network's FLOPs.
 
     Attributes:
-        shares: of FLOPs, within which the best operator is named, by their names in a result.
+        shares: the shares of FLOPs within which the best operator is named, by their names in a result.
     """
 
     def __init__(self, baseline_flops: int, workers: int, replaced_flops: int | None = None) -> None:
@@ -73,8 +73,8 @@ class Standing:
     ) -> None:
         """Count a trial whose outcome was told.
 
-        ``known`` is the operator's name if the search began with it, ``reward`` what decides which is the best; None:
-        the accuracy.
+        ``known`` is the operator's name if the search began with the operator. ``reward`` decides the best operator;
+        None: the accuracy.
         """
         self.states[outcome.state] += 1
         self.training_s += outcome.wall_s or 0.0
@@ -96,16 +96,16 @@ class Standing:
             self.last_reason = f"trial {number}: {outcome.state}: {outcome.reason or 'no reason given'}"
 
     def replaced_ratio(self, flops: int) -> float | None:
-        """The replaced layers' share of FLOPs, of a network with so many; None where shares are of the network."""
+        """Return a network's share of the replaced layers' FLOPs; None where shares are of the network's FLOPs."""
         return None if self._replaced_flops is None else 1 - (self._baseline_flops - flops) / self._replaced_flops
 
     @property
     def total(self) -> int:
-        """The number of trials told."""
+        """The number of trials that were told."""
         return self.states.total()
 
     def best(self, share: float) -> Best | None:
-        """The discovery with the highest reward that finished within a share of the FLOPs, the first of equals."""
+        """Return the discovered operator with the highest reward within a share of the FLOPs, the first of equals."""
         return self._best(b for b in self._finished if b.known is None and b.ratio <= share)
 
     @property
@@ -118,13 +118,13 @@ class Standing:
         """The known operator with the highest reward with which the search began."""
         return self._best(self.known)
 
-    def _best(self, found: Iterable[Best]) -> Best | None:
-        return max(found, key=lambda best: self._rewards[best.number], default=None)
+    def _best(self, candidates: Iterable[Best]) -> Best | None:
+        return max(candidates, key=lambda best: self._rewards[best.number], default=None)
 
     def said(self, times: Times) -> Searched:
-        """What the files of the search say of it; see :class:`Times` for what is summed up."""
+        """Return the content of the search files about the trials; see :class:`Times` for the times."""
         total = self.total
-        hands_s = self._workers * times.search_s
+        workers_s = self._workers * times.search_s
         return Searched(
             trials=total,
             states=dict(self.states),
@@ -139,21 +139,21 @@ class Standing:
             held_s=times.held_s,
             overhead_s_per_trial=times.held_s / total if total else 0.0,
             overhead_share=times.held_s / self.training_s if self.training_s else 0.0,
-            idle_share=max(0.0, 1 - self.training_s / hands_s) if hands_s else 0.0,
+            idle_share=max(0.0, 1 - self.training_s / workers_s) if workers_s else 0.0,
             last_failure=self.last_reason,
         )
 
     def line(self, times: Times) -> str:
-        """The summary in one line of text."""
+        """Return the summary in one line of text."""
         total = self.total
         speed = 3600 * total / times.search_s if times.search_s else 0.0
         parts = [f"{total} trials, {speed:.0f} an hour"]
         if total:
             parts.append(f"{self.states['pruned'] / total:.0%} pruned")
         for share in self.shares.values():
-            found = self.best(share)
-            if found is not None:
-                parts.append(f"best within {share:g}: {found.accuracy:.4f} at {found.ratio:.2f} (trial {found.number})")
+            best = self.best(share)
+            if best is not None:
+                parts.append(f"best within {share:g}: {best.accuracy:.4f} at {best.ratio:.2f} (trial {best.number})")
         if self.best_known is not None:
             parts.append(f"best known: {self.best_known.accuracy:.4f} ({self.best_known.known})")
         if self.last_reason:
@@ -162,5 +162,5 @@ class Standing:
 
 
 def share_text(name: str) -> str:
-    """A name of :data:`SHARES` or :data:`NETWORK_SHARES` in words."""
+    """Return a name of :data:`SHARES` or :data:`NETWORK_SHARES` in words."""
     return f"{SHARES[name]:g} of the replaced FLOPs" if name in SHARES else f"{NETWORK_SHARES[name]:g} of the FLOPs"

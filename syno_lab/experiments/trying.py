@@ -1,7 +1,7 @@
-"""A search is tried before it is promised: a known operator in the layers that it replaces, once, on two examples.
+"""Tries a search before it starts: a known operator replaces the layers of the network, on two examples.
 
-What the trials of the search will do is done: one evaluation and one training step, by the same ways. So a network that
-asks of its layers what no operator has says so now, and not in each of a hundred trials.
+A try does what the trials of the search will do: one evaluation and one training step, by the same functions. So a
+network that requires of its layers what no operator has fails at once, and not in each of a hundred trials.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from syno_lab.trial import TrialRequest, places_of
 from syno_lab.trial.backbone import build
 from syno_lab.trial.examples import examples_of
 
-#: Seconds in which layers are tried; those that are not told apart by then stay together. Looked at between tries.
+#: Seconds for tries. Layers that are not distinguished by then stay together. The time is checked between tries.
 SECONDS = 60.0
-#: Operators that go into any layer that coefficients divide.
+#: Operators that fit any layer whose channels the coefficients divide.
 _KNOWN: dict[Kind, str] = {"conv2d": "conv1x1", "linear": "grouped_linear"}
 
 
@@ -44,18 +44,18 @@ def broken_layers(
     say: Callable[[str], None] = lambda line: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, str]:
-    """Why operators cannot stand in some of the layers, by the layers' names; what the network says with one there.
+    """Return why operators cannot replace some of the layers: the network's error for each, by the layers' names.
 
-    All layers are tried together, and only where that fails halves of them, down to single ones; operators in all that
-    are left work together. Each try is with a new copy of the network. Networks of the lab's own need no try.
+    All layers are tried together. Where that fails, halves of them are tried, down to single layers. All layers that
+    are left work together. Each try uses a new copy of the network. The lab's own networks need no try.
 
     Args:
-        request: without an operator.
+        request: a request without an operator.
         sites: the layers, all of one kind.
-        say: is told what is done.
-        clock: seconds.
+        say: called with a line about the tries.
+        clock: a clock in seconds.
 
-    Raises SynoError where the network does not take the examples, or cannot be trained, without an operator either.
+    Raises SynoError where the network does not accept the examples, or cannot be trained, even without an operator.
     """
     with two_examples(request) as two:
         two.check()
@@ -64,33 +64,33 @@ def broken_layers(
         say(f"trying an operator in {count_of(len(sites), 'layer')}, on two examples")
         two.try_in([], sites[0].kind)
         end = clock() + SECONDS
-        whole: list[str] = []
+        working: list[str] = []
         broken: dict[str, str] = {}
         untried = [[site.name for site in sites]]
         while untried:
             group = untried.pop()
             try:
-                two.try_in([*whole, *group], sites[0].kind)
-                whole += group
+                two.try_in([*working, *group], sites[0].kind)
+                working += group
             except SpecError as error:
                 if len(group) == 1 or clock() >= end:
                     broken |= dict.fromkeys(group, f"with an operator in its place: {error}")
                 else:
-                    half = len(group) // 2
-                    untried += [group[half:], group[:half]]
+                    middle = len(group) // 2
+                    untried += [group[middle:], group[:middle]]
         return broken
 
 
 @dataclass(frozen=True)
 class TwoExamples:
-    """Two examples of a request's data, for networks that are tried."""
+    """Two examples of a request's data, for tries of networks."""
 
     request: TrialRequest
     task: ExampleTask | ImageTask | StreamTask
     device: torch.device
 
     def check(self) -> None:
-        """Refuse a network that does not take them, or does not tell their classes apart, without an operator.
+        """Refuse a network that does not accept the examples, or has fewer outputs than classes, without an operator.
 
         Raises SpecError, TrainingError or DataError, in one line.
         """
@@ -101,33 +101,33 @@ class TwoExamples:
     def try_in(self, names: Sequence[str], kind: Kind) -> None:
         """Try the network with a known operator in these layers, which are of one kind.
 
-        Raises SpecError: it does not work with them.
+        Raises SpecError where the network does not work with the operator.
         """
-        asked = self.request
+        own_request = self.request
         if names:
             operator = opened(_KNOWN[kind])
-            options = {**asked.options, "match": [escape(name) for name in names]}
-            asked = msgspec.structs.replace(asked, operator=operator.to_json(), options=options)
-            if not any(place.replaced for place in places_of(asked)):
-                return  # a stride in its shape, or features that 4 does not divide
-        net, examples, classes = self._beside(asked)
+            options = {**own_request.options, "match": [escape(name) for name in names]}
+            own_request = msgspec.structs.replace(own_request, operator=operator.to_json(), options=options)
+            if not any(place.replaced for place in places_of(own_request)):
+                return  # the operator does not fit, for example 4 does not divide the features
+        net, examples, classes = self._beside(own_request)
 
         def call(module: nn.Module) -> Tensor:
-            with Arithmetic(asked.precision, self.device).forward():
+            with Arithmetic(own_request.precision, self.device).forward():
                 return self.task.check(module(examples), examples)
 
         try_network(net, call, lambda logits: cross_entropy(logits, classes))
 
     def _beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
-        """A request's network, new, the examples in the type of its weights, and their classes."""
+        """Return a request's new network, the examples in the type of its weights, and their classes."""
         net = build(request).module.to(self.device)
-        dtype = next((one.dtype for one in net.parameters() if one.is_floating_point()), torch.float32)
+        dtype = next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), torch.float32)
         return net, *self.task.test_batch(0, dtype)
 
 
 @contextmanager
 def two_examples(request: TrialRequest) -> Iterator[TwoExamples]:
-    """Read two examples. Raises SynoError where they cannot be read, or what is done with them has no end."""
+    """Read two examples. Raises SynoError where they cannot be read, or a call with them does not end."""
     device = find_device(request.device)
     with patient("trying two examples", SpecError), closing(task_of(examples_of(request), device, 2, "none")) as task:
         yield TwoExamples(request, task, device)

@@ -1,12 +1,12 @@
-"""Algorithm 1, lines 6 to 9: tune the trials about as accurate as the baseline, while the search continues.
+"""Algorithm 1, lines 6 to 9: tunes trials about as accurate as the baseline, while the search continues.
 
-Each trial within the margin becomes a job of kind ``tune`` in the search's lab, and its latency goes to the store when
-the job ends: that of the whole network through Relax, on the target (:mod:`syno_lab.tuning.job`), or, as a
-quick estimate, the sum over the replaced layers alone, for one example: calls x milliseconds of the operator in each
-layer. There the rest of the network, a stride's pooling and a bias are left out, which cost the same for every
-operator, and layers of one size are one task. Where the latency is an objective of the search, every trained trial is
-tuned. A tuning that fails does not end the search: the reason stays with its job and is shown with the trial. Whole
-networks are tuned one after another: they share records, and would disturb each other.
+Each trial within the margin becomes a job of kind ``tune`` in the search's lab. When the job ends, the trial's latency
+goes to the store: the latency of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`), or, as a quick
+estimate, the sum over the replaced layers, for one example: calls x milliseconds of the operator in each layer. The sum
+leaves out the rest of the network, pooling for strides and biases, which cost the same for every operator.
+Where the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the search:
+the reason is in its job and shown with the trial. Whole networks are tuned one after another, because they share
+records and would disturb each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from syno_lab.tuning.job import WHOLE
 from syno_lab.tuning.options import enough_s, find_preset
 from syno_lab.versioned import JSON
 
-#: The word that the store keeps for what a latency covers.
+#: The store's word for the scope of a latency.
 OF = "replaced layers"
 
 
@@ -47,26 +47,26 @@ class Layer:
 
     @property
     def task(self) -> dict[str, JSON]:
-        """The task of a job of kind ``tune``."""
+        """The layer as a task of a job of kind ``tune``."""
         builder = builder_of(self.operator)
         return {"label": self.name, "operator": self.operator, "binding": self.binding, "builder": builder}
 
 
 def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> list[Layer]:
-    """``operator`` in all ``sites``. Raises SpecError where it does not fit one."""
+    """Return ``operator`` in all ``sites``. Raises SpecError where the operator does not fit a site."""
     text = operator.to_json()
-    found = []
-    for site, place in zip(sites, system_of(operator).placement(operator, sites, strides).places, strict=True):
-        if place.binding is None:
-            raise SpecError(f"{place.name}: {place.reason}")
-        found.append(Layer(site.name, text, place.binding, site.calls))
-    return _merged(found)
+    layers = []
+    for site, slot in zip(sites, system_of(operator).placement(operator, sites, strides).places, strict=True):
+        if slot.binding is None:
+            raise SpecError(f"{slot.name}: {slot.reason}")
+        layers.append(Layer(site.name, text, slot.binding, site.calls))
+    return _merged(layers)
 
 
 def baseline_layers(sites: Iterable[Site]) -> list[Layer]:
-    """The layers at the ``sites`` as operators. Raises SpecError for a layer for which no system has an operator."""
-    found = ((site, *operator_for(site)) for site in sites)
-    return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in found)
+    """Return the layers at the ``sites`` as operators. Raises SpecError for a layer without an operator."""
+    operators = ((site, *operator_for(site)) for site in sites)
+    return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in operators)
 
 
 class _Result(msgspec.Struct):
@@ -79,7 +79,7 @@ class _Result(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """What is read of the result of a job of kind ``tune``."""
+    """The parts of the result of a job of kind ``tune`` that are read."""
 
     results: tuple[_Result, ...]
     failed: dict[str, str]
@@ -88,13 +88,13 @@ class _Answer(msgspec.Struct):
 def summed(layers: Sequence[Layer], answer: Mapping[str, JSON]) -> dict[str, JSON]:
     """Sum the latencies of ``layers`` from the result of a job of kind ``tune``, for the store.
 
-    Raises TuningError: a layer has no latency; the message has the reason.
+    Raises TuningError where a layer has no latency; the message has the reason.
     """
-    found = msgspec.convert(answer, _Answer)
-    for name, reason in found.failed.items():
+    tuned = msgspec.convert(answer, _Answer)
+    for name, reason in tuned.failed.items():
         raise TuningError(f"{name}: {reason}")
-    results = {result.label: result for result in found.results}
-    parts = [Measured(one.name, one.calls, one.binding, results[one.name].latency_ms) for one in layers]
+    results = {result.label: result for result in tuned.results}
+    parts = [Measured(layer.name, layer.calls, layer.binding, results[layer.name].latency_ms) for layer in layers]
     first = results[layers[0].name]
     return {
         "latency_ms": sum(part.calls * part.latency_ms for part in parts),
@@ -109,10 +109,10 @@ def summed(layers: Sequence[Layer], answer: Mapping[str, JSON]) -> dict[str, JSO
 
 def _merged(layers: Iterable[Layer]) -> list[Layer]:
     merged: dict[tuple[str, frozenset[tuple[str, int]]], Layer] = {}
-    for one in layers:
-        size = one.operator, frozenset(one.binding.items())
+    for layer in layers:
+        size = layer.operator, frozenset(layer.binding.items())
         known = merged.get(size)
-        merged[size] = one if known is None else replace(known, calls=known.calls + one.calls)
+        merged[size] = layer if known is None else replace(known, calls=known.calls + layer.calls)
     return list(merged.values())
 
 
@@ -121,7 +121,7 @@ class _Pending:
     number: int | None  # None: the baseline
     layers: list[Layer] | None  # None: the whole network
     params: dict[str, JSON]
-    running: Running | None = None  # None: waits for its turn
+    running: Running | None = None  # None: not started yet
 
 
 class Tunings:
@@ -130,9 +130,9 @@ class Tunings:
     Args:
         choice: which trials are tuned, for which target, and how.
         name: the search's name.
-        baseline_accuracy: accuracy of the network without an operator, from 0 to 1; None where no margin asks for it.
+        baseline_accuracy: accuracy of the network without an operator, from 0 to 1; None without a margin.
         space, log: the search's space and its records in the store.
-        runner: runs the tunings.
+        runner: the runner of the tunings.
     """
 
     def __init__(
@@ -163,35 +163,35 @@ class Tunings:
             self.baseline_reason = f"not tuned: {error}"
 
     def consider(self, number: int, ended: Outcome) -> None:
-        """Tune a trial that has ended, if it is accurate enough and was not tuned for this target before."""
+        """Tune a trial that has ended, if the trial is accurate enough and has no tuning for this target."""
         accuracy = ended.trained
         if accuracy is None or accuracy < self.least:
             return
         self._accuracies[number] = accuracy
-        if self.is_settled(number) or any(one.number == number for one in self._pending):
+        if self.is_settled(number) or any(entry.number == number for entry in self._pending):
             return
         operator = read_operator(self._log.trial(number).operator)
         layers = None if self.choice.is_whole else layers_of(operator, self._space.sites, self._space.strides)
         self._begin(number, layers)
 
     def is_settled(self, number: int) -> bool:
-        """Whether the trial has a latency or a reason why it has none."""
+        """Whether the trial has a latency, or a reason for its absence."""
         return number in self._latencies or number in self.failed
 
     @property
     def futures(self) -> list[Future[dict[str, JSON]]]:
-        """Of the tunings under way."""
-        return [one.running.future for one in self._pending if one.running is not None]
+        """The futures of the running tunings."""
+        return [entry.running.future for entry in self._pending if entry.running is not None]
 
     def look(self) -> None:
-        """Record the tunings that have ended, and begin the next one that waits."""
-        for one in [one for one in self._pending if one.running is not None and one.running.future.done()]:
-            self._pending.remove(one)
-            self._ended(one)
+        """Record the tunings that have ended, and start the next waiting tuning."""
+        for entry in [row for row in self._pending if row.running is not None and row.running.future.done()]:
+            self._pending.remove(entry)
+            self._ended(entry)
         self._go_on()
 
     def finish(self, report: Report, should_stop: Callable[[], bool]) -> bool:
-        """Wait for the tunings under way; False if ``should_stop`` returned True before they ended."""
+        """Wait for the running tunings; return False if ``should_stop`` returned True before their end."""
         total = len(self._pending)
         while self._pending:
             if should_stop():
@@ -204,17 +204,17 @@ class Tunings:
     # -- shown -------------------------------------------------------------------------------------------------------
 
     def latency_ms(self, number: int) -> float | None:
-        """The latency of a tuned trial in milliseconds, None for one without."""
+        """Return the latency of a tuned trial in milliseconds; None without a latency."""
         return self._latencies.get(number)
 
     def front(self) -> list[dict[str, float]]:
-        """The tuned trials on the front of accuracy and latency, in the order of asking."""
+        """Return the tuned trials on the front of accuracy and latency, in the order of proposal."""
         numbers = sorted(number for number in self._latencies if number in self._accuracies)
         points = [{"number": n, "accuracy": self._accuracies[n], "latency_ms": self._latencies[n]} for n in numbers]
-        return [points[place] for place in pareto_front(points, maximise=["accuracy"], minimise=["latency_ms"])]
+        return [points[index] for index in pareto_front(points, maximise=["accuracy"], minimise=["latency_ms"])]
 
     def said(self) -> Tuned:
-        """What the files of the search say of its tunings."""
+        """Return the content of the search files about the tunings."""
         return Tuned(
             target=self.choice.target,
             stored_as=self.choice.stored_as,
@@ -224,7 +224,7 @@ class Tunings:
             within=self.choice.within,
             least_accuracy=self.least,
             tuned=len(self._latencies),
-            under_way=tuple([one.number for one in self._pending if one.number is not None]),
+            under_way=tuple([entry.number for entry in self._pending if entry.number is not None]),
             failed={str(number): reason for number, reason in self.failed.items()},
             baseline_ms=self.baseline_ms,
             baseline_layers=self.baseline_layers,
@@ -241,8 +241,8 @@ class Tunings:
         if front := self.front():
             fastest = min(front, key=lambda point: point["latency_ms"])
             than = f" (baseline {self.baseline_ms:.4g} ms)" if self.baseline_ms is not None else ""
-            what = "least whole network" if self.choice.is_whole else "least sum of layers"
-            parts.append(f"{what} {fastest['latency_ms']:.4g} ms{than}: trial {fastest['number']}")
+            title = "least whole network" if self.choice.is_whole else "least sum of layers"
+            parts.append(f"{title} {fastest['latency_ms']:.4g} ms{than}: trial {fastest['number']}")
         if self.failed:
             number, reason = list(self.failed.items())[-1]
             parts.append(f"trial {number} was not tuned: {reason}")
@@ -255,13 +255,13 @@ class Tunings:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Begin what waits: all of it, or the next whole network when no other is being tuned."""
-        for one in [one for one in self._pending if one.running is None]:
+        """Start the waiting tunings: all of them, or the next whole network when no other is being tuned."""
+        for entry in [row for row in self._pending if row.running is None]:
             if self.choice.is_whole and self.futures:
                 return
-            what = "the baseline" if one.number is None else f"trial {one.number}"
-            name = f"{self._name}: {what} on {self.choice.target}"
-            one.running = self._runner.find(name, one.params) or self._runner.submit(name, one.params)
+            title = "the baseline" if entry.number is None else f"trial {entry.number}"
+            name = f"{self._name}: {title} on {self.choice.target}"
+            entry.running = self._runner.find(name, entry.params) or self._runner.submit(name, entry.params)
 
     @property
     def _trials(self) -> int:
@@ -276,30 +276,30 @@ class Tunings:
             request = msgspec.structs.replace(self._space.network, operator=operator)
             params |= {"network": request.to_dict(), "scheduler": choice.scheduler}
         else:
-            params |= {"tasks": [one.task for one in layers], "deadline_s": enough_s(trials, len(layers))}
+            params |= {"tasks": [layer.task for layer in layers], "deadline_s": enough_s(trials, len(layers))}
         if choice.tracker is not None:
             params |= {"tracker": choice.tracker, "key": choice.board_key}
         return params
 
-    def _ended(self, one: _Pending) -> None:
-        assert one.running is not None
+    def _ended(self, tuning: _Pending) -> None:
+        assert tuning.running is not None
         try:
-            answer = one.running.future.result()
-            found = answer if one.layers is None else summed(one.layers, answer)
+            answer = tuning.running.future.result()
+            result = answer if tuning.layers is None else summed(tuning.layers, answer)
         except CancelledError:
-            self._failed(one.number, "its job was cancelled")
-        except SynoError as error:  # of a layer, or of the job
-            self._failed(one.number, str(error))
+            self._failed(tuning.number, "its job was cancelled")
+        except SynoError as error:  # an error of a layer or of the job
+            self._failed(tuning.number, str(error))
         else:
-            if one.number is None:
-                self.baseline_ms = finite(found["latency_ms"])
-                if one.layers is None:
-                    self.baseline_facts = found
+            if tuning.number is None:
+                self.baseline_ms = finite(result["latency_ms"])
+                if tuning.layers is None:
+                    self.baseline_facts = result
                 else:
-                    self.baseline_layers = msgspec.convert(found["layers"], tuple[Measured, ...])
+                    self.baseline_layers = msgspec.convert(result["layers"], tuple[Measured, ...])
             else:
-                self._log.record_latency(one.number, self.choice.stored_as, {**found, "job": one.running.job})
-                self._latencies[one.number] = msgspec.convert(found["latency_ms"], float)
+                self._log.record_latency(tuning.number, self.choice.stored_as, {**result, "job": tuning.running.job})
+                self._latencies[tuning.number] = msgspec.convert(result["latency_ms"], float)
 
     def _failed(self, number: int | None, reason: str) -> None:
         if number is None:

@@ -1,9 +1,9 @@
-"""A search without training: operators are ranked by the score of a probe (:meth:`.OperatorSpace.probe`).
+"""A search without training: it ranks operators by the score of a probe (:meth:`.OperatorSpace.probe`).
 
-To draw and examine an operator takes about a tenth of a second, where to train it takes seconds to hours: thousands are
-examined within minutes. Any method may ask for them. Kept are the best few of each range of FLOPs
-(:mod:`syno_lab.search.elites`), in the store as trials in the state ``probed``; the product is the front of score
-against FLOPs. A search in rungs draws so too (:mod:`.rung_driver`).
+To draw and examine an operator takes about 0.1 s, and a training takes seconds to hours. So thousands of operators are
+examined within minutes, proposed by any method. The store gets the best few of each range of FLOPs
+(:mod:`syno_lab.search.elites`) as trials in the state ``probed``. The result is the front of score against FLOPs. A
+search in rungs draws in the same way (:mod:`.rung_driver`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from syno_lab.versioned import JSON
 FRONT_FILE = "front.svg"
 #: The state of a trial that was examined and not trained.
 PROBED = "probed"
-#: Operators examined after which the elites are stored: by their number, so that the store does not depend on the time.
+#: The number of examined operators between two writes of the elites. A number, and not a time, decides what is stored.
 KEPT_EVERY = 32
 
 
@@ -43,8 +43,8 @@ class Untrained(Loop):
     """A search without training.
 
     Attributes:
-        examined: operators with a score so far; ``search_s``, ``cpu_s``: wall and CPU seconds. An earlier part of the
-            search is counted.
+        examined: the number of operators with a score; ``search_s``, ``cpu_s``: wall and CPU seconds. Earlier processes
+            of the search are included.
         elites: the best few operators of each range of cost.
     """
 
@@ -54,28 +54,28 @@ class Untrained(Loop):
     cpu_s: float = 0.0
     elites: Elites = field(default_factory=Elites)
     funnel: Funnel = field(default_factory=Funnel)
-    _numbers: dict[Operator, int] = field(default_factory=dict)  # of the trials in the store
+    _numbers: dict[Operator, int] = field(default_factory=dict)  # the numbers of the stored trials
 
     def run(self, show: Callable[[Searched], None] = lambda status: None) -> None:
-        """Examine operators until the time, the number or the space is used up; ``show`` is told how far it is.
+        """Examine operators until the time, the number or the space is used up; call ``show`` with the status.
 
         Raises:
             SpecError: the system has no probe.
             Stopped: ``should_stop`` returned True; the elites are in the store.
         """
-        begun, begun_cpu = self.clock() - self.search_s, self.cpu_clock() - self.cpu_s
+        start, start_cpu = self.clock() - self.search_s, self.cpu_clock() - self.cpu_s
         search, gives_up = self.start(), self.out_of_patience()
         self._resume(search)
         self.is_due(now=True)
 
         def is_over() -> bool:
-            self.search_s, self.cpu_s = self.clock() - begun, self.cpu_clock() - begun_cpu
+            self.search_s, self.cpu_s = self.clock() - start, self.cpu_clock() - start_cpu
             return self._is_over(gives_up()) or self.should_stop()
 
-        for one in examine(search, self.space.score, is_over, self._given):
-            search.told.clear()  # an hour's operators would take a gigabyte; the elites are kept
+        for examined in examine(search, self.space.score, is_over, self._upcoming):
+            search.told.clear()  # the operators of an hour take a gigabyte; only elites are needed
             self.examined += 1
-            self.elites.add(self._elite(one.trail, one.operator, one.score))
+            self.elites.add(self._elite(examined.trail, examined.operator, examined.score))
             gives_up = self.out_of_patience()
             if self.examined % KEPT_EVERY == 0:
                 self._keep()
@@ -93,16 +93,16 @@ class Untrained(Loop):
         return Elite(trail, operator, score, self.space.share(operator), operator.format)
 
     def _resume(self, search: Search) -> None:
-        """Tell the search what is stored."""
-        told = [(read_operator(text), score) for text, score in self.log.told()]
+        """Tell the search the stored scores."""
+        stored = [(read_operator(text), score) for text, score in self.log.told()]
         numbers = {trial.operator: trial.number for trial in self.log.trials()}
-        self._numbers = {operator: numbers[operator.to_json()] for operator, _ in told}
-        search.resume(told, self._numbers)  # given, all of them: what was examined in between is not stored
-        for operator, score in told:
+        self._numbers = {operator: numbers[operator.to_json()] for operator, _ in stored}
+        search.resume(stored, self._numbers)  # other examined operators are not stored
+        for operator, score in stored:
             self.elites.add(self._elite(Trail(()), operator, score))
-        if self.examined:  # not the same questions again
+        if self.examined:  # draw other operators than before
             search.rng.seed(f"{self.settings.seed} {self.examined}")
-        self._given = [operator for operator in self._given if operator not in self._numbers]
+        self._upcoming = [operator for operator in self._upcoming if operator not in self._numbers]
 
     def _is_over(self, gives_up: bool) -> bool:
         minutes, trials = self.settings.minutes, self.settings.trials
@@ -123,14 +123,14 @@ class Untrained(Loop):
                 self.log.record(number, outcome, reward=elite.score)
 
     def line(self) -> str:
-        """The state of the search in one line of text."""
+        """Return the state of the search in one line of text."""
         rate = self.examined / self.cpu_s if self.cpu_s else 0.0
         front = self.elites.front()
         best = f"; best score {front[-1].score:.3f} at {front[-1].cost:.2f} of the limit" if front else ""
         return f"{self.examined} operators examined, {rate:.1f} a CPU-second; {len(front)} on the front{best}"
 
     def said(self) -> Searched:
-        """What the search says of itself; the front has the cheapest first."""
+        """Return the status of the search; the front has the cheapest operator first."""
         self.funnel.see(self.space.counts)
         self.funnel.draws["seconds"] = self.cpu_s
         return Searched(
@@ -167,23 +167,22 @@ def run_untrained(
     report: Report = lambda fraction, message: None,
     should_stop: Stop = never,
 ) -> dict[str, JSON]:
-    """Search without training, continued from the store if it has begun, and return the result.
+    """Search without training, continue a stored search, and return the result.
 
-    ``folder`` gets the files that views read (:mod:`.watching`) and, at the end, the result and the picture of the
-    front.
+    ``folder`` gets the files for views (:mod:`.watching`) and, at the end, the result and the picture of the front.
 
     Raises:
-        SpecError, StoreError: as :meth:`.Begun.of`; SpecError where the system has no probe, too.
+        SpecError, StoreError: as :meth:`.Begun.of`; SpecError also where the system has no probe.
         Stopped: ``should_stop`` returned True.
     """
-    begun = Begun.of(settings, store, folder)
+    search = Begun.of(settings, store, folder)
     for line in usable_probe(settings.training, validations_in(folder.parent.parent), settings.system)[1]:
         report(0.0, line)
-    space, board, earlier = begun.space, begun.board, begun.earlier
+    space, board, earlier = search.space, search.board, search.earlier
     driver = Untrained(
         settings,
         space,
-        begun.log,
+        search.log,
         report=report,
         should_stop=should_stop,
         examined=earlier.examined,
@@ -192,16 +191,16 @@ def run_untrained(
         funnel=Funnel.after(earlier.funnel),
     )
     driver.run(lambda status: board.show(msgspec.structs.replace(status, phase="search"), UNTRAINED_STATUS))
-    _, rows = read_search(begun.log, store, ())
+    _, rows = read_search(search.log, store, ())
     picture = front_picture(front_of(rows, ("flops", "probe")), title=f"{settings.name}: probed, not trained")
     board.write(FRONT_FILE, picture)
     result = msgspec.structs.replace(
         driver.said(),
         untrained=True,
-        settings=begun.said_settings,
+        settings=search.said_settings,
         baseline=Baseline(space.baseline.flops, space.baseline.params, accuracies=NOT_SAID),
         picture=str(folder / FRONT_FILE),
     )
-    plain = begun.end(result, UNTRAINED)
+    plain = search.end(result, UNTRAINED)
     board.show(msgspec.structs.replace(result, phase="done"), UNTRAINED_STATUS, now=True)
     return plain

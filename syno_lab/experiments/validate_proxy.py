@@ -1,8 +1,8 @@
-"""Is a proxy worth its trust? Train operators on each rung and with the full recipe, and compare the rankings.
+"""Validates proxies: trains operators on each rung and with the full recipe, and compares the rankings.
 
-The operators are drawn at random from the space of a search: they meet its wish and its limits, and no proxy chose
-them, because what a proxy has chosen says little about it. Operators that are rejected as slow on the first rung are
-replaced by others, as in a search. Everything is measured on held-out training images.
+The operators are drawn at random from the space of a search, within its wish and its limits. No proxy chose them,
+because operators that a proxy has chosen say little about that proxy. Operators that the first rung rejects as slow are
+replaced by other operators, as in a search. All measurements use held-out training images.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from syno_lab.versioned import read_versioned
 
 FORMAT, VERSION = "syno-lab-validation", 1
 FOLDER, RESULT_FILE, DRAWN_FILE = "validations", "result.json", "drawn.json"
-#: Operators and seeds of the full recipe that a validation has unless told otherwise.
+#: The default numbers of operators, and of seeds of the full recipe, in a validation.
 OPERATORS, SEEDS = 30, 2
-#: Drawn operators, as a multiple of those wanted, after which a validation ends: almost all were slow, or failed.
+#: Drawn operators, as a multiple of the requested ones, after which a validation ends: nearly all were slow or failed.
 MOST_DRAWN = 4
-#: The name of the probe among those that :attr:`Validation.used` may have.
+#: The name of the probe in :attr:`Validation.used`.
 PROBE = "probe"
 _NOT_USED = "is not used: its validation ranks no better than FLOPs or parameters"
 _MEASURES: tuple[Measure, ...] = ("loss", "training loss", "accuracy")
@@ -53,12 +53,12 @@ class ValidatedOperator(msgspec.Struct, frozen=True, kw_only=True):
     """One operator of a validation.
 
     Attributes:
-        operator: its JSON.
-        flops, params: of the network with it.
-        probe: the score of :meth:`.OperatorSpace.probe`; None where the system has none.
-        rungs: by the rung's name its reward by each measure, the mean over the rung's seeds.
-        truth: the accuracy (of a text exp(-loss)) with the full recipe, for each seed.
-        reason: why it does not count, in one line; empty for one that does.
+        operator: the operator's JSON.
+        flops, params: FLOPs and parameters of the network with the operator.
+        probe: the score of :meth:`.OperatorSpace.probe`; None where the system has no probe.
+        rungs: by the rung's name the reward by each measure, the mean over the rung's seeds.
+        truth: the accuracy (for text exp(-loss)) with the full recipe, for each seed.
+        reason: why the operator does not count, in one line; empty for an operator that counts.
     """
 
     operator: str
@@ -71,7 +71,7 @@ class ValidatedOperator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidatedRung(msgspec.Struct, frozen=True, kw_only=True):
-    """A rung as it was validated: what it ranks by, its trainings an operator, and the CPU seconds of each."""
+    """A rung in a validation: its measure, its trainings per operator, and the CPU seconds of each training."""
 
     name: str
     measure: Measure
@@ -83,15 +83,15 @@ class Validation(Plain, frozen=True, kw_only=True):
     """The result of a validation.
 
     Attributes:
-        backbone, data, system: what it was made for.
+        backbone, data, system: the subject of the validation.
         training: the full recipe, as a :class:`.TrialRequest` without an operator.
-        agreements: of each rung by each measure (``40 steps: loss``), of the probe, and of the yardsticks: FLOPs and
-            parameters. The predictors named in ``used`` may choose operators.
-        ceiling: what the repeatability of the full recipe allows.
-        used, unused: the names of rungs (and ``probe``) that may choose operators, and of those that may not: they
-            agree with the truth no better than FLOPs or parameters alone.
-        operators: all that were trained, those that do not count among them.
-        counted: how many count. ``drawn``: how many were drawn for them, with the ``states`` of the others.
+        agreements: the agreements of each rung by each measure (``40 steps: loss``), of the probe, and of the
+            yardsticks FLOPs and parameters. The predictors in ``used`` may choose operators.
+        ceiling: the correlation that the repeatability of the full recipe allows.
+        used, unused: the names of rungs (and ``probe``) that may choose operators, and of those that may not, because
+            they agree with the truth no better than FLOPs or parameters.
+        operators: all trained operators, including those that do not count.
+        counted: the number of operators that count; ``drawn``: of drawn operators; ``states``: of the others by state.
     """
 
     format: str = FORMAT
@@ -117,7 +117,7 @@ class Validation(Plain, frozen=True, kw_only=True):
 
 
 def validation_folder(lab: Path, name: str) -> Path:
-    """The folder with the files of the validation ``name``, in the lab folder ``lab``."""
+    """Return the folder with the files of the validation ``name``, in the lab folder ``lab``."""
     return lab / FOLDER / name
 
 
@@ -129,25 +129,25 @@ def read_validation(path: Path) -> Validation:
 
 
 def validations_in(lab: Path) -> list[Validation]:
-    """All validations of a lab that have a result, the newest last; damaged files are left out."""
-    found = []
+    """Return all validations of a lab with a result, the newest last, without damaged files."""
+    validations = []
     for path in sorted(Path(lab).glob(f"{FOLDER}/*/{RESULT_FILE}"), key=lambda path: path.stat().st_mtime):
         try:
-            found.append(read_validation(path))
+            validations.append(read_validation(path))
         except (FormatError, OSError):
             continue
-    return found
+    return validations
 
 
 def usable_rungs(
     request: TrialRequest, validations: Iterable[Validation] = (), system: str | None = None
 ) -> tuple[tuple[Rung, ...], list[str]]:
-    """The rungs that a search may use for a request, and one line for each that it may not, with the reason.
+    """Return the rungs that a search may use for a request, and a line with the reason for each other rung.
 
     The last validation of the backbone on the same data counts: a proxy that ranks no better than FLOPs or parameters
-    is not used. Without a validation the declared rungs are used, but for those that are declared unproven.
+    is not used. Without a validation, all rungs that are not declared unproven are used.
 
-    Raises SpecError: the backbone has no rungs.
+    Raises SpecError where the backbone has no rungs.
     """
     judged = _judged(request, validations, system)
     used, lines = [], []
@@ -168,22 +168,22 @@ def usable_rungs(
 def usable_probe(
     request: TrialRequest, validations: Iterable[Validation] = (), system: str | None = None
 ) -> tuple[bool, list[str]]:
-    """Whether a search may choose operators by the score of the probe, and a line that says why not.
+    """Return whether a search may choose operators by the probe's score, and a line with the reason if not.
 
-    As :func:`usable_rungs`; without a validation it may.
+    The rule is the rule of :func:`usable_rungs`; without a validation the probe is used.
     """
     is_used = _judged(request, validations, system).get(PROBE, True)
     return is_used, [] if is_used else [f"the probe {_NOT_USED}"]
 
 
 def _judged(request: TrialRequest, validations: Iterable[Validation], system: str | None) -> dict[str, bool]:
-    """Of the rungs and the probe, as far as they are validated for a request, whether they are used."""
-    found: dict[str, bool] = {}
-    for one in validations:
-        is_same_data = Path(one.data).name == Path(request.data).name
-        if one.backbone == request.backbone and is_same_data and system in (None, one.system):
-            found |= dict.fromkeys(one.used, True) | dict.fromkeys(one.unused, False)
-    return found
+    """Return whether the validated rungs and the probe are used for a request, by name."""
+    used: dict[str, bool] = {}
+    for validation in validations:
+        is_same_data = Path(validation.data).name == Path(request.data).name
+        if validation.backbone == request.backbone and is_same_data and system in (None, validation.system):
+            used |= dict.fromkeys(validation.used, True) | dict.fromkeys(validation.unused, False)
+    return used
 
 
 def validate_proxies(
@@ -196,33 +196,33 @@ def validate_proxies(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Validation:
-    """Validate the proxies of the settings' backbone on so many operators of its search space.
+    """Validate the proxies of the settings' backbone on ``operators`` operators of its search space.
 
-    ``settings.training`` is the full recipe, which each operator is trained with on ``seeds`` seeds; ``settings.seed``
-    decides what is drawn. What is drawn and trained lies in ``folder``, and a later call with the same settings goes on
-    from there. The result is written to ``folder``.
+    ``settings.training`` is the full recipe. Each operator is trained with it on ``seeds`` seeds. ``settings.seed``
+    decides the drawn operators. Drawn operators and trainings are stored in ``folder``, and a later call with the same
+    settings continues from there. The result is written to ``folder``.
 
     Raises:
         SpecError: the backbone has no proxies, or no space.
-        SearchError: fewer than four operators or no seeds are asked for; almost no operator can be trained to the end.
+        SearchError: fewer than four operators or no seeds are requested; the trainings of almost all operators failed.
         Stopped: ``should_stop`` returned True.
     """
     if operators < LEAST or seeds < 1:
         raise SearchError(
             f"expected {LEAST} or more operators and 1 or more seeds to validate proxies, found {operators} and {seeds}"
         )
-    begun = time.monotonic()
+    started = time.monotonic()
     work = _Work(settings, runner, folder, report, should_stop, _Draws(settings, folder))
-    kept = work.accepted(operators)
-    trained = work.rest(kept, final_seeds(seeds))
-    found = [work.validated(number, trained) for number in range(len(work.draws.texts))]
-    counted = [one for one in found if not one.reason]
+    numbers = work.accepted(operators)
+    trained = work.rest(numbers, final_seeds(seeds))
+    results = [work.validated(number, trained) for number in range(len(work.draws.texts))]
+    counted = [entry for entry in results if not entry.reason]
     if len(counted) < LEAST:
         raise SearchError(
-            f"expected {LEAST} or more operators trained to the end, found {len(counted)} of {len(kept)}: "
-            + next((one.reason for one in found if one.reason), "")
+            f"expected {LEAST} or more operators trained to the end, found {len(counted)} of {len(numbers)}: "
+            + next((entry.reason for entry in results if entry.reason), "")
         )
-    result = work.result(found, counted, final_seeds(seeds), time.monotonic() - begun)
+    result = work.result(results, counted, final_seeds(seeds), time.monotonic() - started)
     write_whole(folder / RESULT_FILE, msgspec.json.format(msgspec.json.encode(result)))
     return result
 
@@ -236,16 +236,16 @@ def validate_here(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Validation:
-    """:func:`validate_proxies` in the lab of a folder, with the settings' workers as processes of this one."""
-    place = private.folder(validation_folder(lab, settings.name))
+    """Run :func:`validate_proxies` in the lab of a folder, with the settings' workers as child processes."""
+    validation_files = private.folder(validation_folder(lab, settings.name))
     with (
-        TrialWorkers(settings.workers, place / LOG_FILE) as pool,
-        LocalRunner(place / "trainings", settings.workers, should_stop, train=pool.run) as runner,
+        TrialWorkers(settings.workers, validation_files / LOG_FILE) as pool,
+        LocalRunner(validation_files / "trainings", settings.workers, should_stop, train=pool.run) as runner,
     ):
         return validate_proxies(
             settings,
             runner,
-            folder=place,
+            folder=validation_files,
             operators=operators,
             seeds=seeds,
             report=report,
@@ -254,32 +254,32 @@ def validate_here(
 
 
 class _Draws:
-    """The operators drawn so far, in their order; a file keeps them, so that a continued validation has the same."""
+    """The operators drawn so far, in order. A file stores them for a continuation of the validation."""
 
     def __init__(self, settings: SearchSettings, folder: Path) -> None:
         self.space = Space(settings)
         self._path = folder / DRAWN_FILE
         self._search = self.space.search(msgspec.structs.replace(settings, method="random"))
-        # What decides the trainings; workers and threads do not.
+        # The settings that decide the trainings; workers and threads do not.
         training = msgspec.structs.replace(settings.training, threads=None).to_dict()
-        asked = settings.identity | {"training": training, "method": "random"}
+        identity = settings.identity | {"training": training, "method": "random"}
         for key in ("name", "seeds"):
-            asked.pop(key, None)
-        self._identity = msgspec.json.decode(msgspec.json.encode(asked))
+            identity.pop(key, None)
+        self._identity = msgspec.json.decode(msgspec.json.encode(identity))
         self.texts: list[str] = []
         private.folder(folder)
         if self._path.exists():
-            kept = msgspec.json.decode(read_bytes(self._path, _MOST_BYTES))
-            if kept.get("settings") != self._identity:
+            stored = msgspec.json.decode(read_bytes(self._path, _MOST_BYTES))
+            if stored.get("settings") != self._identity:
                 raise SearchError(
                     f"expected a validation with these settings in {folder}, found one with others; give this one "
                     "another --name"
                 )
-            self.texts = list(kept["operators"])
+            self.texts = list(stored["operators"])
             self._search.resume([(read_operator(text), 0.0) for text in self.texts])
 
     def more(self, count: int, report: Report, should_stop: Callable[[], bool]) -> None:
-        """Draw ``count`` more. Raises SearchError where the space has none, Stopped on request."""
+        """Draw ``count`` more operators. Raises SearchError where the space has no more, Stopped on request."""
         for _ in range(count):
             report(0.0, f"drawing operators: {len(self.texts)}")
             deadline = time.process_time() + PATIENCE_S
@@ -321,22 +321,22 @@ class _Work:
         self.trained: dict[tuple[int, str, int], TrialOutcome] = {}
         self.baseline_s: float | None = None
 
-    def _run(self, wanted: Mapping[tuple[int, str, int], TrialRequest], share: tuple[float, float], what: str) -> None:
-        """Train all of these, and keep their outcomes."""
+    def _run(self, work: Mapping[tuple[int, str, int], TrialRequest], share: tuple[float, float], label: str) -> None:
+        """Run all these trainings, and store their outcomes."""
         low, high = share
         named = {
             (number, rung, seed): (f"{self.settings.name}: operator {number}, {rung}, seed {seed}", request)
-            for (number, rung, seed), request in wanted.items()
+            for (number, rung, seed), request in work.items()
         }
 
-        def told(done: int, total: int) -> None:
-            self.report(low + (high - low) * done / total, f"{what}: {done} of {total} trainings")
+        def report_count(done: int, total: int) -> None:
+            self.report(low + (high - low) * done / total, f"{label}: {done} of {total} trainings")
 
         stopped = "stopped; what is trained is kept, and the same command continues it"
-        self.trained |= train_all(self.runner, named, told, self.should_stop, stopped)
+        self.trained |= train_all(self.runner, named, report_count, self.should_stop, stopped)
 
     def accepted(self, count: int) -> list[int]:
-        """The numbers of ``count`` operators that the first rung does not reject, trained on it."""
+        """Return the numbers of ``count`` operators that the first rung does not reject, trained on that rung."""
         if not self.rungs:
             raise SearchError(f"expected a proxy of {self.settings.training.backbone} to validate, found none")
         first = self.rungs[0]
@@ -346,32 +346,32 @@ class _Work:
         if alone.state != "finished":
             raise SearchError(f"expected the baseline to train on {first.name}, found {alone.state}: {alone.reason}")
         self.baseline_s = alone.work_s or None
-        kept: list[int] = []
-        looked = 0
-        while len(kept) < count:
-            if looked >= MOST_DRAWN * count:
-                states = Counter(self.trained[number, first.name, 0].state for number in range(looked))
+        valid: list[int] = []
+        tried = 0
+        while len(valid) < count:
+            if tried >= MOST_DRAWN * count:
+                states = Counter(self.trained[number, first.name, 0].state for number in range(tried))
                 raise SearchError(
-                    f"expected {count} operators that train to the end on {first.name}, found {len(kept)} of {looked}: "
+                    f"expected {count} operators that train to the end on {first.name}, found {len(valid)} of {tried}: "
                     + ", ".join(f"{number} {state}" for state, number in states.items())
                 )
-            missing = count - len(kept)
-            if len(self.draws.texts) < looked + missing:
-                self.draws.more(looked + missing - len(self.draws.texts), self.report, self.should_stop)
-            numbers = range(looked, looked + missing)
-            self._run(self._asked(numbers, first, range(first.seeds)), (0.02, 0.2), first.name)
-            kept += [one for one in numbers if self.trained[one, first.name, 0].state == "finished"]
-            looked += missing
-        return kept
+            missing = count - len(valid)
+            if len(self.draws.texts) < tried + missing:
+                self.draws.more(tried + missing - len(self.draws.texts), self.report, self.should_stop)
+            numbers = range(tried, tried + missing)
+            self._run(self._requests(numbers, first, range(first.seeds)), (0.02, 0.2), first.name)
+            valid += [number for number in numbers if self.trained[number, first.name, 0].state == "finished"]
+            tried += missing
+        return valid
 
     def rest(self, kept: Sequence[int], seeds: Sequence[int]) -> list[int]:
         """Train these operators on the other rungs and with the full recipe."""
         for rung in self.rungs[1:]:
-            self._run(self._asked(kept, rung, range(rung.seeds)), (0.2, 0.4), rung.name)
-        self._run(self._asked(kept, self.full, seeds), (0.4, 1.0), "the full recipe")
+            self._run(self._requests(kept, rung, range(rung.seeds)), (0.2, 0.4), rung.name)
+        self._run(self._requests(kept, self.full, seeds), (0.4, 1.0), "the full recipe")
         return list(kept)
 
-    def _asked(
+    def _requests(
         self, numbers: Iterable[int], rung: Rung, seeds: Iterable[int]
     ) -> dict[tuple[int, str, int], TrialRequest]:
         limit = self.baseline_s if rung is self.rungs[0] else None
@@ -387,10 +387,10 @@ class _Work:
         }
 
     def _of(self, number: int, rung: str) -> list[TrialOutcome]:
-        return [outcome for (one, name, _), outcome in self.trained.items() if (one, name) == (number, rung)]
+        return [outcome for (other, name, _), outcome in self.trained.items() if (other, name) == (number, rung)]
 
     def validated(self, number: int, kept: Sequence[int]) -> ValidatedOperator:
-        """All that is known of an operator."""
+        """Return the results of an operator."""
         text = self.draws.texts[number]
         operator = read_operator(text)
         costs, probed = self.draws.space.fitting_costs(operator), self.draws.space.operators.probe(operator)
@@ -402,7 +402,7 @@ class _Work:
                     str(measure): fmean(reward_of(measure, outcome) for outcome in outcomes) for measure in _MEASURES
                 }
         truth = self._of(number, self.full.name)
-        failed = next((one for one in (*self._of(number, self.rungs[0].name), *truth) if one.state != "finished"), None)
+        failed = next((row for row in (*self._of(number, self.rungs[0].name), *truth) if row.state != "finished"), None)
         reason = "" if failed is None and number in kept else "not trained: enough others were"
         if failed is not None:
             reason = f"{failed.state}: {failed.reason}"
@@ -412,29 +412,29 @@ class _Work:
             params=costs.params,
             probe=None if probed is None else float(probed["score"]),
             rungs=rungs,
-            truth=[] if reason else [one.accuracy or 0.0 for one in truth],
+            truth=[] if reason else [outcome.accuracy or 0.0 for outcome in truth],
             reason=reason,
         )
 
     def result(
         self, found: list[ValidatedOperator], counted: list[ValidatedOperator], seeds: Sequence[int], wall_s: float
     ) -> Validation:
-        """The agreements of everything with the truth."""
+        """Return the validation with the agreements of all predictors with the truth."""
         predictors: dict[str, list[float]] = {
-            f"{rung.name}: {measure}": [one.rungs[rung.name][measure] for one in counted]
+            f"{rung.name}: {measure}": [operator.rungs[rung.name][measure] for operator in counted]
             for rung in self.rungs
             for measure in (rung.measure, *(other for other in _MEASURES if other != rung.measure))
         }
         decides = {rung.name: f"{rung.name}: {rung.measure}" for rung in self.rungs}
-        if all(one.probe is not None for one in counted):
-            predictors[PROBE] = [one.probe or 0.0 for one in counted]
+        if all(operator.probe is not None for operator in counted):
+            predictors[PROBE] = [operator.probe or 0.0 for operator in counted]
             decides[PROBE] = PROBE
         yardsticks = {
-            "FLOPs": [float(one.flops) for one in counted],
-            "parameters": [float(one.params) for one in counted],
+            "FLOPs": [float(operator.flops) for operator in counted],
+            "parameters": [float(operator.params) for operator in counted],
         }
-        agreed = agreements(predictors, yardsticks, [fmean(one.truth) for one in counted])
-        is_used = {one.predictor: one.is_used for one in agreed}
+        agreed = agreements(predictors, yardsticks, [fmean(operator.truth) for operator in counted])
+        is_used = {agreement.predictor: agreement.is_used for agreement in agreed}
         training = msgspec.structs.replace(self.settings.training, operator=None)
         return Validation(
             backbone=training.backbone,
@@ -447,13 +447,13 @@ class _Work:
                 for rung in self.rungs
             ],
             agreements=agreed,
-            ceiling=ceiling([[one.truth[at] for one in counted] for at in range(len(seeds))]),
+            ceiling=ceiling([[operator.truth[index] for operator in counted] for index in range(len(seeds))]),
             used=[name for name, predictor in decides.items() if is_used[predictor]],
             unused=[name for name, predictor in decides.items() if not is_used[predictor]],
             operators=found,
             counted=len(counted),
             drawn=len(found),
-            states=dict(Counter(one.reason.partition(":")[0] for one in found if one.reason)),
+            states=dict(Counter(operator.reason.partition(":")[0] for operator in found if operator.reason)),
             machine=one_machine(outcome.machine for outcome in self.trained.values()),
             full_cpu_s=self._cpu_s(self.full.name),
             cpu_s=sum(outcome.cpu_s for outcome in self.trained.values()),
@@ -461,10 +461,10 @@ class _Work:
         )
 
     def _cpu_s(self, rung: str) -> float:
-        """The CPU seconds of a training on the rung, the mean over those that finished."""
+        """Return the CPU seconds of a training on the rung, the mean over the finished trainings."""
         spent = [
-            one.cpu_s
-            for (number, name, _), one in self.trained.items()
-            if name == rung and number >= 0 and one.state == "finished"
+            outcome.cpu_s
+            for (number, name, _), outcome in self.trained.items()
+            if name == rung and number >= 0 and outcome.state == "finished"
         ]
         return fmean(spent) if spent else 0.0

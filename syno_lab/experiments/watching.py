@@ -1,4 +1,4 @@
-"""The files of a running search, for views: its state and its tree, written at most once a second."""
+"""The files of a running search, for views: its status and its tree, written at most once a second."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from syno_lab.training.files import write_whole
 from syno_lab.versioned import JSON
 
 PERIOD_S = 1.0
-MOST_BYTES = 1 << 28  # of one file
+MOST_BYTES = 1 << 28  # the largest file, in bytes
 STATUS_FILE, TREE_FILE, RESULT_FILE, SETTINGS_FILE = STATUS, "tree.json", RESULT, "settings.json"
-#: The lock that the process doing the search holds.
+#: The lock of the process that runs the search.
 LOCK_FILE = "search.lock"
 
 
 def search_folder(lab: Path, name: str) -> Path:
-    """The folder with the files of the search ``name``, in the lab folder ``lab``."""
+    """Return the folder with the files of the search ``name``, in the lab folder ``lab``."""
     return lab / "searches" / name
 
 
 def read_json(path: Path) -> dict[str, JSON] | None:
-    """Read one of the files; None where it does not exist. Files are written whole, so no half-written one is read."""
+    """Read one of the files; None where it does not exist. Writes are atomic, so no incomplete file is read."""
     try:
-        found = inputs.read_json(path, MOST_BYTES)
+        content = inputs.read_json(path, MOST_BYTES)
     except (OSError, msgspec.DecodeError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def read_status(folder: Path) -> Searched:
-    """What the status of the search with its files in ``folder`` says; nothing where there is none."""
+    """Read the status of the search with its files in ``folder``; empty where there is none."""
     return searched(read_json(folder / STATUS_FILE))
 
 
 class Board:
-    """The files of one search, in a folder of their own."""
+    """The files of one search, in their own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Board:
         private.folder(folder)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write one of the files whole. Raises TrainingError where that fails, DiskFullError on a full disk."""
+        """Write one of the files atomically. Raises TrainingError where that fails, DiskFullError on a full disk."""
         write_whole(self.folder / name, content)
 
     def show(self, status: Searched, fields: Sequence[str], search: Search | None = None, *, now: bool = False) -> None:
@@ -60,14 +60,13 @@ class Board:
 
         A full disk does not end the search.
 
-        The tree (of a Monte Carlo tree search) is that of :meth:`syno_lab.search.tree.Tree.to_json`; it is written only
-        if it has changed.
+        The tree of a Monte Carlo tree search (:meth:`syno_lab.search.tree.Tree.to_json`) is written only after changes.
         """
         with suppress(TrainingError):
             write_whole(self.folder / STATUS_FILE, msgspec.json.encode(status.said(fields)))
             if isinstance(search, MonteCarloTreeSearch) and (now or time.monotonic() - self._tree_at >= PERIOD_S):
-                seen = len(search.tree), len(search.told), len(search.outstanding)
-                if seen == self._tree_seen and not now:
+                size = len(search.tree), len(search.told), len(search.outstanding)
+                if size == self._tree_seen and not now:
                     return
-                self._tree_at, self._tree_seen = time.monotonic(), seen
+                self._tree_at, self._tree_seen = time.monotonic(), size
                 write_whole(self.folder / TREE_FILE, msgspec.json.encode(search.tree.to_json()))
