@@ -77,9 +77,9 @@ def agreements(
 ) -> list[Agreement]:
     """Return the agreement of each predictor, and after them of each yardstick, with the truth of N operators.
 
-    All are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
+    All predictors are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
 
-    Raises SearchError where there are fewer than :data:`LEAST` operators, or other than one value for each.
+    Raises SearchError where there are fewer than :data:`LEAST` operators, or a predictor lacks values.
     """
     count = len(truth)
     wrong = [name for name, values in {**predictors, **yardsticks}.items() if len(values) != count]

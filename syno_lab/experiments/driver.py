@@ -1,9 +1,9 @@
 """The search loop (Syno, Algorithm 1): ask, train, record, tell. After a kill it continues from the store.
 
 The loop writes every outcome to the store before it tells the search, so a search that continues in another process has
-all earlier outcomes. It asks for an operator whenever a worker is idle, and tells outcomes in the order in which
+all earlier outcomes. The loop asks for an operator whenever a worker is idle, and tells outcomes in the order in which
 trainings end. With several workers it asks for the next operator while all workers train, so that no worker waits. That
-choice uses the outcomes so far, as if one more training were running. With one worker it uses all earlier outcomes.
+choice uses the outcomes so far, as if one more training were running. With one worker each choice uses all outcomes.
 
 Where the latency is an objective, a trained trial's network is tuned and measured (:mod:`.tunings`) before its outcome
 is recorded and told.

@@ -1,8 +1,8 @@
 """The comparison of a search: the baseline and the best operators, trained alike on several seeds.
 
-It trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start together and
-survive a kill, and the baseline is trained once for all operators. Only the finals train on all training images and
-read the test images.
+This module trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start
+together and survive a kill, and the baseline is trained once for all operators. Only the finals train on all training
+images and read the test images.
 """
 
 from __future__ import annotations

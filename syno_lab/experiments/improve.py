@@ -155,15 +155,15 @@ def improve(
 ) -> Improvement:
     """Search operators for the layers of your own network, with trainings on your own data.
 
-    The search is the search of ``syno-lab search``. It replaces the layers by known and discovered operators, and
-    trains these: first for few steps, then the best operators for more steps. In the end it trains the best operators
-    within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds, and compares them on the
-    test examples. The lab in ``folder`` stores every outcome at once. After Ctrl-C or a kill the same call continues.
+    This is the search of the command ``syno-lab search``. The search replaces the layers by known and discovered
+    operators, and trains these: first for few steps, then the best operators for more steps. In the end it trains the
+    best operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds, and compares
+    them on the test examples. The lab in ``folder`` stores every outcome at once. After a stop the same call continues.
 
     Args:
         model: an ``nn.Module`` (each training starts with a copy of it, weights included); a function that returns a
             new module (each training draws new weights from its seed); ``"file.py:function"``, for jobs in other
-            processes; or a backbone's name. It maps a batch [B, …] of examples to logits [B, V] or an object with them.
+            processes; or a backbone's name. The module maps examples [B, …] to logits [B, V] or an object with them.
         data: two torch datasets (train, test) of pairs (tensor, class), a function that returns them,
             ``"file.py:function"``, or a folder for ``syno_lab.load_dataset``. A module or a function of a notebook is
             trained in this process, one training at a time.

@@ -90,7 +90,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 
 def busy(name: str, folder: Path) -> str:
-    """Return the message while another process, ``{who}``, runs the search of this name; it tells how to watch it."""
+    """Return the message that another process, ``{who}``, runs this search, with how to watch the search."""
     return (
         f"the search {name!r} in {folder} is already running ({{who}}): watch it in a notebook by "
         f"`from syno_widgets import RunsView; RunsView({str(folder)!r})`, or give this one another name or folder"
@@ -107,8 +107,8 @@ def run_here(
 ) -> dict[str, JSON]:
     """Run :func:`run_search` with trainings and tunings in threads of this process, in the lab of a folder.
 
-    With one worker they run one after another. ``clock`` is the clock of a search in rungs. Raises as
-    :func:`run_search` does.
+    With one worker all work runs in sequence. ``clock`` is the clock of a search in rungs. Raises as :func:`run_search`
+    does.
     """
     search_files = search_folder(folder, settings.name)
     private.folder(search_files)

@@ -32,7 +32,7 @@ PATIENCE_S = 120.0
 class Begun:
     """A search that has started or continues.
 
-    It has its operators, its records in the store, its files, and the status that an earlier process wrote.
+    The search has its operators, its records in the store, its files, and the status that an earlier process wrote.
     """
 
     settings: SearchSettings
@@ -175,7 +175,7 @@ class Loop:
         return min(1.0, max(shares))
 
     def is_due(self, *, now: bool = False) -> bool:
-        """Whether to show the state: with ``now``, or after a while without."""
+        """Whether to show the state: with ``now``, or when it was last shown a while ago."""
         if not now and self.clock() < self._next_report:
             return False
         self._next_report = self.clock() + PERIOD_S

@@ -34,11 +34,11 @@ from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import user_code
 
-#: Layers are replaced in the first selection with any: convolutions with neighbours, 1x1 convolutions, linear layers.
+#: Selections of layers, of which the first with any layer is used: convolutions with neighbours, 1x1, linear layers.
 SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
 #: A selection of all layers in any of the selections above.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
-#: Coefficients of operators divide the channels of all layers, so a layer stays if this does not divide its channels.
+#: Coefficients of operators divide all layers' channels, so a layer stays if this number does not divide its channels.
 DIVISOR = 4
 #: The width of operators' windows. A layer with a smaller plane stays: it would rule windows out for all layers.
 WINDOW = 3
@@ -202,8 +202,8 @@ def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Sit
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
     """Return the reasons why some sites stay: coefficients do not divide channels, the output layer, or too few FLOPs.
 
-    Convolutions with planes too small for a window stay too, except where no plane of convolutions with neighbours is
-    large enough, and except 1x1 convolutions with most of the FLOPs, because their operators need no window.
+    A layer with a plane too small for a window stays too if other layers have room for one. If all are 1x1
+    convolutions, whose operators need no window, the layers with room must have most of the FLOPs.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     reasons: dict[str, str] = {}

@@ -41,8 +41,8 @@ _DRAWS = ("drawn", "wished", "affordable", "probed")
 def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
     """Return the backbone's rungs that a search's plan has, with the measures with which the search began.
 
-    A continued search keeps these, whatever the backbone declares now. Without a plan, or with a damaged plan that
-    lacks the network itself, the rungs are returned unchanged.
+    A continued search keeps these rungs, whatever the backbone declares now. Without a plan, or with a damaged plan
+    that lacks the network itself, the rungs are returned unchanged.
     """
     parts = {} if plan is None else {part.name: part for part in plan.parts}
     if not any(rung.is_full and rung.name in parts for rung in rungs):

@@ -50,7 +50,7 @@ DRAW_S = 0.5
 PAUSE_S = 0.2
 #: The time of a forward pass as a share of a training step.
 FORWARD = 1 / 3
-#: Priorities in the queue. Rungs are in between, later rungs before earlier rungs.
+#: Priorities in the queue. The priorities of rungs are in between, later rungs first.
 _FIRST, _RUNGS, _LAST = 0, 10, 99
 
 #: The penalty for an operator of a kind that was taken already, in standard deviations of the rung's measures. Chosen
@@ -79,9 +79,9 @@ def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> l
     """Return the numbers of the ``count`` best operators, with each share of the FLOPs and different kinds among them.
 
     Each share in turn, the smallest first, takes its best operator that is left, until there are enough. So the best
-    operator within a quarter continues although operators within a half are better. Each operator that continues costs
-    the others of its kind :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a proxy are
-    noisy, so a rung learns more from different operators.
+    operator within a quarter continues although operators within a half are better. Each operator that continues lowers
+    the values of its kind by :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a proxy
+    are noisy, so a rung learns more from different operators.
     """
     remaining = sorted(scores, key=lambda score: (-score.value, score.ratio, score.number))
     chosen: list[int] = []
@@ -320,8 +320,8 @@ class RungDriver(Loop):
     def best_within(self, share: float) -> Score | None:
         """Return the best discovered operator within a share of the FLOPs; of equal operators the cheaper.
 
-        It is chosen by the mean measure over all seeds among the operators with more seeds. If none of these is within
-        the share, it is chosen among all operators on the last rung.
+        The operator is chosen by the mean measure over all seeds among the operators with more seeds. If none of these
+        is within the share, it is chosen among all operators on the last rung.
         """
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number not in self._known_trials], share)
 
@@ -429,7 +429,7 @@ class RungDriver(Loop):
             self._known_trials[number] = self.known[operator]
 
     def _next_candidate(self) -> Candidate | None:
-        """Return the next known operator, then discovered operators.
+        """Return the next known operator, or a discovered operator when none is left.
 
         If the plan has few trainings, known and discovered operators take turns, because else none would be discovered.
         """

@@ -1,7 +1,7 @@
-"""A worker of a search in rungs. It takes trainings from the queue in the store, one after another.
+"""A worker of a search in rungs, which takes trainings from the queue in the store, one after another.
 
 Trainings on a cheap rung take a second or two, less than the start of a process. So one process (:class:`.TrialWorker`)
-does many of them. A worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread (:class:`.LocalWorkers`).
+runs many trainings. A worker is a job of kind ``rungs`` (:class:`.JobWorkers`), or a thread (:class:`.LocalWorkers`).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Workers(Protocol):
     """The workers of one search; a context manager that ends the workers."""
 
     def look(self) -> None:
-        """Check all workers, and restart ended workers. Raises SearchError where they cannot be kept running."""
+        """Check all workers, and restart ended workers. Raises SearchError where the workers keep failing."""
 
     def __enter__(self) -> Workers: ...
 
@@ -180,7 +180,7 @@ class LocalWorkers:
 
 
 class JobWorkers:
-    """Workers as jobs of kind ``rungs``. They continue for a while when the search's own process dies."""
+    """Workers as jobs of kind ``rungs``. The workers continue for a while when the search's own process dies."""
 
     def __init__(self, settings: SearchSettings, lab: Lab) -> None:
         self._settings = settings

@@ -47,8 +47,8 @@ class Running:
     def result(self) -> dict[str, JSON]:
         """Return the result of a training that has ended, a :class:`.TrialOutcome` as a dictionary.
 
-        Where the training failed, it is an outcome with the reason. Raises DiskFullError where the disk is full: that
-        is no outcome, and the search can continue once there is room.
+        Where the training failed, the result has the reason. Raises DiskFullError where the disk is full: that is no
+        outcome, and the search can continue once there is room.
         """
         try:
             return self.future.result()
@@ -100,10 +100,10 @@ def train_all(
 
 
 class JobRunner:
-    """Jobs of kind ``train`` and ``tune``. They continue when the search's own process ends.
+    """Jobs of kind ``train`` and ``tune``. The jobs continue when the search's own process ends.
 
     Args:
-        lab: an open lab. A search that is a job uses the lab of its context, whose cancellation cancels the work too.
+        lab: an open lab. A search that is a job uses the lab of its context, so that its cancellation cancels the work.
         resources: the resources of each training; None: the resources of its kind of job.
     """
 

@@ -19,9 +19,9 @@ from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode
 from syno_lab.versioned import JSON
 
-#: Costs for the method ``pareto`` beside the accuracy; less is better. ``latency`` is the whole network's in Relax,
-#: tuned after each training as in :attr:`SearchSettings.tuning`; ``latency-pytorch`` is measured in the process that
-#: trained the network (:attr:`.TrialOutcome.latency_ms`).
+#: Costs for the method ``pareto`` beside the accuracy; less is better. ``latency`` is the latency of the whole network
+#: in Relax, tuned after each training as in :attr:`SearchSettings.tuning`; ``latency-pytorch`` is measured in the
+#: process that trained the network (:attr:`.TrialOutcome.latency_ms`).
 LATENCY, TORCH_LATENCY = "latency", "latency-pytorch"
 OBJECTIVES = ("flops", "params", LATENCY, TORCH_LATENCY)
 #: The default objectives.
@@ -29,8 +29,8 @@ USUAL_OBJECTIVES = OBJECTIVES[:2]
 #: The kinds of the method ``mcts``: the paper's UCT, or UCT with values of actions.
 TreeKind = Literal["uct", "rave"]
 
-#: Settings that may differ when a search continues: its length, its workers and its tuning. They do not change its
-#: choices.
+#: Settings that may differ when a search continues: its length, its workers and its tuning. These settings do not
+#: change the search's choices.
 CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning")
 
 #: The default system.
@@ -74,7 +74,7 @@ class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def stored_as(self) -> str:
-        """The target's name of the latencies in the store."""
+        """The name of the latencies' target in the store."""
         return network_on(self.target) if self.is_whole else self.target
 
     @property
@@ -101,7 +101,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         max_replaced_ratio: the largest share of the replaced layers' FLOPs that an operator may take, else it is not
             trained (section 7.2: a hard limit); for whole networks a share of the network's FLOPs.
         max_traffic_ratio: the most elements that an operator may store, over the elements of the replaced layers'
-            outputs (:meth:`.System.traffic`). Operators above are not trained, because their training steps are slow
+            outputs (:meth:`.System.traffic`). Operators above it are not trained, because their training steps are slow
             even with few FLOPs. None: no limit.
         workers: the number of trainings at a time.
         gpus: the number of GPUs for each training as a job; 0: trainings request no GPUs, and all see the same GPUs.
@@ -118,7 +118,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
             the examined operators.
         system: the format of the operators (:mod:`syno_lab.systems`); several formats with commas between them are
             searched together (:class:`.JointSpace`).
-        lower_within: None: the limit stays (Canvas, section 8).
+        lower_within: the setting of Canvas, section 8; None: the limit of FLOPs stays.
         objectives: for the method ``pareto``: some of :data:`OBJECTIVES`.
         system_options: options of the system's own space (:attr:`.Optioned.space_options`), by name.
         rungs: whether to train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` then bound the whole
@@ -256,7 +256,7 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         # The names of network and data have the digests of the code.
         del plain["training"]["own"]
         code = sorted((self.training.own or {}).items())
-        chosen = self.tuning if LATENCY in self.objectives else None  # the latency changes the choices
+        chosen = self.tuning if LATENCY in self.objectives else None  # a tuned latency changes the search's choices
         return plain | {
             "primitives": [f"{role} {source.digest}" for role, source in code if role.startswith("primitive:")],
             "rules": list(map(str, self.rules)),

@@ -162,7 +162,7 @@ class Space:
         return costs
 
     def traffic(self, operator: Operator) -> float:
-        """Return the operator's stored elements in all slots (:meth:`.System.traffic`) over the replaced outputs'.
+        """Return the elements that the operator stores (:meth:`.System.traffic`), over those of the layers' outputs.
 
         Raises SpecError where the operator does not fit a layer.
         """
@@ -194,7 +194,7 @@ class Space:
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def share(self, operator: Operator) -> float:
-        """Return FLOPs of the operator in all slots, as a share of the most FLOPs there.
+        """Return FLOPs of the operator in all slots, as a share of their limit.
 
         Raises SpecError where the operator does not fit a layer.
         """

@@ -23,7 +23,7 @@ class Times:
         asking_s: wall seconds for preparing the search, choosing operators and learning from outcomes.
         store_s: wall seconds for writing the store and the search files, and for submitting trainings.
         held_s: overhead in worker seconds. For each worker that waits for the search or the store, the wall seconds.
-            Without an idle worker, their CPU seconds, which the trainings lose where no core is free.
+            Without an idle worker, the CPU seconds of search and store, which the trainings lose where no core is free.
     """
 
     search_s: float = 0.0

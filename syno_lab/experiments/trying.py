@@ -127,7 +127,7 @@ class TwoExamples:
 
 @contextmanager
 def two_examples(request: TrialRequest) -> Iterator[TwoExamples]:
-    """Read two examples. Raises SynoError where they cannot be read, or a call with them does not end."""
+    """Read two examples. Raises SynoError where the examples cannot be read, or a call does not end."""
     device = find_device(request.device)
     with patient("trying two examples", SpecError), closing(task_of(examples_of(request), device, 2, "none")) as task:
         yield TwoExamples(request, task, device)

@@ -234,7 +234,7 @@ class Tunings:
         )
 
     def line(self) -> str:
-        """The state of the tunings in one line of text."""
+        """Return the state of the tunings in one line of text."""
         parts = [f"{len(self._latencies)} tuned"]
         if self._pending:
             parts[0] += f", {len(self._pending)} being tuned"

@@ -40,7 +40,7 @@ FORMAT, VERSION = "syno-lab-validation", 1
 FOLDER, RESULT_FILE, DRAWN_FILE = "validations", "result.json", "drawn.json"
 #: The default numbers of operators, and of seeds of the full recipe, in a validation.
 OPERATORS, SEEDS = 30, 2
-#: Drawn operators, as a multiple of the requested ones, after which a validation ends: nearly all were slow or failed.
+#: A validation ends after this multiple of the requested operators was drawn, because nearly all were slow or failed.
 MOST_DRAWN = 4
 #: The name of the probe in :attr:`Validation.used`.
 PROBE = "probe"
@@ -91,7 +91,7 @@ class Validation(Plain, frozen=True, kw_only=True):
         used, unused: the names of rungs (and ``probe``) that may choose operators, and of those that may not, because
             they agree with the truth no better than FLOPs or parameters.
         operators: all trained operators, including those that do not count.
-        counted: the number of operators that count; ``drawn``: of drawn operators; ``states``: of the others by state.
+        counted, drawn: the numbers of operators that count, and of drawn operators, with the ``states`` of the others.
     """
 
     format: str = FORMAT
@@ -198,7 +198,7 @@ def validate_proxies(
 ) -> Validation:
     """Validate the proxies of the settings' backbone on ``operators`` operators of its search space.
 
-    ``settings.training`` is the full recipe. Each operator is trained with it on ``seeds`` seeds. ``settings.seed``
+    ``settings.training`` is the full recipe, with which each operator is trained on ``seeds`` seeds. ``settings.seed``
     decides the drawn operators. Drawn operators and trainings are stored in ``folder``, and a later call with the same
     settings continues from there. The result is written to ``folder``.
 

@@ -29,7 +29,7 @@ def search_folder(lab: Path, name: str) -> Path:
 
 
 def read_json(path: Path) -> dict[str, JSON] | None:
-    """Read one of the files; None where it does not exist. Writes are atomic, so no incomplete file is read."""
+    """Read one of the files; None where the file does not exist. Writes are atomic, so no incomplete file is read."""
     try:
         content = inputs.read_json(path, MOST_BYTES)
     except (OSError, msgspec.DecodeError):
@@ -52,7 +52,7 @@ class Board:
         private.folder(folder)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write one of the files atomically. Raises TrainingError where that fails, DiskFullError on a full disk."""
+        """Write one of the files atomically. Raises TrainingError for a failed write, DiskFullError on a full disk."""
         write_whole(self.folder / name, content)
 
     def show(self, status: Searched, fields: Sequence[str], search: Search | None = None, *, now: bool = False) -> None:

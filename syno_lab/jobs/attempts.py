@@ -19,8 +19,8 @@ from syno_lab.store.records import plain
 def take(ledger: Ledger, number: int, *, holder: tuple[str, str, str] | None = None) -> Lease | None:
     """Start an attempt and return its lease; None when the job does not wait for an attempt.
 
-    ``holder`` names the machine, the boot and the supervisor of the attempt, as :mod:`~syno_lab.processes.alive` does.
-    By default it names this process.
+    ``holder`` names the machine, the boot and the supervisor of the attempt, as :mod:`~syno_lab.processes.alive` names
+    them. None: this process.
     """
     place, boot, me = holder or (alive.place(), alive.boot(), alive.me())
     with ledger.database.transaction():
@@ -47,7 +47,7 @@ def register(ledger: Ledger, number: int, token: str) -> bool:
 
 
 def adopt(ledger: Ledger, number: int) -> Lease | None:
-    """Become the supervisor of an attempt whose child lives after its supervisor died; None when there is none here."""
+    """Become the supervisor of an attempt whose child lives after its supervisor died; None without such an attempt."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):

@@ -1,8 +1,8 @@
-"""Jobs on a machine that does not see the lab's folder. ``syno-lab worker`` there takes a job through `door`.
+"""Jobs on a machine that does not see the lab's folder. On that machine ``syno-lab worker`` takes a job through `door`.
 
 For each lab that it serves, the worker has a small lab in its user's configuration folder: a store, the job's folder
 and its log. The job runs there as any job does (:mod:`.supervise`). The worker sends the job's files to the lab while
-the job runs, so that another machine can continue from the checkpoint. At the end it sends the log and the result.
+the job runs, so that another machine can continue from the checkpoint. At the end it sends the job's log and result.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_away() -> bool:
 def run(folder: str, number: int) -> None:
     """Run a waiting job of the lab in ``folder`` on this machine; return when the attempt has ended.
 
-    Raises JobError where the lab has no door, or the job cannot run elsewhere.
+    Raises JobError where the lab has no door, or the job cannot run on another machine.
     """
     from syno_lab.jobs.dispatch import worker_client
     from syno_lab.jobs.supervise import Supervisor, open_store
@@ -71,7 +71,7 @@ def run(folder: str, number: int) -> None:
         job = _copy_job(ledger, root, attempt.job, attempt.files, known)
         lease = attempts.take(ledger, job.id)
         if lease is None:
-            raise JobError(f"job {job.id} cannot be begun here")
+            raise JobError(f"job {job.id} cannot start here")
     except (JobError, StoreError, OSError) as error:
         ending = Ending("stopped", f"it could not be begun on {alive.place().partition('/')[0]}: {error}")
         _ask(client, door.end, folder, number, token, ending, {}, None)
@@ -104,7 +104,7 @@ def run(folder: str, number: int) -> None:
 def _copy_job(
     ledger: Ledger, root: Path, job: JobRecord, files: door.Files, known: dict[str, tuple[int, int]]
 ) -> JobRecord:
-    """Copy the job into the small lab as waiting. Sign it: the lab's machine has checked its own user's signature."""
+    """Copy the job into the small lab as waiting. Sign the copy: the lab's machine has checked the original."""
     for lease in ledger.leases():  # a worker here may have lost the scheduler during an earlier attempt
         if lease.job == job.id:
             alive.end_attempt(lease.token, alive.TERM_S)

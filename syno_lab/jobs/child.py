@@ -1,4 +1,4 @@
-"""The process of one attempt: ``python -m … <lab folder> <job> <token>``. It writes its own ending into the store."""
+"""The process of one attempt: ``python -m … <lab folder> <job> <token>``. The process stores its own ending."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syno_lab.jobs.records import Ending, JobFailed, JobStopped
 from syno_lab.store import Store
 from syno_lab.store.records import plain
 
-#: The function of a kind of jobs. It takes the job's parameters and the context, and returns the result.
+#: The function of a kind of jobs. The function takes the job's parameters and the context, and returns the result.
 Function = Callable[[dict[str, Any], JobContext], dict[str, Any]]
 #: Seconds for which the write of an ending is repeated, for example while the disk is full.
 PATIENCE_S = 600.0

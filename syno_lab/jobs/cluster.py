@@ -1,4 +1,4 @@
-"""The lab's own Dask scheduler and worker. Dask's own commands start them detached; a file says where they are.
+"""The lab's own Dask scheduler and worker. Dask's own commands start both detached, and a file has their addresses.
 
 One worker process serves the whole machine: it supervises the processes of jobs, in one thread for each. Scheduler and
 worker end when the lab stops them, or after they have been idle. A foreign cluster is used by its address.
@@ -38,7 +38,7 @@ from syno_lab.processes.process import cores, last_line, module_command, own_env
 
 #: The resources that the lab's own workers have.
 COUNTED = frozenset((SLOT, door.HOME))
-#: In the user's settings: the folder with one folder for each lab, and the names of the files in the latter.
+#: The folder of all clusters in the user's settings, and the files in the folder of each lab's cluster.
 FOLDER, FILE_NAME, KEY = "clusters", "cluster.json", "tls.pem"
 _MOST_BYTES = 1 << 20
 #: Seconds within which a scheduler must have started. Imports on a busy machine are slow.
@@ -48,7 +48,7 @@ PORT = 8786
 #: The number of cores for each slot, by default.
 CORES_A_SLOT = 2
 IDLE_MINUTES = 10.0
-#: Threads of a worker beyond its slots. A driver's task holds one of them for a moment only.
+#: Threads of a worker beyond its slots. A driver's task occupies a spare thread for a moment only.
 SPARE_THREADS = 4
 
 
@@ -89,12 +89,12 @@ class Settings:
     """The settings with which a lab's own cluster is started.
 
     Attributes:
-        slots: the number of jobs that train at a time; None: the last number, at first one for every two cores.
-        gpus: the number of GPUs for jobs, as the resource ``GPU``; None: the last number, at first none.
-        idle_minutes: minutes for which scheduler and worker stay without a job; None: the last number, at first 10.
-        listen: the address of this machine on which the scheduler listens for workers of other machines. The cluster
-        then keeps its key until it is stopped. None: the last address, at first loopback. Empty: loopback.
-        port: the port at that address; None: the last port, at first :data:`PORT`.
+        slots: the number of jobs that train at a time; None: as at the last start, or one for every two cores.
+        gpus: the number of GPUs for jobs, as the resource ``GPU``; None: as at the last start, or none.
+        idle_minutes: minutes for which scheduler and worker stay without a job; None: as at the last start, or 10.
+        listen: the address of this machine on which the scheduler listens for workers of other machines. That cluster
+            keeps its key until it is stopped. None: as at the last start, or loopback. Empty: loopback.
+        port: the port at that address; None: as at the last start, or :data:`PORT`.
 
     Raises JobError for numbers out of range.
     """
@@ -154,7 +154,7 @@ class Cluster:
         with self._locked():
             state = self._state()
             if not alive.is_alive(state.scheduler):
-                if alive.is_alive(state.worker):  # it would search for its scheduler for a while
+                if alive.is_alive(state.worker):  # this worker would search for its old scheduler for a while
                     os.kill(alive.pid_of(state.worker), signal.SIGKILL)
                 state = self._start_scheduler()
             if not alive.is_alive(state.worker):
@@ -198,7 +198,7 @@ class Cluster:
         with self._locked():
             state = self._state()
             names = [state.worker, state.scheduler]
-            # A worker that is asked to end would wait for its jobs. All that it has is in the store too.
+            # A worker that is asked to end would wait for its jobs. All its data are in the store too.
             for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
                 for name, number in zip(names, numbers, strict=True):
                     if alive.is_alive(name):
@@ -213,7 +213,7 @@ class Cluster:
             self._keep(state, worker="", scheduler="", address="", settings=settings)
 
     def end(self, address: str) -> None:
-        """Kill the scheduler at an address, if it is still this lab's, and its worker, because it does not answer.
+        """Kill this lab's scheduler and worker if the scheduler still has this address, because it does not answer.
 
         The processes of jobs continue, and the next worker adopts them.
         """
@@ -226,7 +226,7 @@ class Cluster:
                             os.kill(alive.pid_of(name), signal.SIGKILL)
 
     def foreign(self) -> str | None:
-        """The address of the foreign scheduler that the user last named for this lab."""
+        """Return the address of the foreign scheduler that the user last named for this lab."""
         return _read(self._file).foreign or None
 
     def remember(self, address: str | None) -> None:
@@ -237,14 +237,14 @@ class Cluster:
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _start_scheduler(self) -> State:
-        # A process that was killed between the start of a scheduler and the write of the file has left an orphan.
+        # End the orphan of a process that was killed after the start of a scheduler and before the write of the file.
         alive.end_marked(self._token("scheduler"))
         self._forget_others()
         ready = self.home / "scheduler.json"
         ready.unlink(missing_ok=True)
         last = _read(self._file).settings
         settings = self._settings.filled(last)
-        # Other machines have the key of a scheduler that they reach. All other schedulers get a new key.
+        # A scheduler for other machines keeps its key, because they have a copy. Any other scheduler gets a new key.
         last_listen = last.listen if last is not None else ""
         if not settings.listen or settings.listen != last_listen or not (self.home / KEY).is_file():
             tls.make(self.home / KEY)
@@ -279,7 +279,7 @@ class Cluster:
         return alive.identity(process.pid) or ""
 
     def _token(self, role: str) -> str:
-        """Return the mark of this folder's processes of a role."""
+        """Return the text that marks this folder's scheduler or worker."""
         return f"{role} of {self._root} by {self.home}"
 
     def _dask(self, *words: str, names: str | None = None) -> tuple[subprocess.Popen[bytes], Path]:
@@ -348,23 +348,23 @@ def dask_environment(key: Path, token: str, names: str | None = None) -> dict[st
         token: the mark of our process.
         names: the names of a worker's GPUs, separated by commas; None: no GPUs were named.
     """
-    # The jobs in a dead worker's queue are not at fault: the store counts the deaths of each job by itself.
-    # Jobs that wait for a slot count as a worker's load. A driver needs no slot and must not wait behind them.
-    # Dask's monitor, which runs fifty times a second, would take 2 % of a core from trainings that last minutes.
+    # A dead worker does not count against the jobs in its queue: the store counts the deaths of each job. Jobs that
+    # wait for a slot count as a worker's load. A driver needs no slot and must not wait behind them. Dask's monitor,
+    # which runs fifty times a second, would take 2 % of a core from trainings that last minutes.
     settings = {
         "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
         "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
-        # Dask starts an HTTP server in any case. Without routes it serves no page until it closes.
+        # Dask starts an HTTP server in any case. Without routes that server has no pages until it closes.
         "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
         "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
         **tls.environment(key),
     }
     settings |= {
         node.NOT_FOR_JOBS: ",".join(settings),
-        # Not the token of a job that starts the cluster: the cluster continues when that job ends.
+        # Replace the token of a job that starts the cluster, because the cluster continues when that job ends.
         alive.TOKEN_VARIABLE: token,
     }
     dropped = (endpoint.VARIABLE, gpus.VARIABLE)

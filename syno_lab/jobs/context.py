@@ -16,7 +16,7 @@ from syno_lab.jobs import attempts
 from syno_lab.jobs.ledger import Ledger, now
 from syno_lab.processes import alive
 
-#: Seconds between two reads of the store. Progress is written at most as often.
+#: Seconds between two reads of the store. Progress is written once in that time at most.
 PERIOD_S = 0.5
 #: Seconds between two heartbeats in the store.
 BEAT_S = 5.0
@@ -48,7 +48,7 @@ class JobContext:
         self._guard = threading.Lock()
 
     def report(self, fraction: float, message: str = "") -> None:
-        """Report the progress of the job, from 0 to 1. Calls may be frequent: the store is written twice a second."""
+        """Report the progress of the job, from 0 to 1. Calls may be frequent: only two reports a second are stored."""
         with self._guard:
             self._report = min(max(float(fraction), 0.0), 1.0), " ".join(str(message).split())
 
@@ -57,7 +57,7 @@ class JobContext:
         return self._stop.is_set()
 
     def log(self, line: str) -> None:
-        """Write a line with the time to the attempt's log, which also gets all that the job prints."""
+        """Write a line with the time to the attempt's log, which also has the job's output."""
         with suppress(OSError):  # a full disk
             print(f"{now()} {line}", file=sys.stderr, flush=True)  # noqa: T201 - the log is our standard error
 

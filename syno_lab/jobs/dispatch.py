@@ -25,7 +25,7 @@ ANSWER_S = 10.0
 SLOT = "slot"
 #: Seconds within which a worker's own scheduler must answer the worker.
 WORKER_ANSWER_S = 5.0
-#: Seconds after Dask's own timeout at which the wait for Dask ends.
+#: Seconds after Dask's own timeout until the lab stops waiting for Dask.
 GRACE_S = 5.0
 
 
@@ -60,13 +60,13 @@ def worker_client() -> Client:
 
     worker = get_worker()
     security: Any = worker.security
-    if not security.tls_client_cert:  # Dask's command sets the worker's key, and not its client's
+    if not security.tls_client_cert:  # Dask's command sets the worker's key, but not its client's key
         security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
     return within(WORKER_ANSWER_S + GRACE_S, lambda: worker._get_client(timeout=WORKER_ANSWER_S))
 
 
 def within(seconds: float, connect: Callable[[], Client]) -> Client:
-    """Return the result of ``connect``, within some seconds of the monotonic clock.
+    """Return the result of ``connect``, within ``seconds`` of the monotonic clock.
 
     Dask's own timeout follows the wall clock: where that clock is set back, Dask waits longer by the same time. A
     connection that comes after the timeout is closed. Raises TimeoutError at the timeout.
@@ -81,7 +81,7 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
             return
         try:
             pending.set_result(client)
-        except InvalidStateError:  # the wait has ended
+        except InvalidStateError:  # the waiting thread has timed out
             client.close()
 
     threading.Thread(target=run, name="dask-connect", daemon=True).start()
@@ -94,10 +94,10 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
 
 
 def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str], *, is_again: bool = False) -> Any:
-    """Put a job into a scheduler's queue. The key names the job's round, so several processes can send it only once.
+    """Put a job into a scheduler's queue, under its round's key, so that several processes queue a round once.
 
     ``is_again`` gives the task a new key. Dask does not run a key a second time while any client holds its result, and
-    two clients could hold a result for ever by turns.
+    two clients that take turns could hold a result for ever.
 
     ``counted`` are the resources that the workers have. Slots are requested only where workers count slots; elsewhere
     the workers' threads are the slots. Any other resource is requested in any case. A job that works in the lab's store
@@ -115,7 +115,7 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
 
 
 def counted_resources(client: Client) -> frozenset[str]:
-    """Return the resources that a foreign scheduler's workers have. Raises JobError where it does not answer."""
+    """Return the resources of a foreign scheduler's workers. Raises JobError where the scheduler does not answer."""
     return frozenset(name for worker in _information(client)["workers"].values() for name in worker["resources"])
 
 
@@ -132,7 +132,7 @@ def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
 
 
 def _information(client: Client) -> dict[str, Any]:
-    """Return a scheduler's information on itself and its workers. Raises JobError where it does not answer."""
+    """Return a scheduler's facts on itself and its workers. Raises JobError where the scheduler does not answer."""
     pool = ThreadPoolExecutor(1)
     try:
         information: dict[str, Any] = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)

@@ -21,9 +21,9 @@ from syno_lab.processes import alive
 from syno_lab.scratch import replacing
 from syno_lab.version import __version__
 
-#: The resource of the worker that sees the lab's folder. Tasks that must run there require it.
+#: The resource of the worker that sees the lab's folder. Tasks that need the folder require this resource.
 HOME = "home"
-#: The amount of that resource, more than tasks require at once.
+#: The amount of :data:`HOME` on that worker, more than tasks can require at once.
 HOMES = 100_000
 #: The most bytes that are sent of a job's folder, and of its log.
 MOST_BYTES, MOST_LOG_BYTES = 1 << 30, 1 << 20
@@ -98,7 +98,7 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
 
     Args:
         folder: a job's folder.
-        known: size and modification time of files that were read before. Only changed files are read and updated here.
+        known: size and modification time of files that were read before. Only changed files are read; it is updated.
 
     Raises JobError where the files are too large to send.
     """

@@ -1,4 +1,4 @@
-"""The GPUs of a worker, and the GPUs that an attempt sees, as many as the job's resources require.
+"""The GPUs of a worker, and the choice of GPUs for an attempt by the job's resources.
 
 A lab's worker has the names of its GPUs in :data:`VARIABLE`. The process of an attempt gets its GPUs in
 ``CUDA_VISIBLE_DEVICES``, which is empty where the job requires no GPU. Names are numbers or UUIDs, as in CUDA. Only

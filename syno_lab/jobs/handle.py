@@ -33,7 +33,7 @@ class JobFuture(Future[dict[str, Any]]):
         return self.cancelled() or self._ledger.cancel(self.job)
 
     def settle(self) -> bool:
-        """Set the result or the exception once the job has ended; return whether it has."""
+        """Set the result or the exception once the job has ended; return whether the job has ended."""
         if self.done():
             return True
         job = self._ledger.job(self.job)
@@ -50,7 +50,7 @@ class JobFuture(Future[dict[str, Any]]):
 
 
 class JobHandle:
-    """One job of a lab, by its number. Its data are in the store, so a job may have any number of handles."""
+    """One job of a lab, by its number. The store has all data of the job, so the job may have any number of handles."""
 
     def __init__(self, lab: Lab, number: int) -> None:
         self._lab = lab
@@ -70,7 +70,7 @@ class JobHandle:
         return self._lab.ledger.attempts(self.id)
 
     def future(self) -> JobFuture:
-        """Return a future of the job's result. It raises `JobError` without a result, and is cancelled with the job."""
+        """Return a future of the job's result that raises `JobError` without a result and is cancelled with the job."""
         return self._lab.keeper.watch(JobFuture(self._lab.ledger, self.id))
 
     def cancel(self) -> bool:
@@ -93,13 +93,13 @@ class JobHandle:
     def allow(self, record: JobRecord | None = None) -> None:
         """Sign another user's job, as in this record (by default as it is now): the job then runs in your name.
 
-        Read its parameters, and the code in them, first: ``record().params``. Raises JobError where the job differs.
+        First read the job's parameters and code: ``record().params``. Raises JobError if the job has changed since.
         """
         self._lab.ledger.allow(record or self._lab.ledger.job(self.id))
         self._lab.keeper.wake()
 
     def retry(self) -> None:
-        """Put the job in the queue again after it failed, died or was cancelled. It continues from its folder.
+        """Put the job in the queue again after it failed, died or was cancelled. The job continues from its folder.
 
         Raises JobError where the job is in another state.
         """

@@ -1,7 +1,7 @@
 """The keeper: a thread of an open lab that sends waiting jobs to a worker and sets the results of futures.
 
-Several processes may have a keeper at once, or none has. Its actions are in the store, and to repeat an action does no
-harm. Without a keeper, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
+Any number of processes may have a keeper. A keeper's actions are in the store, and a repeated action does no harm.
+Without a keeper, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two reads of the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
-#: Seconds for which an error of the store or the scheduler lasts before it is logged. A caller gets it at once.
+#: Seconds for which an error of the store or the scheduler lasts before it is logged. A caller gets the error at once.
 LASTS_S = 5.0
 #: Seconds for a connection to close. The scheduler at its other end may be dead.
 CLOSE_S = 2.0
-#: Seconds within which the lab's own scheduler must answer. If it was killed meanwhile, the keeper checks it again.
+#: Seconds within which the lab's own scheduler must answer. Then the keeper checks whether it was killed.
 OWN_ANSWER_S = 5.0
 #: Seconds after which the lab's own scheduler is replaced if it lives but does not answer.
 SILENT_S = 30.0
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """The keeper of the module's docstring. `start` starts the thread, `stop` ends it."""
+    """The keeper thread of an open lab. `start` starts the thread, `stop` ends it."""
 
     def __init__(self, folder: Path, ledger: Ledger, watch: Watch, cluster: Cluster, address: str | None) -> None:
         self._folder, self._ledger, self._watch, self._cluster, self._address = folder, ledger, watch, cluster, address
@@ -89,7 +89,7 @@ class Keeper:
         Raises JobError where the cluster does not start or answer, or this lab starts no jobs.
         """
         if self._thread is None:
-            raise JobError("this lab was opened only to look: open it with start=True to have jobs run")
+            raise JobError("this lab was opened only for reading: open it with start=True to run jobs")
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = {(job.id, job.round) for job in self._ledger.ready(number for number, _ in self._ledger.waiting())}
         while pending := (pending & set(self._ledger.waiting())) - set(self._sent):

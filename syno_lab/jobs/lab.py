@@ -71,13 +71,13 @@ class Lab(Closing):
             address: the address of a foreign Dask scheduler, ``tls://host:port`` (``tcp://`` only on this machine).
                 None: the scheduler of the user's settings (`endpoint.named`), else the lab's own, which the first job
                 starts.
-            slots: the number of jobs that train at once on a cluster that this call starts; None: the last number, at
-                first one for every two cores.
-            gpus: the number of that cluster's GPUs, as the resource ``GPU``; None: the last number, at first none.
-            idle_minutes: minutes without a job after which that cluster ends; None: the last number, at first 10.
+            slots: the number of jobs that train at once on a cluster that this call starts; None: as at the last start,
+                or one for every two cores.
+            gpus: the number of that cluster's GPUs, as the resource ``GPU``; None: as at the last start, or none.
+            idle_minutes: minutes without a job after which that cluster ends; None: as at the last start, or 10.
             listen: the address of this machine on which that cluster listens for workers of other machines, with TLS;
-            None: the last address, at first loopback alone.
-            port: the port at that address; None: the last port, at first Dask's default.
+                None: as at the last start, or loopback alone.
+            port: the port at that address; None: as at the last start, or Dask's default.
             start: whether to start waiting jobs; False only to read the lab and to cancel jobs.
             parent: the number of the job that submits jobs through this lab.
             is_thorough: whether to check the whole store for damage.
@@ -162,7 +162,7 @@ class Lab(Closing):
             time.sleep(0.2)
 
     def hand_over(self, timeout: float | None = None) -> bool:
-        """Wait until the cluster has every job that is ready now. Start the cluster if necessary. Then close the lab.
+        """Wait until the cluster has every job that is ready now, for which it is started. Then the lab may close.
 
         Returns:
             Whether the cluster had all jobs within `timeout` seconds.

@@ -36,7 +36,7 @@ CANCELLED = "cancelled by the user"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The processes of an attempt, as :mod:`syno_lab.processes.alive` names machines and processes.
+    """The machine and the processes of an attempt, by their names in :mod:`syno_lab.processes.alive`.
 
     ``beat`` counts the supervisor's heartbeats. ``at`` is the monotonic clock of ``place`` at the start, in seconds.
     """
@@ -106,12 +106,12 @@ class Ledger:
         return [(int(job), int(turn)) for job, turn in map(str.split, rows)]
 
     def ready(self, numbers: Iterable[int]) -> list[JobRecord]:
-        """Return the jobs with these numbers that may start, by `is_ready`."""
+        """Return the jobs with these numbers for which `is_ready` is true."""
         candidates = (self.jobs("job=?", (number,)) for number in numbers)
         return [job for jobs in candidates for job in jobs if self.is_ready(job)]
 
     def is_ready(self, job: JobRecord) -> bool:
-        """Whether a job waits, is signed, and all jobs that it comes after have finished."""
+        """Whether a job waits and is signed, and all its predecessors have finished."""
         is_due = job.state == "waiting" and all(self.state(number) == "finished" for number in job.after)
         return is_due and trust.is_signed(self, job)
 
@@ -150,7 +150,7 @@ class Ledger:
         return int(number)
 
     def cancel(self, number: int) -> bool:
-        """Cancel a job, and the jobs that it submitted. A running job gets a request. Return False if it has ended."""
+        """Cancel a job and its child jobs. A running job gets a request to stop. Return False if the job has ended."""
         with self.database.transaction():
             return self._cancel(self.job(number))
 
@@ -166,7 +166,7 @@ class Ledger:
         return True
 
     def pause(self, number: int) -> bool:
-        """Pause a job: a waiting job at once, a running job at its next checkpoint. Return False when it has ended."""
+        """Pause a job: a waiting job at once, a running job at its next checkpoint. Return False if it has ended."""
         with self.database.transaction():
             job = self.job(number)
             if job.is_ended or job.wish == "cancel":
@@ -194,7 +194,7 @@ class Ledger:
         return True
 
     def retry(self, number: int) -> None:
-        """Put a job that failed, was cancelled or is poisoned in the queue again, with its deaths reset.
+        """Queue a failed, cancelled or poisoned job again, and reset its number of deaths.
 
         Raises JobError where the job has another state, or the user has not signed it, see `allow`.
         """
@@ -206,7 +206,7 @@ class Ledger:
             self.write(in_line(replace(job, deaths=0, reason="", ended=None)))
 
     def allow(self, job: JobRecord) -> None:
-        """Sign a job in the user's name, as in this record, and queue the job if it was paused for want of a signature.
+        """Sign a job in the user's name, as in this record, and queue the job if it was paused as unsigned.
 
         Raises JobError where the stored job differs from the record; SynoError where no key exists or can be created.
         """
@@ -229,7 +229,7 @@ class Ledger:
 
 
 def in_line(job: JobRecord) -> JobRecord:
-    """Return the job as waiting again, with a new round, by which schedulers distinguish it from the last round."""
+    """Return the job as waiting again. Schedulers distinguish the new round from earlier rounds by its number."""
     return replace(job, state="waiting", wish="", round=job.round + 1)
 
 

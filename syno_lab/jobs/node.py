@@ -1,4 +1,4 @@
-"""The preload of Dask's scheduler and worker (``--preload``) where a lab starts them.
+"""The module that a lab's Dask scheduler and worker import first (``--preload``).
 
 This module imports nothing of the lab, because the scheduler needs nothing of it.
 """
@@ -29,7 +29,7 @@ def use_steady_clock() -> None:
 
 
 def dask_setup(server: Any) -> None:
-    """Close Dask's HTTP server, which no option prevents, and delete the variables for this process alone."""
+    """Close Dask's HTTP server, which no option disables, and delete the environment variables not meant for jobs."""
     use_steady_clock()
     server.http_server.stop()
     for name in os.environ.pop(NOT_FOR_JOBS, "").split(","):

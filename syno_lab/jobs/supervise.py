@@ -68,7 +68,7 @@ def supervise(folder: str, number: int) -> None:
     # An attempt that a dead worker left still takes resources. Supervise it first, or too many jobs would run.
     is_sent = False
     while lease := _adopt(ledger, number, needs):
-        if lease.job != number and not is_sent:  # else this job would wait for that one's end
+        if lease.job != number and not is_sent:  # else this job would wait for the other job
             _send_again(ledger, root, number)
             is_sent = True
         Supervisor(ledger, root, lease).watch()
@@ -132,7 +132,7 @@ def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
 class _Started:
     """The process of an attempt.
 
-    ``end()`` kills its group after its end and returns its exit code and its CPU seconds.
+    After the process has ended, ``end()`` kills its group and returns the exit code and the CPU seconds.
     """
 
     pid: int
@@ -156,7 +156,7 @@ def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, st
 
     def end() -> tuple[int, float]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # the identifier is not reused before wait4
+            os.killpg(child.pid, signal.SIGKILL)  # the identifier is not reused before `wait4`
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         return child.returncode, usage.ru_utime + usage.ru_stime
@@ -248,7 +248,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def ended(pid: int) -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits some seconds and returns whether the process has ended; instant with a pidfd."""
+    """Yield a function that waits some seconds for the end of the process and returns whether it has ended."""
     name = alive.identity(pid)
     try:
         descriptor = os.pidfd_open(pid)

@@ -1,7 +1,7 @@
 """The sweep ends the attempts of dead processes. Every reader of a lab's jobs runs a sweep first.
 
-No clock decides whether an attempt lives. On this boot of this machine its processes decide. Elsewhere its heartbeat
-decides: an attempt is dead if the reader has seen no heartbeat for a while of the reader's own time.
+No clock decides whether an attempt lives. On this machine and boot, the attempt's processes decide. On other machines
+the heartbeat decides: an attempt is dead if a reader has watched for some time without a heartbeat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syno_lab.processes import alive
 
 #: Seconds without a heartbeat after which an attempt on another machine is dead.
 GRACE_S = 60.0
-#: The most seconds that one look counts as watching, because a process that slept has not watched.
+#: The most seconds between two sweeps that count as watching, because the reader may have slept meanwhile.
 LONGEST_LOOK_S = 5.0
 
 

@@ -1,7 +1,7 @@
 """The key and certificate of a lab's own Dask processes. A process without the file cannot connect.
 
 Dask unpickles functions from every client. So its scheduler, worker and clients trust one certificate alone, which no
-other file has. Each scheduler gets a new certificate. It never expires: a wrong clock must not lock the lab out.
+other file has. Each scheduler gets a new certificate, without an expiry, so that a wrong clock cannot lock the lab out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from syno_lab import private
 
-#: From a time before the present of any clock to the time that means "no expiry" (RFC 5280, section 4.1.2.5).
+#: The validity: from a time in the past of any clock to the time that means "no expiry" (RFC 5280, section 4.1.2.5).
 _BEGIN, _END = datetime.datetime(2000, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59)
 _NAME = "syno-lab"
 

@@ -26,7 +26,7 @@ class Usage:
     """The resources that the processes of a job use.
 
     Attributes:
-        cores: processor seconds per second since the last measurement; None at the first.
+        cores: processor seconds per second since the last measurement; None at the first measurement.
         memory_mib: resident memory in MiB; shared memory counts for every process.
         gpu_mib: GPU memory in MiB; None where none is used or the driver does not report it.
     """

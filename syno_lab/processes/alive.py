@@ -34,7 +34,7 @@ _DRAWN = re.compile("[0-9a-f]{32}")
 
 @cache
 def place() -> str:
-    """Return an identifier of the machine and its process namespace: a container with its own namespace differs."""
+    """Return an identifier of the machine and the process namespace, which may be a container's own."""
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except OSError:

@@ -119,7 +119,7 @@ def _numbers(pattern: str) -> list[int]:
 
 
 def moment() -> dict[str, Any]:
-    """Return the facts that change: power mode, clocks in MHz, whether these are fixed, highest Celsius, load."""
+    """Return the facts that change: power mode, clocks in MHz, whether clocks are fixed, temperature in °C, load."""
     least, most = _numbers(f"{_FREQUENCIES}/scaling_min_freq"), _numbers(f"{_FREQUENCIES}/scaling_max_freq")
     warmest = max(_numbers("/sys/class/thermal/thermal_zone*/temp"), default=None)
     return {
@@ -133,7 +133,7 @@ def moment() -> dict[str, Any]:
 
 
 def serve(listener: socket.socket, tracker: tuple[str, int], key: str, address: str | None) -> None:
-    """Serve sessions on ``listener`` for ever. Clients get ``address``; with None they get the tracker's view of it."""
+    """Serve sessions on ``listener`` for ever. Clients get ``address``; None: the address that the tracker sees."""
     import_tvm()
     import tvm_ffi
     from tvm.rpc import base, server

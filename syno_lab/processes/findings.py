@@ -1,4 +1,4 @@
-"""Findings: whether this machine or a board has something that the lab needs. `doctor` and `board` show them."""
+"""Findings of the commands `doctor` and `board`: whether this machine or a board has something that the lab needs."""
 
 from __future__ import annotations
 

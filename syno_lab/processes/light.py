@@ -60,8 +60,8 @@ def tame_intrinsics(*families: str) -> None:
     """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
     MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic, and
-    each parse reads source lines of all loaded modules for ``inspect.stack()``: 12 CPU seconds without use for a
-    float32 search. Call this after :func:`import_tvm`.
+    each parse reads source lines of all loaded modules for ``inspect.stack()``: a float32 search would waste 12 CPU
+    seconds on that. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]
     package = types.ModuleType(_INTRINSICS)

@@ -1,7 +1,7 @@
 """A listening socket on loopback for connections of the user's own account, and a check for loopback addresses.
 
 TVM's RPC has no password. Linux lists the account of each local connection (``/proc/net/tcp``). A connection of another
-account is closed before a byte of it is read. On other systems every account can connect; `tells` checks this.
+account is closed before a byte of it is read. On other systems every account can connect; `tells` returns False.
 """
 
 from __future__ import annotations

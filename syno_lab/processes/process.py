@@ -79,7 +79,7 @@ def end_group(child: subprocess.Popen[bytes], patience_s: float = 5.0) -> None:
     while time.monotonic() < deadline:
         try:
             os.killpg(child.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # macOS raises the second for a group of zombies
+        except (ProcessLookupError, PermissionError):  # macOS raises PermissionError for a group of zombies
             break
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.05)

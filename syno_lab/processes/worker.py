@@ -1,4 +1,4 @@
-"""A worker process that runs one call at a time. A call that crashes or never ends ends only this process.
+"""A worker process that runs one call at a time. A call that crashes or hangs ends only this process.
 
 TVM's own pools start processes for each batch, and a thread inside the worker must notice a timeout. This worker lives
 for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work for this machine
@@ -154,7 +154,7 @@ class Worker:
     def talk(self, function: Callable[..., None], *arguments: Any, period_s: float) -> Iterator[Any]:
         """Yield the messages of ``function(say, hear, *arguments)`` in the process; None after ``period_s`` of silence.
 
-        It ends when the function does. :meth:`tell` sends messages to the function. Raises as :meth:`call` does.
+        The iterator ends with the function. :meth:`tell` sends messages to the function. Raises as :meth:`call` does.
         """
         self.start()
         name = function.__name__.lstrip("_")
@@ -265,7 +265,7 @@ class WorkerPool:
             self._idle.put(worker)
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """Call a function on the next idle worker, as :meth:`Worker.call` does. The wait for it does not count."""
+        """Call a function on the next idle worker, as :meth:`Worker.call` does. That wait has no deadline."""
         worker = self._idle.get()
         try:
             return worker.call(function, *arguments, deadline_s=deadline_s)

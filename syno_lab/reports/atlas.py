@@ -226,7 +226,7 @@ def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
     """Draw a :func:`syno_lab.reports.atlas.shown_atlas`; both directions have one scale.
 
     The shape of a mark shows the system, its colour the result. Known operators are hollow and have labels where there
-    is room. ``has_links`` links points to their pages.
+    is room. ``has_links``: whether points link to their pages.
     """
     places = shown.places
     spots = _spots([(item.x, item.y) for item in places])

@@ -1,7 +1,7 @@
 """A case study of a search in rungs: a notebook with its figures, whose cells make the figures again from the lab.
 
-The notebook is data (nbformat 4.5), written without Jupyter. It is in the search's folder and finds the lab from there.
-Every number in the notebook comes from the lab.
+The notebook is data (nbformat 4.5), written without Jupyter. The notebook is in the search's folder and finds the lab
+from there. Every number in the notebook comes from the lab.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Study:
 
     @property
     def finals(self) -> dict[str, int]:
-        """The numbers of the operators in the finals, by the kind that each operator won."""
+        """The numbers of the operators in the finals, by the category that each operator won."""
         return searched(self.result).numbers
 
     def front_svg(self) -> str:

@@ -21,7 +21,7 @@ class Course(NamedTuple):
 
     ``kind`` is ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds up to each trial).
     ``points`` are pairs of these two values. ``losses`` are triples of epoch, training loss and test loss, in nats.
-    ``rung`` is the rung of a search, because each rung has its own measure; empty for the full recipe.
+    ``rung`` is the training's rung in a search, or empty for the full recipe.
     """
 
     job: int

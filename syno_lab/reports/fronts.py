@@ -94,8 +94,8 @@ def front_of(
         rows: the trials, in any order; they are sorted by ``ended`` where it is known, baselines first.
         axes: the names of two or three axes.
         baselines: the baseline of each source, for relative values; None: plain values.
-        reference: the corner up to which the volume counts. None: on each axis the worst value plus a tenth of the
-            range of values (if it is empty, a tenth of the value, or 1). Compare only volumes with equal corners.
+        reference: the corner up to which the volume counts. None: on each axis a tenth of the range of values beyond
+            the worst value (for an empty range a tenth of the value, or 1). Compare only volumes with equal corners.
 
     Raises SynoError for an unknown or repeated axis, not two or three axes, or a ``reference`` of another length.
     """
@@ -148,7 +148,7 @@ def _beyond(points: Sequence[Placed], axes: Sequence[Axis]) -> tuple[float, ...]
 
 
 def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[float]) -> list[tuple[int, float]]:
-    """Return the history of the volume. It is computed only after a point that no earlier point dominates."""
+    """Return the history of the volume, which is computed only after points that no earlier point dominates."""
     if not points:
         return []
     signs = np.array([-1.0 if axis.maximise else 1.0 for axis in axes])

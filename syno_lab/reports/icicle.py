@@ -25,7 +25,7 @@ COLOURS: tuple[Colour, ...] = get_args(Colour)
 #: Steps that are drawn as a primitive: a CONTRACTION has SHAREs, and a GIVE gives its weight a coordinate.
 _PARTS = {"CONTRACTION": "SHARE", "GIVE": "SHARE"}
 _WORD = re.compile(r"[^\W\d]\w*")
-#: The text of a choice of the most steps of an operator.
+#: The text of a step that limits the number of steps.
 _BOUND = re.compile(r"at most (\d+) steps?")
 SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
 #: The narrowest box, as a share of the whole width.
@@ -249,7 +249,7 @@ def _box(
 ) -> Box:
     name, look = _primitive(branch.text)
     kind, own = SIGNS[branch.kind], "" if look is None else look.sign
-    if bound := _BOUND.fullmatch(branch.text):  # a choice of the most steps
+    if bound := _BOUND.fullmatch(branch.text):  # a step that limits the number of steps
         name, own = f"≤ {bound[1]} steps", f"≤{bound[1]}"
     fill = _fill(branch.kind, shade)
     return Box(
@@ -293,7 +293,7 @@ def _bundle(number: int, parent: Branch, level: int, left: float, width: float) 
 
 
 def icicle_sketch(found: Icicle, words: str) -> str:
-    """Draw the icicle plot as a small SVG, for pages without a kernel; ``words`` are its description."""
+    """Draw the icicle plot as a small SVG, for pages without a Jupyter kernel; ``words`` are its description."""
     levels = 1 + max((box.level for box in found.boxes), default=0)
     parts = []
     for box in found.boxes:

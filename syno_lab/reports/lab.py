@@ -1,7 +1,7 @@
 """Reads a lab's store repeatedly while other processes write it, through a read-only connection.
 
 SQLite shows readers the last committed state without blocking a writer (https://www.sqlite.org/wal.html), and reports
-changes by a cheap query. The inode number reveals a removed or replaced file, without an open.
+changes by a cheap query. The inode number reveals that the file was removed or replaced.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Reading:
         return tuple(dict.fromkeys(rung for source in self.sources for rung in source.rungs if rung != FINAL))
 
     def row(self, key: str) -> TrialRow:
-        """The trial with this key. Raises StoreError where there is none."""
+        """Return the trial with this key. Raises StoreError where there is none."""
         if key not in self.by_key:
             raise StoreError(f"no trial {quoted(key)} in {self.folder}")
         return self.by_key[key]
 
     def of(self, source: str | None = None) -> tuple[TrialRow, ...]:
-        """The rows of a source by its key or its name, or all. Raises StoreError where there is no such source."""
+        """Return the rows of a source by its key or name, or all. Raises StoreError where there is no such source."""
         if not source:
             return self.rows
         keys = [entry.key for entry in self.sources if source in (entry.key, entry.name)]

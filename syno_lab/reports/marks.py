@@ -1,7 +1,7 @@
 """The marks of trials in figures. The shape shows the system; colour and size show the trial's status.
 
-A system has the mark of its index in the registry. Matplotlib, SVG and the browser draw the same outlines. Every mark
-has the area of the circle of radius 1, so that none looks more important.
+The index of a system in the registry selects its mark. Matplotlib, SVG and the browser draw the same outlines. Every
+mark has the area of the circle of radius 1, so that none looks more important.
 """
 
 from __future__ import annotations

@@ -322,7 +322,7 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
 
 
 def _text_box(drawn: Annotation, renderer: RendererBase) -> Bbox:
-    """The box of an annotation's text, without its line."""
+    """Return the box of an annotation's text, without its line."""
     from matplotlib.text import Text
 
     drawn.update_positions(renderer)  # else the offset counts from the figure's corner
@@ -351,7 +351,7 @@ _TICKS = 5
 def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated] = ()) -> str:
     """Draw the points, the front and its volume as SVG text on a white background, as :func:`.front_picture` does.
 
-    This does not need matplotlib, which would delay a notebook's cell. Only the description has a third axis.
+    This does not import matplotlib, which would delay a notebook's cell. A third axis is in the description alone.
     """
     paper = published if front.is_relative else ()
     x0, x1 = _span(front, 0, paper)

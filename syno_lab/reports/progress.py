@@ -1,6 +1,6 @@
 """The plan, the funnel and the finals of a search in rungs, as tables and sentences, and the funnel as a picture.
 
-The data are those of the search's files (its status while it runs, its result at the end), or a stored result. An
+The data come from the search's files (its status while it runs, its result at the end), or from a stored result. An
 untrained search has only a funnel, without rungs.
 """
 
@@ -30,7 +30,7 @@ DRAWS = {
     "affordable": "within the budgets, and no repeats",
     "probed": "have a score of the probe",
 }
-#: Parts of a plan that train no discovered operator for the first time.
+#: Parts of a plan without first trainings of operators.
 _OTHERS = {
     "baseline": "the network as it is, on the seeds of the finals",
     "draws": "drawing and probing operators",
@@ -42,9 +42,9 @@ _LONGEST = 60
 class Stage(NamedTuple):
     """A stage of the funnel: a name of :data:`DRAWS`, a rung's name, or ``finals``.
 
-    ``number`` counts the operators that reached the stage (on a rung with all their trainings). ``failed`` counts those
-    with a training that failed, ``waiting`` those with a training that has not ended. ``seconds`` are worker seconds;
-    None for draws that are timed with a later stage.
+    ``number`` counts the operators that reached the stage (on a rung with all their trainings). ``failed`` counts
+    operators with a training that failed, ``waiting`` operators with a training that has not ended. ``seconds`` are
+    worker seconds; None for draws that are timed with a later stage.
     """
 
     name: str

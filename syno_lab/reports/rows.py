@@ -142,8 +142,8 @@ class TrialRow:
         probe: the probe's score, which ranks operators without training; None where the operator was not probed.
         rungs: the trainings of a search in rungs, the cheapest rung first; else empty.
         known: the name of the known operator with which the search began; empty for a discovered operator.
-        interval: the lowest and highest accuracy by the finals: the baseline's mean plus the interval of the
-            difference; None before the comparison.
+        interval: the interval of the accuracy in the finals: the baseline's mean plus the interval of the difference,
+            or None.
     """
 
     key: str
@@ -285,7 +285,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
 
 
 class _How(msgspec.Struct):
-    """How a latency was tuned and measured, as far as its record in the store has the data."""
+    """How a latency was tuned and measured, from its record in the store, which may lack fields."""
 
     trials: int | None = None
     functions: int | None = None
@@ -326,7 +326,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float, float] | None) -> TrialRow:
-    """Return the row of a trial in rungs. Its outcome in the store is about the first rung alone."""
+    """Return the row of a trial in rungs. The trial's outcome in the store is only for the first rung."""
     rungs = on_rungs(trainings)
     return replace(
         row,
@@ -363,7 +363,7 @@ def _memory(trainings: Sequence[Trained]) -> float | None:
 
 
 def _intervals(result: Searched) -> dict[int, tuple[float, float]]:
-    """Return the lowest and highest accuracy of each finalist by the finals, by its number."""
+    """Return the interval of each finalist's accuracy in the finals, by the trial's number."""
     intervals = {}
     for number, comparison in result.finals.items():
         if comparison.baseline is not None and comparison.by is not None:
@@ -377,7 +377,7 @@ def _baseline(
 ) -> TrialRow | None:
     """Return the row of the network without an operator: the mean over the search's seeds, and its tuned latency.
 
-    While the search runs, its jobs have the baseline, and then its result. A search in one process has only the result.
+    While the search runs, its jobs have the baseline; later its result has it. A search in one process has no jobs.
     """
     start = f"{log.name}: baseline, seed "
     outcomes = [

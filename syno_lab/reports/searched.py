@@ -157,7 +157,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The numbers of operators on a rung that began, ended all trainings or failed, and worker seconds."""
+    """The numbers of operators that began on a rung, ended all trainings, or failed, and the worker seconds."""
 
     begun: Count = 0
     trained: Count = 0
@@ -287,7 +287,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         recorded: all trials in short form, in the order of proposal.
         lowered: the trials for which the limit was lowered (``number``), and the limit since then (``replaced_ratio``);
             None where the limit is fixed, or in a status where it has not been lowered.
-        examined: the number of scored operators; ``elites``: of kept operators; ``picture``: the file of the front.
+        examined, elites: the numbers of operators with a score, and of kept operators; ``picture``: the front's file.
     """
 
     phase: str = ""

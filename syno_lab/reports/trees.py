@@ -5,7 +5,7 @@ store. A node has no pGraph; the pGraph is derived from an operator that was fou
 
 The store has the steps of every trial in the order of proposal, for every search method. So the operators proposed up
 to a time form a tree too (:func:`moment`). That tree only grows: a node keeps its number and its index among its
-siblings. It does not have the search's own data, such as estimates and nodes without a trial.
+siblings. This tree lacks the search's own data, such as estimates and nodes without a trial.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
     """
     if not 1 <= upto <= len(trials):
         raise ValueError(f"expected 1 to {len(trials)} trials, found {upto}")
-    measure = usual_measure(trials)  # by all trials, so that it does not change with `upto`
+    measure = usual_measure(trials)  # the measure of all trials, so that it does not depend on `upto`
     values = _values(trials, measure)[:upto]
     places = _Growing()
     paths = [places.add(row, value) for row, value in zip(trials, values, strict=False)]

@@ -53,7 +53,7 @@ def is_frozen(folder: Path) -> bool:
 
 
 def digest(values: Sequence[object]) -> str:
-    """Return 64 bits over a row's values, by which a reader detects a changed row."""
+    """Return a hash of 64 bits over a row's values, by which a reader detects a changed row."""
     return hashlib.blake2b(repr(tuple(values)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -172,7 +172,7 @@ class Database(Closing):
     def _check(self, is_thorough: bool) -> None:
         """Refuse a damaged or foreign file, and a file of another version, by a connection that cannot write.
 
-        A read-only connection keeps the write-ahead log. A writing connection would move it into the file at its end.
+        A read-only connection keeps the write-ahead log. At its end, a writing connection moves it into the file.
         """
         if not self.path.is_file() or self.path.stat().st_size == 0:
             raise StoreError(f"the results store {self.path} {damage('it is not a file or is empty')}")
@@ -220,7 +220,7 @@ class Database(Closing):
 
         The columns must have the names and the order of the `write` call.
 
-        Raises StoreError where a row differs from the written row, or a value has not its column's type.
+        Raises StoreError where a row differs from the written row, or a value is not of its column's type.
         """
         with self._use() as connection:
             rows = connection.execute(f"SELECT {columns}, digest {rest}", parameters).fetchall()

@@ -21,7 +21,6 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
             request: the next attempt continues from the checkpoint); ``failed`` (an error in the request, the data or
             the files).
         reason: one line; for ``finished`` empty, or the difference between the training and the request.
-        reason: one line; of a ``finished`` trial empty, or how the training differed from the request.
         accuracy: the measure to maximise, after the last epoch. For images: the share of images classified correctly.
             For text: exp(-loss), the geometric mean of the right tokens' probabilities, which is 1 / perplexity. None
             without a completed epoch.
@@ -37,8 +36,8 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
             ``baseline_params``: the same without the operator.
         replaced, places: the number of replaced layers, and of layers that the operator could replace.
         wall_s, cpu_s: seconds of all attempts together, without work that was repeated after a kill.
-        work_s: seconds of the training's thread on a processor (on a GPU: wall seconds), without those for reading data
-            and building the network.
+        work_s: seconds of the training's thread on a processor (on a GPU: wall seconds), without the seconds for
+            reading data and building the network.
         latency_ms: if requested, the time of the trained network for one example
             (:func:`syno_lab.trial.meter.latency_ms`).
         peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
@@ -111,13 +110,13 @@ class Comparison(Plain, frozen=True, kw_only=True):
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.
         over_seeds: operator - baseline with an interval over seeds *and* images
-            (:func:`syno_lab.trial.two_way_bootstrap`), in which another training can be expected; None with one seed.
+            (:func:`syno_lab.trial.two_way_bootstrap`), the range to expect of another training; None with one seed.
         verdict: the verdict of the comparison (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` if present, else by
             ``interval``.
         measured_on: the images (or the part of a text) of the measure.
         machine: the machine of all trainings; empty where it is unknown.
-        seed_spread: the standard deviation of the baseline's accuracy over the seeds, and so of another seed on this
-            machine; None with one seed.
+        seed_spread: the standard deviation of the baseline's accuracy over the seeds on this machine, as expected of
+            other seeds; None with one seed.
         flops_ratio, params_ratio: operator over baseline, for the whole network.
         seeds: the seeds.
         baselines, operators: the trials, in the order of the seeds, without their predictions.

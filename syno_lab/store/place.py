@@ -1,6 +1,6 @@
-"""Folders for a store. Its write-ahead log needs memory that processes share, which is possible on one machine only.
+"""Folders for a store. A store's write-ahead log needs memory that processes share, as on one machine only.
 
-https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." It damages the file without an error.
+https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." There it damages files silently.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def file_system(path: Path, mounts: str) -> str:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether a file in `folder` can be locked. SQLite reports a file that cannot as locked by another process."""
+    """Whether a file in `folder` can be locked. SQLite reports a file without locks as locked by another process."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

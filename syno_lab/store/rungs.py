@@ -2,7 +2,7 @@
 
 A *rung* is a way to train an operator, from a cheap proxy to the network itself (successive halving: Jamieson and
 Talwalkar, Non-stochastic best arm identification and hyperparameter optimization, AISTATS 2016). A training is one
-operator on one rung with one seed. It is recorded once. If its process dies, the training is taken again.
+operator on one rung with one seed. A training is recorded once. If its process dies, the training is taken again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from syno_lab.versioned import JSON
 BASELINE = -1
 #: The rung of the finals: the network with the full recipe, on all training images, measured on the test images.
 FINAL = "final"
-#: The part of the plan that trains the best of the last rung on more seeds, to choose the finalists. Two trainings of
-#: one operator differ more than two good operators. These trainings are of the last rung.
+#: The part of the plan that trains the best of the last rung on more seeds, to choose the finalists. The accuracies of
+#: one operator's trainings differ more than those of two good operators. These trainings are of the last rung.
 CONFIRM = "confirm"
 #: The rung of the first batches of the full recipe, which measure its duration.
 TIMING = "timing"
@@ -132,7 +132,7 @@ class RungLog:
                 self._write((*row[:8], state, finite(measure), text, _now()))
 
     def release(self, holder: str, *, is_dead: bool = True) -> int:
-        """Return the trainings of ``holder`` to the queue, and count them. :data:`MOST_DEATHS` fail a training."""
+        """Return the trainings of ``holder`` to the queue; count them. A training fails after :data:`MOST_DEATHS`."""
         with self._database.transaction():
             rows = self._database.read(
                 _COLUMNS, f"FROM {_TABLE} WHERE search=? AND holder=? AND state=?", (self._key, holder, TAKEN)

@@ -66,8 +66,8 @@ class SearchTrial:
         state: ``waiting``, or the outcome's state.
         reason: the reason for the state, in one line.
         accuracy: the accuracy as a share of 1; None without an outcome.
-        reward: the reward that the search was told, from 0 to 1; None before.
-        position: the trial's position in the order of telling, over all searches of the store; None before.
+        reward: the reward that the search was told, from 0 to 1; None before that.
+        position: the trial's position in the order of telling, over all searches of the store; None before that.
         job: the number of the job that evaluated the trial.
         wall_s: the seconds of the evaluation.
         cpu_s: the processor seconds of the evaluation.
@@ -247,7 +247,7 @@ class SearchLog:
         return [(operators[row[1]], row[5]) for row in outcomes]
 
     def front(self, axes: Sequence[str] = ("accuracy", "flops"), target: str | None = None) -> list[SearchTrial]:
-        """Return the trials that no other trial beats on these axes of `syno_lab.store.pareto.AXES`, as proposed.
+        """Return the trials that no other trial beats on axes of `syno_lab.store.pareto.AXES`, in order of proposal.
 
         Trials whose training did not finish take no part. ``latency_ms`` is the latency on `target`.
 
@@ -257,8 +257,8 @@ class SearchLog:
             raise StoreError(f"no axis {quoted(unknown[0])}: expected one of {', '.join(AXES)}")
         if "latency_ms" in axes and target is None:
             raise StoreError("a front in latency needs the target that it was measured on")
-        # Only numbers are read here: the digests cover whole rows with long texts. Below the front's rows are read in
-        # full.
+        # Only numbers are read here: the digests cover whole rows with long texts. The front's rows are read in full
+        # below.
         latencies = self.milliseconds(target) if target is not None else {}
         points = [
             {
@@ -278,8 +278,8 @@ class SearchLog:
     def publish(self, url: str) -> int:
         """Add the missing trials to an Optuna storage (``sqlite:///…``, ``postgresql://…``, ``mysql://…``).
 
-        The study has the search's name, with accuracy (maximised) and FLOPs (minimised) as objectives. It serves
-        Optuna's dashboard and samplers; the lab reads nothing from it. Trials without accuracy are added as failed.
+        The study has the search's name, with accuracy (maximised) and FLOPs (minimised) as objectives. The study is for
+        Optuna's dashboard and samplers; the lab never reads it. Trials without accuracy are added as failed.
 
         Returns:
             The number of added trials.

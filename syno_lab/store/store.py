@@ -29,9 +29,9 @@ class Store(Closing):
     def open(cls, path: str | Path, *, is_thorough: bool = True) -> Store:
         """Open the store at `path`, a file or a folder with `results.sqlite`; create the store where there is none.
 
-        `is_thorough=False` skips the check of the whole file, for processes that open the store often.
-        Raises StoreError where the file is damaged, foreign, of another version or busy, or cannot be created. No such
-        file is changed.
+        `is_thorough=False` skips the check of the whole file, for processes that open the store often. Raises
+        StoreError, without a change of the file, where it is damaged, foreign, of another version or busy, or cannot be
+        created.
         """
         location = Path(path).expanduser().absolute()
         if location.is_dir():
@@ -63,7 +63,7 @@ class Store(Closing):
     def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:
         """Return the log of the search of this name; create the search where there is none and `settings` are given.
 
-        Raises StoreError where the search does not exist or has other settings, or no folder can have its name.
+        Raises StoreError where the search does not exist or has other settings, or a folder cannot have the name.
         """
         if not is_plain_name(name):
             raise StoreError(f"expected the name of a search, which can be one of a folder, found {quoted(name)}")

@@ -1,4 +1,4 @@
-"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab itself reads none."""
+"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab itself never reads them."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class TestDeaths:
         submitter.kill()
         submitter.communicate()
         with Lab.open(tmp_path, start=False) as lab:  # only looks: nobody but Dask is there to go on
-            with pytest.raises(JobError, match="opened only to look"):
+            with pytest.raises(JobError, match="opened only for reading"):
                 lab.hand_over()
             assert lab.wait(timeout=PATIENCE_S), lab.jobs()
             assert [job.state for job in lab.jobs()] == ["finished", "finished"]
