@@ -22,7 +22,7 @@ from syno_lab.alpha.operations import OPAQUE, Rel
 from syno_lab.errors import SpecError
 from syno_lab.inputs import quoted
 
-_LONGEST_KIND = 200  # characters.
+_LONGEST_KIND = 200  # Characters.
 #: Classes of PyTorch that only contain other modules.
 CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 

@@ -177,8 +177,7 @@ def divides(before: Shape, after: Shape) -> bool:
 
 
 #: The shape of an output (section 3.3), ordered by equality. The distance is Definition 4.13 with a_i/b_i - 1 instead
-#: of
-#: a_i/b_i, which is not 0 for equal shapes; as a share it is the share of axes that differ.
+#: of a_i/b_i, which is not 0 for equal shapes; as a share it is the share of axes that differ.
 SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,

@@ -28,7 +28,7 @@ from syno_lab.alpha.recording import BATCHES, Call, Example, Record, Value, Weig
 from syno_lab.alpha.twins import kept_chance, unwrapped
 from syno_lab.errors import SpecError
 
-_LONGEST = 200  # characters of an opaque node's description.
+_LONGEST = 200  # Characters of an opaque node's description.
 #: Operations whose modules name axes of the network; the graph has other axes, so that it needs new modules.
 _OF_AXES = ("softmax", "reshape")
 

@@ -1,4 +1,4 @@
-"""Canvas: kernels as micro-DAGs, with sizes that are filled to a network's budget (ASPLOS 2024).
+"""Canvas: kernels as micro-DAGs, with sizes that fit a network's budget (ASPLOS 2024).
 
 >>> import syno_lab as sl
 >>> print(sl.canvas.known.residual())
@@ -23,7 +23,7 @@ from syno_lab.canvas.rules import RULES as RULES
 from syno_lab.canvas.rules import Room as Room
 from syno_lab.canvas.sampler import Sampler as Sampler
 
-# Drafts and kernels know nothing of growth, fitting and drawing, so their methods that need these are bound here, as
+# Drafts and kernels do not import growth, fitting and drawing, so the methods that need them are bound here, as
 # syno_lab.api does for pGraphs.
 _METHODS = {
     Draft: {

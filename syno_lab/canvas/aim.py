@@ -1,4 +1,4 @@
-"""What a kernel is grown for by hand, a draft with that aim, and ways from it to an operator (Canvas, section 6)."""
+"""The aim of a kernel that is built by hand, drafts with an aim, and paths from a draft to an operator (section 6)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from syno_lab.effort import Effort
 from syno_lab.errors import OverTimeError, PrimitiveError, SpecError, SynoError, TooLargeError
 from syno_lab.sessions.construction import Patience
 
-#: A kernel without limits but the number of nodes: by hand, rules alone say what makes no sense.
+#: A room without limits but the number of nodes: by hand, only the rules refuse a step.
 FREE_HAND = Room(MOST_NODES, width=MOST_NODES, fcs=(0, MOST_NODES), must_mix=False)
-#: A layer in the middle of a residual network: what costs are said of where no network is given.
+#: A layer in the middle of a residual network, for the costs of a draft without a network.
 EXAMPLE = Place(64, 64, 28, 28)
 
 
 def candidates_of(draft: Draft, room: Room = FREE_HAND) -> list[Candidate]:
-    """Every primitive on every tensor and every broadcast of two, with the rule or limit that refuses it."""
+    """List every primitive on every tensor and every broadcast of two tensors, with a rule or limit that refuses it."""
     return list(candidates(draft, room))
 
 
 def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
-    """Why no kernel can come of a draft within the room, in one line; None where none is known.
+    """Return in one line why a draft cannot become a kernel within the room; None without a known reason.
 
-    A draft that cannot be finished may still give None: the primitives that it needs are counted, not tried.
+    None does not prove that the draft can be completed: the needed primitives are counted, not tried.
     """
     growing = Growing(room, draft.nodes, draft.shapes)
     needed = growing.needs().number
@@ -48,19 +48,19 @@ def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
 
 @dataclass(frozen=True)
 class Aim:
-    """What a kernel is grown for."""
+    """The places, the budget and the limits for which a kernel is built."""
 
-    places: tuple[Place, ...] = (EXAMPLE,)  # the convolutions that it replaces
-    budget: Budget = NO_BUDGET  # for all of them
-    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))  # the numbers that G may have
-    room: Room = FREE_HAND  # what it may become
-    fewest: int = 1  # primitives that it has at least
-    normalise: bool = False  # whether results of FCs are normalised (:class:`.Kernel`)
-    is_example: bool = True  # whether the places are an example, to which the operator is not fitted
+    places: tuple[Place, ...] = (EXAMPLE,)  # The convolutions that the kernel replaces.
+    budget: Budget = NO_BUDGET  # The budget of all places together.
+    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))  # The possible numbers for G.
+    room: Room = FREE_HAND  # The limits of the kernel.
+    fewest: int = 1  # The least number of primitives.
+    normalise: bool = False  # Whether results of FCs are normalised (:class:`.Kernel`).
+    is_example: bool = True  # Whether the places are examples, without a fit.
 
     @classmethod
     def of(cls, start: Draft | Kernel | Fitted) -> Aim:
-        """The aim of what a session begins with: an operator's places, or an example."""
+        """Return the aim of a session's start: the places of an operator, or an example."""
         if isinstance(start, Kernel):
             return cls(normalise=start.normalise)
         if isinstance(start, Fitted):
@@ -71,33 +71,33 @@ class Aim:
 
     @classmethod
     def within(cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: Room, **more: Any) -> Aim:
-        """The aim of these; its room gets the least costs where there is a budget."""
+        """Return the aim with these values; its room gets the least costs where there is a budget."""
         has_limits = budget.max_flops is not None or budget.max_params is not None
         costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
         return cls(places, budget, groups, replace(room, costs=costs), **more)
 
     def fitted(self, kernel: Kernel) -> Fitted | str:
-        """The operator of a finished kernel, with the first number of groups that fits; or why there is none."""
+        """Return the operator of a finished kernel, with the first fitting number of groups; or a failure's reason."""
         choices = self.groups if "G" in kernel.variables else (1,)
         if not choices:
             return "the channels of the places have no common divisor, so there is no number for G"
         if self.is_example:
             return Fitted(kernel, choices[0])
-        found = [fill(kernel, self.places, self.budget, groups) for groups in choices]
-        return next((one for one in found if isinstance(one, Fitted)), found[0])
+        results = [fill(kernel, self.places, self.budget, groups) for groups in choices]
+        return next((result for result in results if isinstance(result, Fitted)), results[0])
 
 
 @dataclass(frozen=True)
 class AimedDraft:
-    """A draft, and the aim that it is grown for; each change gives a new one."""
+    """An immutable draft with its aim; each change returns a new one."""
 
     draft: Draft
     aim: Aim
 
     def step(self, step: Taken | Candidate | Primitive | str) -> Taken:
-        """A step as it is kept: of a candidate, or of a primitive on the last tensor, also as text: ``"fc x0"``.
+        """Return the step of a candidate, or of a primitive on the last tensor, also from text: ``"fc x0"``.
 
-        Raises PrimitiveError where it does not apply.
+        Raises PrimitiveError where the step does not apply.
         """
         if isinstance(step, Candidate):
             step = step.taken
@@ -105,29 +105,29 @@ class AimedDraft:
         return Taken(*node, step.substitution if isinstance(step, Taken) else None)
 
     def apply(self, step: Taken | Primitive | str) -> AimedDraft:
-        """The draft with one primitive more: see :meth:`.Draft.apply`."""
+        """Return the draft with one more primitive: see :meth:`.Draft.apply`."""
         return AimedDraft(self.draft.apply(step), self.aim)
 
-    # -- how far it is -----------------------------------------------------------------------------------------------
+    # -- distance ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def growing(self) -> Growing:
-        """With the counts of its growth; it is not to be changed."""
+        """The draft with the counts of its growth; callers must not change it."""
         return Growing(self.aim.room, self.draft.nodes, self.draft.shapes)
 
     @property
     def left(self) -> int:
-        """How many primitives may still be added."""
+        """The number of primitives that may still be added."""
         return max(0, self.growing.left)
 
     @property
     def short(self) -> int:
-        """How many primitives it lacks to have the fewest."""
+        """The number of primitives that are missing for the least number."""
         return max(0, self.aim.fewest - len(self.draft.nodes))
 
     @cached_property
     def too_much(self) -> str | None:
-        """What the draft has too much of to become a kernel, in one line; None for nothing."""
+        """The limit that the draft exceeds, in one line, or None; more steps cannot change this."""
         growing, room = self.growing, self.aim.room
         if growing.left < 0:
             return f"it has {len(self.draft.nodes)} primitives, and may have {room.primitives}"
@@ -135,12 +135,12 @@ class AimedDraft:
             return f"it has {growing.fcs} FCs, and may have {room.fcs[1]}"
         costs = growing.costs
         if costs is not None and (growing.flops > costs.most_flops or growing.params > costs.most_params):
-            return "it is over the budget even with the least sizes"
+            return "the kernel is over the budget even with the least sizes"
         return None
 
     @cached_property
     def needed(self) -> int | None:
-        """How many more primitives a kernel needs at least (a lower bound); None where none can come of the draft."""
+        """The least number of further primitives (a lower bound); None where the draft cannot become a kernel."""
         number = max(self.growing.needs().number, self.short)
         return None if self.too_much is not None or number > self.left else number
 
@@ -148,22 +148,22 @@ class AimedDraft:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is an operator that fits its places within the budget."""
-        return isinstance(self._made, Fitted)
+        """Whether the draft is an operator that fits its places within the budget."""
+        return isinstance(self._result, Fitted)
 
     @property
     def why_incomplete(self) -> str | None:
-        """What it lacks, in one line."""
-        return self._made if isinstance(self._made, str) else None
+        """The reason why the draft is no operator, in one line, or None."""
+        return self._result if isinstance(self._result, str) else None
 
     def operator(self) -> Fitted:
-        """The operator; its dynamic variables are filled up to the budget. Raises SynoError where it is none."""
-        if isinstance(self._made, str):
-            raise SynoError(self._made)
-        return self._made
+        """Return the operator; the budget fixes its dynamic variables. Raises SynoError for an incomplete draft."""
+        if isinstance(self._result, str):
+            raise SynoError(self._result)
+        return self._result
 
     @cached_property
-    def _made(self) -> Fitted | str:
+    def _result(self) -> Fitted | str:
         if self.needed != 0:
             how = self.too_much or f"at least {max(self.growing.needs().number, self.short)} more primitives are needed"
             return self.draft.why_incomplete or f"no kernel yet: {how}"
@@ -174,27 +174,27 @@ class AimedDraft:
 
     @cached_property
     def base(self) -> Solution | str:
-        """The base solution at all places, and what it costs, finished or not; or why there is none."""
-        # A variable of the output is solved; the costs of a draft are counted as a kernel's.
+        """The base solution at all places with its costs, also of an incomplete draft; or the reason of a failure."""
+        # A variable of the output is solved; the costs of a draft are counted as for a kernel.
         draft = self.draft.kernel().draft if self.draft.is_complete else self.draft
         kernel = Kernel._of(draft, self.aim.normalise)
         groups = self.aim.groups if "G" in kernel.variables else (1,)
         if not groups:
             return "the channels of the places have no common divisor"
-        found = [solve(kernel, self.aim.places, NO_BUDGET, number) for number in groups]
-        return next((one for one in found if isinstance(one, Solution)), found[0])
+        results = [solve(kernel, self.aim.places, NO_BUDGET, number) for number in groups]
+        return next((result for result in results if isinstance(result, Solution)), results[0])
 
 
-# -- ways from a draft to an operator: a shortest one, to suggest the next step, and a random one, to complete it ------
+# -- paths from a draft to an operator: a shortest path to suggest a step, a random path to complete a draft -----------
 
 _WHAT = "looking for a way to an operator"
-#: Of the time for a shortest way this share is for the proof; the rest is for one that is drawn.
+#: The share of the time for a shortest path that the proof gets; a random path gets the rest.
 _PROOF = 0.5
-#: A random way has so many primitives more than it needs at most, and its kernel about so many at most.
+#: The most primitives of a random path beyond the needed ones, and about the most primitives of its kernel.
 _MORE, _MANY = 4, 12
-#: At a dead end a random way goes back by so many steps, at most so often.
+#: The steps that a random path goes back at a dead end, and how often it may go back.
 _BACK, _RETURNS = 2, 3
-_REFUSALS = 30  # steps that the user's rules refuse before a random way is begun anew
+_REFUSALS = 30  # steps that the user's rules refuse before a random path starts again
 
 Refuses = Callable[[AimedDraft, Taken], bool]
 _PATIENCE = Patience()
@@ -205,10 +205,10 @@ def _never(state: AimedDraft, step: Taken) -> bool:
 
 
 def shortest_way(state: AimedDraft, patience: Patience = _PATIENCE, refuses: Refuses = _never) -> tuple[Taken, ...]:
-    """A shortest way of steps that nothing refuses; where the time does not suffice for that, a short one.
+    """Return a shortest path of steps that nothing refuses; a short path where the time does not suffice.
 
-    ``refuses`` says whether rules of the user's own refuse a step. Raises StoppedError when it was told to stop;
-    SynoError for a state that is an operator already, and where no way is found.
+    ``refuses`` returns whether the user's own rules refuse a step. Raises StoppedError on a request to stop; SynoError
+    for a state that is an operator already, and where no path is found.
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
@@ -217,9 +217,9 @@ def shortest_way(state: AimedDraft, patience: Patience = _PATIENCE, refuses: Ref
     try:
         effort = Effort(None if seconds is None else _PROOF * seconds, should_stop)
         for last in range(done + needed, state.aim.room.primitives + 1):
-            found = _nearest(state, last, effort, refuses)
-            if found is not None:
-                return found
+            way = _nearest(state, last, effort, refuses)
+            if way is not None:
+                return way
         raise SynoError(_nothing(state))
     except (OverTimeError, TooLargeError):
         pass
@@ -231,9 +231,9 @@ def shortest_way(state: AimedDraft, patience: Patience = _PATIENCE, refuses: Ref
 def random_way(
     state: AimedDraft, rng: random.Random, patience: Patience = _PATIENCE, refuses: Refuses = _never
 ) -> tuple[Taken, ...]:
-    """Random steps to an operator, at least one, drawn as a sampler draws (:meth:`.Growing.grow`).
+    """Draw random steps to an operator, at least one, as a sampler does (:meth:`.Growing.grow`).
 
-    See :func:`shortest_way`; it may begin with an operator too.
+    See :func:`shortest_way`; the state may be an operator already.
     """
     needed = _needed(state)
     most = max(needed + _MORE, _MANY - len(state.draft.nodes))
@@ -241,34 +241,34 @@ def random_way(
 
 
 def _needed(state: AimedDraft) -> int:
-    """The fewest steps of a way, at least one."""
+    """Return the least number of steps of a path, at least 1."""
     if state.needed is None or not state.left:
         raise SynoError(_nothing(state))
     return max(1, state.needed)
 
 
 def _nearest(state: AimedDraft, last: int, effort: Effort, refuses: Refuses) -> tuple[Taken, ...] | None:
-    """A way to an operator of ``last`` primitives; None where there is none."""
+    """Return a path to an operator of ``last`` primitives, or None."""
     room = replace(state.aim.room, primitives=last)
-    for one in candidates(state.draft, room, look=lambda: effort.tick(_WHAT)):
-        if not one.may_be_taken:
+    for candidate in candidates(state.draft, room, look=lambda: effort.tick(_WHAT)):
+        if not candidate.may_be_taken:
             continue
         effort.look(_WHAT)
-        if refuses(state, one.taken):
+        if refuses(state, candidate.taken):
             continue
-        after = state.apply(one.taken)
+        after = state.apply(candidate.taken)
         rest: tuple[Taken, ...] | None = () if after.is_complete else None
         if len(after.draft.nodes) < last:
             rest = _nearest(after, last, effort, refuses)
         if rest is not None:
-            return (one.taken, *rest)
+            return (candidate.taken, *rest)
     return None
 
 
 def _drawn(
     state: AimedDraft, rng: random.Random, lengths: tuple[int, int], effort: Effort, refuses: Refuses
 ) -> tuple[Taken, ...]:
-    """Random steps, so many, to an operator."""
+    """Draw random steps to an operator; ``lengths`` bounds their number."""
     least, most = lengths
     room, done = state.aim.room, len(state.draft.nodes)
     try:

@@ -1,7 +1,7 @@
-"""Kernels of Canvas as JSON: a list of nodes that is read through the same checks as nodes taken by hand.
+"""Kernels of Canvas as JSON: a list of nodes; reading applies the checks of the constructors.
 
-Tensors are numbered as in :mod:`syno_lab.canvas.kernel`. A file holds data alone, and no shape: shapes follow. The
-places of a network stand in it with their solutions, where the kernel was fitted to one.
+Tensors are numbered as in :mod:`syno_lab.canvas.kernel`. A file contains data only, and no shapes, which follow from
+the nodes. If the kernel is fitted to a network, the file contains the places with their solutions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def to_json(operator: Fitted) -> str:
-    """The text of a kernel file."""
+    """Return the text of a kernel file."""
     kernel = operator.kernel
     nodes = [_NodeRecord(node.primitive.name, list(node.inputs), node.primitive.parameter) for node in kernel.nodes]
     places = [
@@ -64,7 +64,7 @@ def to_json(operator: Fitted) -> str:
 
 
 def from_json(text: str | bytes) -> Fitted:
-    """Read a kernel file. Raises FormatError: one line with what was expected, what was found and where."""
+    """Read a kernel file. Raises FormatError with one line: expected value, found value and place in the file."""
     record = read_versioned(text, _File, what="kernel file", name=FORMAT, version=VERSION, most=MAX_BYTES)
     nodes = tuple([Node(Primitive(node.primitive, node.parameter), tuple(node.inputs)) for node in record.nodes])
     try:

@@ -1,10 +1,10 @@
-"""The solver by constraints: numbers for G and for the dynamic variables that are left (Canvas, section 6.3).
+"""The solver by constraints: numbers for G and for the remaining dynamic variables (Canvas, section 6.3).
 
-A place is a convolution that a kernel replaces. All places of a network share the kernel and the number of groups; each
-has its own numbers for the dynamic variables, equal places the same ones. A variable must be a multiple of the least
-common multiple (lcm) of the denominators under it. The *base* solution is the least one that keeps to the channels of
-the places. It grows while the budget allows: it is doubled variable by variable, the cheapest first, as the paper has
-it, and then topped up by halves, quarters, … down to one lcm.
+A place is a convolution that a kernel replaces. All places of a network share the kernel and the number of groups. Each
+place has its own numbers for the dynamic variables; equal places have equal numbers. A variable must be a multiple of
+the least common multiple (lcm) of its denominators. The *base* solution is the least solution in proportion to the
+channels of the places. It grows within the budget. As in the paper, variables are doubled one by one, the cheapest
+first. Then they grow by halves, quarters, … down to one lcm.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Spent(NamedTuple):
 class Solution(NamedTuple):
     """Numbers for the dynamic variables of a kernel."""
 
-    places: tuple[Place, ...]  # no two of equal sizes
-    numbers: tuple[tuple[int, ...], ...]  # for each place, of the kernel's free variables
-    spent: Spent  # the sums over all places
+    places: tuple[Place, ...]  # Places of different sizes.
+    numbers: tuple[tuple[int, ...], ...]  # For each place the numbers of the kernel's free variables.
+    spent: Spent  # The costs of all places together.
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:
-    """The numbers with which :func:`syno_lab.canvas.fitted.fill`, which has the same arguments, fits a kernel."""
+    """Return the numbers for :func:`syno_lab.canvas.fitted.fill` with the same arguments, or a failure's reason."""
     merged = _merged(tuple(places))
     if not merged:
         return "expected at least one place, found none"
@@ -51,9 +51,9 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
     ratios = [ratios_of(place, groups) for place in merged]
     index = {int(name[1:]): number for number, name in enumerate(names)}
     static, free = conditions_of(kernel)
-    for place, known in zip(merged, ratios, strict=True):
+    for place, known_ratios in zip(merged, ratios, strict=True):
         for size in static:
-            above, below = known[size]
+            above, below = known_ratios[size]
             if below > 1:
                 return f"{place}: expected a whole number for {size.pretty} with G={groups}, found {above}/{below}"
     lcms = [lcms_of(free, len(names), known) for known in ratios]
@@ -64,33 +64,33 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
         _base(merged, lcms, len(names)),
         budget,
     )
-    for what, most, needed in zip(("FLOPs", "parameters"), solver.most, solver.spent, strict=True):
+    for name, most, needed in zip(("FLOPs", "parameters"), solver.most, solver.spent, strict=True):
         if needed > most:
-            return f"base solution: expected at most {most} {what}, found {quoted(needed)}"
+            return f"base solution: expected at most {most} {name}, found {quoted(needed)}"
     solver.fill()
     spent = Spent(*solver.spent)
-    for what, least, found in (
+    for name, least, found in (
         ("FLOPs", budget.min_flops, spent.flops),
         ("parameters", budget.min_params, spent.params),
     ):
         if least is not None and found < least:
-            return f"filled solution: expected at least {least} {what}, found {found}"
+            return f"filled solution: expected at least {least} {name}, found {found}"
     numbers = tuple(map(tuple, solver.values))
     for shape in dict.fromkeys(kernel.shapes):
-        for place, known, row in zip(merged, ratios, numbers, strict=True):
-            above, below = known[shape.volume]
+        for place, known_ratios, row in zip(merged, ratios, numbers, strict=True):
+            above, below = known_ratios[shape.volume]
             elements = above * (1 if shape.free is None else row[index[shape.free]]) // below
             if elements > MOST_ELEMENTS:
                 return f"{place}: expected tensors of at most {MOST_ELEMENTS} elements, found {shape} with {elements}"
     return Solution(merged, numbers, spent)
 
 
-# A product of dynamic variables with a ratio in front: numerator, denominator, the number of each, twice for a square.
+# A product of dynamic variables with a ratio: numerator, denominator, the number of each variable, twice for a square.
 _Term = tuple[int, int, tuple[int, ...]]
 
 
 class Ratios(dict[Size, tuple[int, int]]):
-    """The static parts of sizes at a place, as reduced ratios; each is found once."""
+    """The static parts of sizes at a place, as reduced ratios; a cache computes each ratio once."""
 
     def __init__(self, binding: dict[str, int]) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Ratios(dict[Size, tuple[int, int]]):
 
 @lru_cache(maxsize=1 << 10)
 def ratios_of(place: Place, groups: int) -> Ratios:
-    """The static parts of sizes at a place, whatever its number of layers, with this number for G."""
+    """Return the static parts of sizes at a place, for any number of layers, with this number for G."""
     return Ratios(place.binding(groups))
 
 
@@ -124,10 +124,10 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
 
 
 def conditions_of(kernel: Kernel) -> tuple[list[Size], list[tuple[Size, int]]]:
-    """What must be whole: the sizes without a dynamic variable, and the others, with the place of theirs in `free`."""
+    """Return the sizes that must be whole: sizes without a dynamic variable, and others with its index in `free`."""
     static, free = [], []
     for size in kernel.conditions:
-        variables = variables_of(size)  # one at most (Theorem 1)
+        variables = variables_of(size)  # at most one variable (Theorem 1)
         if variables:
             free.append((size, kernel.free.index(f"x{variables[0][0]}")))
         else:
@@ -136,77 +136,77 @@ def conditions_of(kernel: Kernel) -> tuple[list[Size], list[tuple[Size, int]]]:
 
 
 def lcms_of(conditions: Sequence[tuple[Size, int]], variables: int, ratios: Ratios) -> list[int]:
-    """For each dynamic variable what it must be a multiple of, by the sizes that must be whole and have it."""
-    found = [1] * variables
+    """Return for each dynamic variable the number that must divide it, so that all sizes are whole."""
+    multiples = [1] * variables
     for size, j in conditions:
-        found[j] = lcm(found[j], ratios[size][1])
-    return found
+        multiples[j] = lcm(multiples[j], ratios[size][1])
+    return multiples
 
 
 def _base(places: Sequence[Place], lcms: Sequence[Sequence[int]], variables: int) -> list[list[int]]:
-    """The base solution, in multiples of the lcm: 1 at the place of the fewest channels, in proportion elsewhere."""
-    found: list[list[int]] = [[] for _ in places]
+    """Return the base solution in multiples of the lcm: 1 at the place of fewest channels, in proportion elsewhere."""
+    multiples: list[list[int]] = [[] for _ in places]
     for j in range(variables):
-        # Of places with equally few channels that of the least lcm, so that the order of places plays no part.
+        # Among places with equally few channels the least lcm counts, so that the order of places has no effect.
         channels, least = min((place.channels, lcms[i][j]) for i, place in enumerate(places))
         for i, place in enumerate(places):
-            found[i].append(-(-place.channels * least // (channels * lcms[i][j])))
-    return found
+            multiples[i].append(-(-place.channels * least // (channels * lcms[i][j])))
+    return multiples
 
 
-#: FLOPs and parameters of a kernel: numbers by sizes.
+#: FLOPs and parameters of a kernel: pairs of a size and a number.
 _Costs = tuple[tuple[tuple[Size, int], ...], tuple[tuple[Size, int], ...]]
 
 
 def _costs_of(kernel: Kernel) -> _Costs:
-    """The costs of one run of the template, those of equal sizes together."""
+    """Return the costs of one run of the template; costs of equal size are added."""
 
     def summed(costs: Sequence[Cost]) -> tuple[tuple[Size, int], ...]:
-        found: dict[Size, int] = {}
+        by_size: dict[Size, int] = {}
         for cost in costs:
             if cost.number:
-                found[cost.size] = found.get(cost.size, 0) + cost.number
-        return tuple(found.items())
+                by_size[cost.size] = by_size.get(cost.size, 0) + cost.number
+        return tuple(by_size.items())
 
     return summed(kernel.flops_costs), summed([Cost(1, volume_of(weight)) for weight in kernel.weights])
 
 
 def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: Ratios) -> tuple[list[_Term], list[_Term]]:
-    """FLOPs and parameters of a place as polynomials of the dynamic variables; ``index`` counts these."""
+    """Return FLOPs and parameters of a place as polynomials of dynamic variables; ``index`` has their positions."""
     times = place.parts * place.layers
-    flops, params = (_polynomial(found, times, index, ratios) for found in costs)
+    flops, params = (_polynomial(cost_sums, times, index, ratios) for cost_sums in costs)
     if place.pooling:
         flops.append((place.pooling, 1, ()))
     return flops, params
 
 
 def _polynomial(costs: Sequence[tuple[Size, int]], times: int, index: Mapping[int, int], ratios: Ratios) -> list[_Term]:
-    """So many times a sum of costs, one term for each product of variables."""
-    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    """Return ``times`` the sum of costs, one term for each product of variables."""
+    by_powers: dict[tuple[int, ...], tuple[int, int]] = {}
     for size, number in costs:
         variables = variables_of(size)
         powers = tuple([index[variable] for variable, power in variables for _ in range(power)]) if variables else ()
         above, below = ratios[size]
-        before, under = found.get(powers, (0, below))
+        before, under = by_powers.get(powers, (0, below))
         common = lcm(under, below)
-        found[powers] = before * (common // under) + times * number * above * (common // below), common
-    return [(above, below, powers) for powers, (above, below) in found.items()]
+        by_powers[powers] = before * (common // under) + times * number * above * (common // below), common
+    return [(above, below, powers) for powers, (above, below) in by_powers.items()]
 
 
 def _value(terms: Sequence[_Term], numbers: Sequence[int]) -> int:
-    found = 0
+    total = 0
     for above, below, powers in terms:
         for j in powers:
             above *= numbers[j]
-        found += above // below
-    return found
+        total += above // below
+    return total
 
 
 class _Solver:
-    """Multiples of lcms at all places, with what they cost, and how they grow within a budget.
+    """Multiples of lcms at all places, with their costs, and their growth within a budget.
 
-    Costs are polynomials with positive factors, so what one step costs never falls while others grow: a step that does
-    not fit once will not fit later.
+    Costs are polynomials with positive factors, so a step never becomes cheaper. A step that does not fit will never
+    fit.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class _Solver:
         return _value(flops, values), _value(params, values)
 
     def fill(self) -> None:
-        """Grow by the whole number, by a half, by a quarter, …, by one lcm, until nothing fits."""
+        """Grow variables by the whole number, by a half, by a quarter, …, by one lcm, until no step fits."""
         if min(self.most) == inf:
             return
         halvings = 0
@@ -245,19 +245,19 @@ class _Solver:
             halvings += 1
 
     def _grow(self, halvings: int) -> None:
-        """Rounds in which each variable of each place takes one step where it fits, in ascending order of its cost."""
-        left = [(i, j) for i, row in enumerate(self._multiples) for j in range(len(row))]
-        prices = {(i, j): self._price(i, j, halvings) for i, j in left}
-        while left:
-            # By the share of the limit that is hit hardest; a budget without that limit divides by infinity.
-            left.sort(key=lambda step: prices[step].share)
+        """Repeat rounds in which each variable of each place grows by one step if the step fits, the cheapest first."""
+        steps = [(i, j) for i, row in enumerate(self._multiples) for j in range(len(row))]
+        prices = {(i, j): self._price(i, j, halvings) for i, j in steps}
+        while steps:
+            # The share of the tighter limit decides; a missing limit is infinite, so that its share is 0.
+            steps.sort(key=lambda step: prices[step].share)
             fitting = []
-            for i, j in left:
+            for i, j in steps:
                 if self._take(i, j, prices[i, j]):
                     fitting.append((i, j))
-                    # What a step costs depends on the other variables of its place.
+                    # The cost of a step depends on the other variables of its place.
                     prices |= {(i, other): self._price(i, other, halvings) for other in range(len(self._multiples[i]))}
-            left = fitting
+            steps = fitting
 
     def _price(self, i: int, j: int, halvings: int) -> _Price:
         row = self._multiples[i]
@@ -277,9 +277,9 @@ class _Solver:
 
 
 class _Price(NamedTuple):
-    """What a step costs."""
+    """The cost of a step."""
 
-    share: float  # the larger of its shares of the two limits
-    more: tuple[int, int]  # FLOPs and parameters
-    after: tuple[int, int]  # those of the place after it
-    multiple: int  # of the lcm, after it
+    share: float  # The larger share of the two limits.
+    more: tuple[int, int]  # Further FLOPs and parameters.
+    after: tuple[int, int]  # Costs of the place after the step.
+    multiple: int  # Multiple of the lcm after the step.

@@ -1,12 +1,13 @@
 """Kernels with numbers for the places of a network: Canvas's operators (:class:`syno_lab.protocol.Operator`).
 
 An operator maps [N, C_in, s·H, s·W] to [N, C_out, H, W]. The template runs on C = min(C_in, C_out) channels and H x W
-pixels; a stride s is an average pooling in front of it. Where the numbers of channels differ, A times, it runs in A
-parts with weights of their own: for fewer output channels on A blocks of the input's channels, whose results are
-averaged; for more on the same input, and the results are concatenated (Canvas, section 4).
+pixels; a stride s is an average pooling before the template. If the numbers of channels differ by a factor A,
+the template runs in A parts with separate weights. For fewer output channels, the parts get A blocks of input channels,
+and their results are averaged. For more output channels, the parts get the same input, and results are concatenated
+(Canvas, section 4).
 
-The variables are N, C_in, C_out, H, W, the window KH and KW, s, the number of groups G, and the dynamic ones. For a
-place that was solved the solution has the last; elsewhere they have their base solution.
+The variables are N, C_in, C_out, H, W, the window KH and KW, s, the number of groups G, and the dynamic variables. The
+dynamic variables have the numbers of the place's solution; a place without a solution gets its base solution.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class Fitted:
     Attributes:
         kernel: the template.
         groups: the number of groups; 1 where the kernel has no G.
-        places: no two of equal sizes; empty for a kernel that was fitted to no network.
+        places: places of different sizes; empty for a kernel without a network.
         solutions: for each place, the numbers of the kernel's free variables.
 
-    Raises SpecError where there is not one solution for each place, or one is no list of positive whole numbers.
+    Raises SpecError where the number of solutions is not the number of places, or a number is not positive and whole.
     """
 
     kernel: Kernel
@@ -81,7 +82,7 @@ class Fitted:
 
     @property
     def inner(self) -> tuple[str, ...]:
-        """The variables that a network's solution determines: G where the kernel has it, and the free ones."""
+        """The variables that a network's solution determines: G if the kernel has it, and the free variables."""
         return (*(("G",) if "G" in self.kernel.variables else ()), *self.kernel.free)
 
     @property
@@ -90,16 +91,16 @@ class Fitted:
         return OUTER + self.inner
 
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
-        """The numbers of all variables.
+        """Return the numbers of all variables.
 
-        What is missing is that of the first place that has all given numbers of the image and its channels; the window
-        is 3 x 3 and the stride 1 where there is none. The template's C names no place by itself: C_in and C_out do.
-        Raises SpecError where one is missing or no positive whole number, or the kernel has no whole sizes there; for a
-        C without C_in and C_out, or with others.
+        Missing numbers come from the first place that has all given numbers of image and channels. Without such a place
+        the window is 3 x 3 and the stride 1. The template's C alone does not name a place; C_in and C_out do. Raises
+        SpecError for a number that is missing or no positive integer, for sizes that are not whole, and for a C that
+        does not agree with C_in and C_out.
         """
         given = dict(binding or {})
         outers = (outer_of(place) for place in self.places)
-        first = next((one for one in outers if all(given.get(name, size) == size for name, size in one.items())), None)
+        first = next((o for o in outers if all(given.get(name, size) == size for name, size in o.items())), None)
         defaults = _DEFAULTS if first is None else first
         bound: dict[str, int] = {}
         for name in OUTER:
@@ -115,8 +116,8 @@ class Fitted:
             bound[name] = number
         place = place_in(bound)
         if "C" in given and (given["C"] != place.channels or not {"C_in", "C_out"} <= given.keys()):
-            found = ", ".join(f"{name}={quoted(given[name])}" for name in ("C", "C_in", "C_out") if name in given)
-            raise SpecError(f"Canvas: expected C_in and C_out, and no C but the smaller of them, found {found}")
+            actual = ", ".join(f"{name}={quoted(given[name])}" for name in ("C", "C_in", "C_out") if name in given)
+            raise SpecError(f"Canvas: expected C_in and C_out, and no C but the smaller of them, found {actual}")
         missing = [name for name in self.kernel.free if name not in given]
         chosen = {"G": self.groups, **(self._solution(place) if missing else {}), **given}
         for name in self.inner:
@@ -135,40 +136,40 @@ class Fitted:
         return bound
 
     def _solution(self, place: Place) -> dict[str, int]:
-        """The free variables' numbers at a place, its base solution if it was not solved."""
+        """Return the free variables' numbers at a place, from the base solution for a place without a solution."""
         names = self.kernel.free
         for known, solution in zip(self.places, self.solutions, strict=True):
             if replace(known, layers=place.layers) == place:
                 return dict(zip(names, solution, strict=True))
-        found = solve(self.kernel, (replace(place, layers=1),), NO_BUDGET, self.groups)
-        if isinstance(found, str):
-            raise SpecError(found)
-        return dict(zip(names, found.numbers[0], strict=True))
+        solved = solve(self.kernel, (replace(place, layers=1),), NO_BUDGET, self.groups)
+        if isinstance(solved, str):
+            raise SpecError(solved)
+        return dict(zip(names, solved.numbers[0], strict=True))
 
     def binding(self, place: Place) -> dict[str, int]:
-        """All numbers at a place, whatever its number of layers: the operator's (:attr:`variables`) and the template's.
+        """Return all numbers at a place, for any number of layers: those of :attr:`variables` and of the template.
 
-        Every method that takes a binding takes them, and means this place. Raises as :meth:`complete_binding`.
+        Every method accepts the result as a binding of this place. Raises as :meth:`complete_binding`.
         """
         bound = self.complete_binding(outer_of(place))
         return bound | _at(bound)[1]
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
-        """The place of a binding, and the template's numbers there."""
+        """Return the place of a binding, and the template's numbers at the place."""
         return _at(self.complete_binding(binding))
 
     def input_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
-        """[N, C_in, s·H, s·W]."""
+        """Return the input's shape, [N, C_in, s·H, s·W]."""
         bound = self.complete_binding(binding)
         return bound["N"], bound["C_in"], bound["s"] * bound["H"], bound["s"] * bound["W"]
 
     def output_sizes(self, binding: Binding | None = None, /) -> tuple[int, ...]:
-        """[N, C_out, H, W]."""
+        """Return the output's shape, [N, C_out, H, W]."""
         bound = self.complete_binding(binding)
         return bound["N"], bound["C_out"], bound["H"], bound["W"]
 
     def weight_sizes(self, binding: Binding | None = None, /) -> tuple[tuple[int, ...], ...]:
-        """Those of the template (:attr:`.Kernel.weights`); in A parts the first axis is A times as long."""
+        """Return the shapes of the weights (:attr:`.Kernel.weights`); in A parts the first axes are A times as long."""
         place, template = self.template(binding)
         return tuple([(place.parts * first, *rest) for first, *rest in self.kernel.weight_sizes(template)])
 
@@ -176,24 +177,24 @@ class Fitted:
 
     @cached_property
     def spent(self) -> Spent:
-        """The sums over all places, for one example."""
+        """FLOPs for one example and parameters, summed over all places."""
         bounds = [(place.layers, self.complete_binding(outer_of(place))) for place in self.places]
         return Spent(*(sum(layers * cost(bound) for layers, bound in bounds) for cost in (self.flops, self.params)))
 
     def flops(self, binding: Binding | None = None, /) -> int:
-        """2 for each multiply-add; the pooling in front is counted."""
+        """Return the FLOPs, 2 for each multiply-add, with the pooling before the template."""
         bound = self.complete_binding(binding)
         place, template = _at(bound)
         return bound["N"] * (place.parts * self.kernel.flops(template) + place.pooling)
 
     def params(self, binding: Binding | None = None, /) -> int:
-        """The number of weight elements."""
+        """Return the number of weight elements."""
         return sum(map(prod, self.weight_sizes(binding)))
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Bytes in float32: input, output, weights, and the tensors that the template needs at once.
+        """Return the bytes in float32 of input, output, weights, and the tensors that the template needs at once.
 
-        What a stride's pooling makes of the input is counted beside it.
+        The pooled input of an operator with a stride counts in addition.
         """
         bound = self.complete_binding(binding)
         place, template = _at(bound)
@@ -203,22 +204,22 @@ class Fitted:
         return bound["N"] * place.parts * live + FLOAT32_BYTES * outside
 
     def traffic(self, binding: Binding | None = None, /) -> int:
-        """Elements of all tensors that a forward pass makes, views aside."""
+        """Return the number of elements of all tensors that a forward pass computes, without views."""
         bound = self.complete_binding(binding)
         place, template = _at(bound)
-        made = sum(
+        elements = sum(
             shape.volume.at(template)
             for node, shape in zip(self.kernel.nodes, self.kernel.shapes[1:], strict=True)
             if node.primitive.name != "group"
         )
-        return bound["N"] * place.parts * made + prod(self.output_sizes(bound))
+        return bound["N"] * place.parts * elements + prod(self.output_sizes(bound))
 
     # -- identity -----------------------------------------------------------------------------------------------------
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """A hash of the kernel's key (:attr:`.Kernel.key`) and of all numbers: 32 hexadecimal digits.
+        """Return a hash of the kernel's key (:attr:`.Kernel.key`) and of all numbers: 32 hexadecimal digits.
 
-        Equal for kernels that are isomorphic; two kernels of different form that compute the same have two.
+        Isomorphic kernels have equal hashes; kernels of different form differ even if they compute the same.
         """
         bound = sorted(self.complete_binding(binding).items())
         return blake2b(f"{self.kernel.key} {bound}".encode(), digest_size=16).hexdigest()
@@ -233,23 +234,23 @@ class Fitted:
     # -- forms --------------------------------------------------------------------------------------------------------
 
     def reference(self, x: ArrayLike, *weights: ArrayLike, binding: Binding | None = None) -> np.ndarray[Any, Any]:
-        """The output for ``x`` and the weights, in NumPy, in float64.
+        """Return the output for ``x`` and the weights, in NumPy, in float64.
 
-        A kernel that normalises is that of a fresh module in evaluation: means of 0 and variances of 1. Raises
-        SpecError where a shape or the number of weights does not fit the binding.
+        A normalising kernel computes as a new module in evaluation: means of 0 and variances of 1. Raises SpecError
+        where a shape or the number of weights does not fit the binding.
         """
         return at_place(self, x, weights, self.complete_binding(binding))
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:
-        """A module for images [batch, C_in, s·H, s·W] of any batch size."""
+        """Return a module for images [batch, C_in, s·H, s·W] of any batch size."""
         return to_torch(self, self.complete_binding(binding))
 
     def to_torch_source(self, binding: Binding | None = None, /) -> str:
-        """The module as Python source that needs torch alone: a class ``SynoOperator(nn.Module)``."""
+        """Return the module as Python source that needs only torch: a class ``SynoOperator(nn.Module)``."""
         return to_torch_source(self, self.complete_binding(binding))
 
     def to_tvm(self, binding: Binding | None = None, /, dtype: str = "float32") -> IRModule:
-        """An IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
+        """Return an IRModule with one unscheduled function ``main(X, W1, ..., Y)``."""
         from syno_lab.canvas.tvm import to_tvm
 
         return to_tvm(self, self.complete_binding(binding), dtype)
@@ -257,7 +258,7 @@ class Fitted:
     dot, svg = drawing.dot, drawing.svg
 
     def to_json(self) -> str:
-        """The text of a kernel file, with its places."""
+        """Return the text of a kernel file, with its places."""
         from syno_lab.canvas.files import to_json
 
         return to_json(self)
@@ -269,55 +270,55 @@ class Fitted:
 
 
 def place_in(bound: Binding) -> Place:
-    """The place of a complete binding. Raises SpecError where no kernel can stand there."""
+    """Return the place of a complete binding. Raises SpecError where no kernel can replace such a convolution."""
     return Place(bound["C_in"], bound["C_out"], bound["H"], bound["W"], bound["KH"], bound["KW"], bound["s"])
 
 
 def outer_of(place: Place) -> dict[str, int]:
-    """The numbers of a place by the names of :data:`OUTER`, but for N."""
+    """Return the numbers of a place by the names of :data:`OUTER` without N."""
     numbers = (place.c_in, place.c_out, place.h, place.w, place.kh, place.kw, place.stride)
     return dict(zip(OUTER[1:], numbers, strict=True))
 
 
 def _at(bound: Binding) -> tuple[Place, dict[str, int]]:
-    """The place of a complete binding, and the template's numbers there."""
+    """Return the place of a complete binding, and the template's numbers at the place."""
     place, inner = place_in(bound), {name: number for name, number in bound.items() if name not in OUTER}
     return place, place.binding(bound.get("G", 1)) | inner
 
 
 def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
-    """:func:`.group_choices_of` the places, or 1 for a kernel without G."""
+    """Return :func:`.group_choices_of` the places, or 1 for a kernel without G."""
     return group_choices_of(places) if "G" in kernel.variables else (1,)
 
 
 def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
-    """The kernel with its dynamic variables filled up to the budget at all places; or why there is none, in one line.
+    """Return the kernel with numbers for its dynamic variables within the budget; or the reason of a failure in a line.
 
-    Places of equal sizes are taken together. Without an upper limit the base solution stays. ``groups`` is for G.
+    Places of equal sizes are merged. Without an upper limit the base solution stays. ``groups`` is the number for G.
     """
-    found = solve(kernel, places, budget, groups)
-    return found if isinstance(found, str) else Fitted(kernel, groups, found.places, found.numbers)
+    result = solve(kernel, places, budget, groups)
+    return result if isinstance(result, str) else Fitted(kernel, groups, result.places, result.numbers)
 
 
 def fit_to(
     kernel: Kernel, places: Sequence[Place | Site], budget: Budget | None = None, groups: int | None = None
 ) -> Fitted:
-    """The kernel with numbers for every place of a network, filled up to the budget (section 6.3).
+    """Return the kernel with numbers for every place of a network, as large as the budget allows (section 6.3).
 
     Args:
         kernel: the template.
-        places: the convolutions that it replaces, as places or as sites of a network.
-        budget: for the sums over all places; None: the base solution.
+        places: the convolutions to replace, as places or as sites of a network.
+        budget: the budget for the sums over all places; None: the base solution.
         groups: the number for G; None: the smallest common divisor of the channels from 2 up.
 
-    Raises SpecError where there is no solution.
+    Raises SpecError where no solution exists.
     """
-    found = places_of(places)
-    choices = group_choices(kernel, found) if groups is None else (groups,)
+    targets = places_of(places)
+    choices = group_choices(kernel, targets) if groups is None else (groups,)
     if not choices:
-        channels = ", ".join(map(str, sorted({place.channels for place in found})[:8]))
+        channels = ", ".join(map(str, sorted({place.channels for place in targets})[:8]))
         raise SpecError(f"groups: expected channels with a common divisor from 2 up, found {channels}")
-    fitted = fill(kernel, found, budget or NO_BUDGET, choices[0])
+    fitted = fill(kernel, targets, budget or NO_BUDGET, choices[0])
     if isinstance(fitted, str):
         raise SpecError(fitted)
     return fitted

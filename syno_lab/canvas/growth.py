@@ -1,10 +1,10 @@
-"""How a micro-DAG grows: what a draft may become, every primitive that it could get next, and one drawn (section 6.1).
+"""The growth of a micro-DAG: limits of a draft, candidates for its next primitive, and random steps (section 6.1).
 
-A draft with r primitives left and w leaves (tensors that no node uses) can be finished only where the primitives left
-are enough: w - 1 broadcasts merge its leaves; an FC, and a primitive that reads along H and one along W, must be in a
-kernel; and its output needs C·H·W elements. What leaves too few, or costs more than the budget with the least sizes
-that there are, is refused as soon as it is drawn. A draw chooses the name of a primitive first and its tensors then,
-so no pairs need to be listed, and each name is as likely as any other.
+A draft has r primitives left and w leaves (tensors that no node uses). The draft can only be completed if r is large
+enough. The leaves need w - 1 broadcasts. A kernel must have an FC, a primitive that reads along H and one along W, and
+its output needs C·H·W elements. A step is refused at once if too few primitives are left after it, or if the least
+costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. So pairs need not
+be listed, and all names are equally likely.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from syno_lab.canvas.primitives import BROADCASTS, FOLDS, PRIMITIVES, Primitive,
 from syno_lab.canvas.rules import Room, Rule, pruning
 from syno_lab.canvas.shape import Shape, Size, fault_of, solve_for_image, substitute, variable
 
-#: Of FCs: the share that may also have C channels. Chosen after seeing ResNet-20's kernels: with 0.1 a tenth more of
-#: them keep a dynamic variable, but there are few FCs of C channels, which people use most.
+#: The share of FCs that may also have C channels. Chosen for ResNet-20's kernels: with 0.1, a tenth more kernels keep a
+#: dynamic variable. But few then have FCs of C channels, which are the most common FCs.
 _SET_CHANNELS = 0.4
-#: Where dynamic variables are preferred: of FCs, the share on a tensor that has one, where there is such a tensor: the
-#: variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the kernels that keep one rise from 29 to 40 % at
-#: the same rate.
+#: If dynamic variables are preferred: the share of FCs that are put on a tensor with a dynamic variable. So the
+#: variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a variable rises
+#: from 29 to 40 % at the same rate.
 _ON_FREE = 0.8
-_TRIES = 8  # pairs of tensors that are drawn before all are listed
-#: Primitives that read along an axis of the image when their parameter names it.
+_TRIES = 8  # Random pairs of tensors before all pairs are listed.
+#: Primitives that read along an axis of the image if their parameter names the axis.
 NEIGHBOURS = ("unfold", "shift", "softmax", *FOLDS)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound on what a draft may become: its name, and the sentence why a primitive is refused by it."""
+    """A bound on the growth of a draft: its name, and the sentence with the reason for refusing a primitive."""
 
     name: str
     sentence: str
@@ -54,8 +54,8 @@ MERGES = Limit("merges", "the primitives left could not merge all branches")
 NEEDS = Limit("needs", "the primitives left would not be enough for what a kernel must have")
 FCS = Limit("FCs", "the kernel would have more FCs than it may have")
 IMAGE = Limit("image", "the output would not have C·H·W elements")
-BUDGET = Limit("budget", "it would be over the budget even with the least sizes")
-PLACES = Limit("places", "the convolutions that it replaces have no window, or no common divisor of their channels")
+BUDGET = Limit("budget", "the kernel would be over the budget even with the least sizes")
+PLACES = Limit("places", "the replaced convolutions have no window, or their channels have no common divisor")
 SUBSTITUTION = Limit("substitution", "with this size another tensor of the kernel would be illegal")
 
 Verdict = Rule | Limit | None
@@ -64,40 +64,40 @@ Verdict = Rule | Limit | None
 class Needs(NamedTuple):
     """The fewest primitives of each kind that a draft still needs.
 
-    ``image`` is 1 where no leaf can be the output as it is, and no broadcast is needed but to merge leaves, which gives
-    the shape of one of them.
+    ``image`` is 1 where no leaf can be the output, and broadcasts are needed at most to merge leaves, whose shapes
+    stay.
     """
 
-    merges: int  # broadcasts that merge leaves, or give the image back where all leaves have lost it
+    merges: int  # broadcasts that merge leaves, or restore the image where all leaves lack its axes
     fcs: int
-    mixing: int  # primitives that read along H or W
-    others: int  # primitives of other names that it must have
+    mixing: int  # Primitives that read along H or W.
+    others: int  # Required primitives of other names.
     image: int
 
     @property
     def number(self) -> int:
-        """The fewest primitives; an FC or a fold that is needed anyhow may make a leaf the output."""
+        """The fewest primitives; a needed FC or fold may also make a leaf the output."""
         return self.merges + max(self.fcs + self.mixing, self.image) + self.others
 
 
 @lru_cache(maxsize=1 << 14)
 def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[str]) -> tuple[Needs, int]:
-    """What is needed, with the names that are missing, and its number: a look-up is faster than both."""
+    """Return the needs for the missing names, and the number of needs: one cached result is faster than two."""
     names = _names_of(missing)
-    found = Needs(
+    needs = Needs(
         max(merges, len(names.broadcasts)),
         max(0, fcs, len(names.fc)),
         max(int(mixing), len(names.neighbours)),
         len(names.others),
-        int(image and len(names.broadcasts) <= merges),  # one more broadcast can be onto a tensor that is the image
+        int(image and len(names.broadcasts) <= merges),  # an extra broadcast may have the image as a side
     )
-    return found, found.number
+    return needs, needs.number
 
 
 class Growing:
-    """A draft with the counts that its growth needs; unlike a draft it changes in place."""
+    """A mutable draft with the counts that its growth needs."""
 
-    #: The last substitution that was made, and the number of the node behind it.
+    #: The last substitution, and the number of the node behind it.
     _latest: tuple[Substitution | None, int] = (None, 0)
 
     def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
@@ -112,13 +112,13 @@ class Growing:
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
-        #: Pairs of tensors that no broadcast takes, whatever its function.
+        #: Pairs of tensors that no broadcast can take, for any function.
         self.refused: set[tuple[int, int]] = set()
         for node, shape in zip(nodes, shapes[1:], strict=True):
             self.add(node, shape)
 
     def draft(self) -> Draft:
-        """As a value."""
+        """Return the draft as a value."""
         return Draft._of(tuple(self.nodes), tuple(self.shapes))
 
     @property
@@ -129,7 +129,7 @@ class Growing:
 
     @property
     def left(self) -> int:
-        """The primitives left."""
+        """The number of primitives left."""
         return self.room.primitives - len(self.nodes)
 
     @property
@@ -138,7 +138,7 @@ class Growing:
         return fresh_in(self.shapes)
 
     def add(self, node: Node, shape: Shape) -> None:
-        """Add a node whose result has this shape."""
+        """Add a node with a result of this shape."""
         primitive, inputs = node
         for number in inputs:
             if not self.used[number]:
@@ -161,7 +161,7 @@ class Growing:
         self.refused = set()
 
     def substituted(self, substitution: Substitution) -> Growing | None:
-        """With a dynamic variable replaced in all shapes; None where a shape is no legal one then."""
+        """Return the growth with a dynamic variable replaced in all shapes; None where a shape becomes illegal."""
         number, by = substitution
         shapes = self._shapes_after(number, by)
         if shapes is None:
@@ -170,31 +170,31 @@ class Growing:
         return Growing(self.room, nodes, shapes)
 
     def _shapes_after(self, number: int, by: Size) -> list[Shape] | None:
-        """The shapes after a substitution; None where one is no legal one then, or a primitive does not apply."""
+        """Return the shapes after a substitution; None where a shape becomes illegal or a primitive does not apply."""
         shapes = self.shapes
-        found, loses_axis = shapes.copy(), False
+        changed, loses_axis = shapes.copy(), False
         for tensor, shape in enumerate(shapes):
             if shape.free == number:
-                found[tensor] = after = shape.substituted(number, by)
+                changed[tensor] = after = shape.substituted(number, by)
                 if after.fault is not None:
                     return None
                 loses_axis |= len(after.sizes) != len(shape.sizes)
-        for place, node in enumerate(self.nodes, start=1):
+        for position, node in enumerate(self.nodes, start=1):
             inputs = node.inputs
-            if number not in [shapes[tensor].free for tensor in (place, *inputs)]:
+            if number not in [shapes[tensor].free for tensor in (position, *inputs)]:
                 continue
             if not _stays_whole(node.primitive, tuple([shapes[tensor] for tensor in inputs]), number, by):
                 return None
-            if loses_axis:  # which a primitive may need
+            if loses_axis:  # a primitive may need the lost axis
                 primitive = node.primitive.substituted(number, by)
-                result = try_result(primitive, tuple([found[tensor] for tensor in inputs]))
+                result = try_result(primitive, tuple([changed[tensor] for tensor in inputs]))
                 if isinstance(result, str):
                     return None
-                found[place] = result
-        return found
+                changed[position] = result
+        return changed
 
     def _can_end_with(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> bool:
-        """Whether the variable of an output of this shape can be solved: what it is elsewhere stays legal."""
+        """Return whether the output's dynamic variable can be solved for the image without making a shape illegal."""
         size, number = solve_for_image(shape), shape.free
         assert number is not None
         if size is None:
@@ -206,13 +206,13 @@ class Growing:
         return isinstance(result, Shape)
 
     def needs(self) -> Needs:
-        """What the draft still needs."""
+        """Return the needs of the draft."""
         best, room = self._best_leaf(()), self.room
         mixing = room.must_mix and not (self.has_row and self.has_column)
         return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1, self.missing)[0]
 
     def _best_leaf(self, inputs: tuple[int, ...]) -> int:
-        """The most that :func:`_worth` gives for a leaf that is not among ``inputs``."""
+        """Return the largest :func:`_worth` of a leaf that is not among ``inputs``."""
         best = 0
         for number, is_used in enumerate(self.used):
             if not is_used and number not in inputs:
@@ -224,7 +224,7 @@ class Growing:
         return self.costs.of_node(primitive, tuple([self.shapes[number] for number in inputs]))
 
     def verdict(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> Verdict:
-        """Why a primitive is not taken that applies to these tensors, and whose result has this shape."""
+        """Return why an applicable primitive is refused on these tensors, with a result of this shape, or None."""
         room, used = self.room, self.used
         name = primitive.name
         first = inputs[0]
@@ -261,15 +261,15 @@ class Growing:
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def kinds(self, fcs: int) -> list[tuple[float, tuple[str, ...]]]:
-        """Names of primitives that may come next, in kinds with the chance of each kind; names of a kind are alike.
+        """Return the kinds of primitives that may come next, each with its probability and names of equal probability.
 
-        What a kernel needs is as likely to come at one step as at another: with r primitives left and n of a kind
-        needed, that kind has the chance n/r. The rest is for all names but the FC, whose kind comes again with no
-        chance: it is for where nothing else can be taken. ``fcs`` is the number of FCs that the kernel aims at.
+        A needed kind is equally likely at each step: with r primitives left and n needed of a kind, its probability is
+        n/r. The rest of the probability is for all names but the FC. The kind FC comes once more, with probability 0,
+        for drafts that nothing else fits. ``fcs`` is the wanted number of FCs.
         """
         needs, left = self.needs(), self.left
         names, missing = _names_of(self.room.include), _names_of(self.missing)
-        found = []
+        kinds = []
         rest = 1.0
         for number, kind in (
             (needs.merges, missing.broadcasts if len(missing.broadcasts) == needs.merges else names.broadcasts),
@@ -278,20 +278,20 @@ class Growing:
             (needs.others, missing.others),
         ):
             if number > 0:
-                found.append((min(number / left, 1.0), kind))
+                kinds.append((min(number / left, 1.0), kind))
                 rest -= number / left
         if needs.merges + needs.fcs + needs.mixing + needs.others < left:
-            found.append((max(rest, 0.0), names.but_fc))
-        found.append((0.0, names.fc))
-        return found
+            kinds.append((max(rest, 0.0), names.but_fc))
+        kinds.append((0.0, names.fc))
+        return kinds
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
-        """With one primitive more, drawn; None where none can be taken. ``fcs`` as for :meth:`kinds`."""
+        """Return the growth with one more random primitive, or None. ``fcs`` as for :meth:`kinds`."""
         kinds = self.kinds(fcs)
-        place = rng.random()
+        point = rng.random()
         for number, (chance, names) in enumerate(kinds):
-            place -= chance
-            if place < 0:
+            point -= chance
+            if point < 0:
                 grown = self._take_any(names, rng)
                 if grown is not None:
                     return grown
@@ -304,11 +304,11 @@ class Growing:
         return self._take_any(kinds[-1][1], rng) if kinds else None
 
     def _take_any(self, names: Sequence[str], rng: random.Random) -> Growing | None:
-        """With a primitive of one of these names, all equally likely among those that can be taken."""
+        """Return the growth with a primitive of one of these names, with equal chances for each possible name."""
         waiting = list(names)
         while waiting:
-            place = int(rng.random() * len(waiting))
-            waiting[place], waiting[-1] = waiting[-1], waiting[place]
+            index = int(rng.random() * len(waiting))
+            waiting[index], waiting[-1] = waiting[-1], waiting[index]
             grown = self._take(waiting.pop(), rng)
             if grown is not None:
                 return grown
@@ -317,7 +317,7 @@ class Growing:
     def _take(self, name: str, rng: random.Random) -> Growing | None:
         if name in BROADCASTS:
             return self._take_broadcast(name, rng)
-        # A primitive on a tensor that is used already makes one leaf more.
+        # A primitive on a tensor that has a user already makes one leaf more.
         only_leaves = self.width >= min(self.room.width, self.left)
         options = [
             (number, primitive, shape)
@@ -327,13 +327,13 @@ class Growing:
         ]
         if name == "fc" and self.room.prefers_free and rng.random() < _ON_FREE:
             options = [option for option in options if self.shapes[option[0]].free is not None] or options
-        if name == "fc" and rng.random() >= _SET_CHANNELS:  # else as they come: C and a variable alike
+        if name == "fc" and rng.random() >= _SET_CHANNELS:  # otherwise C and a variable are equally likely
             free = [option for option in options if option[2].free is not None]
             options = free or options
         while options:
-            place = int(rng.random() * len(options))
-            number, primitive, shape = options[place]
-            options[place] = options[-1]
+            index = int(rng.random() * len(options))
+            number, primitive, shape = options[index]
+            options[index] = options[-1]
             options.pop()
             if self.verdict(primitive, (number,), shape) is None:
                 self.add(Node(primitive, (number,)), shape)
@@ -341,34 +341,34 @@ class Growing:
         return None
 
     def _take_broadcast(self, name: str, rng: random.Random) -> Growing | None:
-        refused: set[tuple[int, int]] = set()  # by a rule, which looks at the function
+        refused: set[tuple[int, int]] = set()  # by a rule, which depends on the function
         for pair in self._pairs(rng):
             lhs, rhs = pair
-            found = matches(self.shapes[lhs], self.shapes[rhs])
-            start = int(rng.random() * len(found)) if len(found) > 1 else 0
+            options = matches(self.shapes[lhs], self.shapes[rhs])
+            start = int(rng.random() * len(options)) if len(options) > 1 else 0
             if pair in self.refused or pair in refused:
                 continue
             has_rule = False
-            for match in (*found[start:], *found[:start]):
+            for match in (*options[start:], *options[:start]):
                 grown = self.broadcast(name, match, lhs, rhs)
                 if isinstance(grown, Growing):
                     return grown
                 if grown is not SUBSTITUTION and grown is not IMAGE and grown is not BUDGET:
                     has_rule = isinstance(grown, Rule)
-                    break  # and so is every other substitution
+                    break  # all other substitutions would be refused too
             (refused if has_rule else self.refused).add(pair)
         return None
 
     def broadcast(self, name: str, match: Match, lhs: int, rhs: int) -> Growing | Verdict:
-        """With a broadcast of two tensors, or why it is not taken."""
+        """Return the growth with a broadcast of two tensors, or the reason for refusing the broadcast."""
         primitive = Primitive(name, match.parameter)
-        shape = self.shapes[rhs]  # of the result, which a substitution changes with all others
+        shape = self.shapes[rhs]  # shape of the result before the substitution
         if match.substitution is None:
             why = self.verdict(primitive, (lhs, rhs), shape)
             if why is None:
                 self.add(Node(primitive, (lhs, rhs)), shape)
             return why or self
-        # Width, FCs and rules do not depend on sizes: most of what is refused is refused before the substitution.
+        # Width, FCs and rules do not depend on sizes, so most refusals need no substitution.
         why = self.verdict(primitive, (lhs, rhs), shape)
         if why is not None and why is not BUDGET and why is not IMAGE:
             return why
@@ -385,9 +385,9 @@ class Growing:
         return why or grown
 
     def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
-        """All ordered pairs of tensors that do not make too many leaves, in a drawn order, each once or more."""
+        """Yield all ordered pairs of tensors that do not make too many leaves, in random order, each at least once."""
         number, used = len(self.shapes), self.used
-        #: How many different leaves a pair must have.
+        #: The number of different leaves that a pair must have.
         merged = self.width + 1 - min(self.room.width, self.left)
 
         def merges(lhs: int, rhs: int) -> bool:
@@ -399,13 +399,13 @@ class Growing:
                 yield pair
         every = [(lhs, rhs) for lhs in range(number) for rhs in range(number) if merges(lhs, rhs)]
         while every:
-            place = int(rng.random() * len(every))
-            every[place], every[-1] = every[-1], every[place]
+            index = int(rng.random() * len(every))
+            every[index], every[-1] = every[-1], every[index]
             yield every.pop()
 
 
 class _Names(NamedTuple):
-    """Names of primitives by what they are needed for, each in one of the first four."""
+    """Names of primitives by need; each name is in one of the first four fields."""
 
     broadcasts: tuple[str, ...]
     fc: tuple[str, ...]
@@ -429,13 +429,13 @@ def _substituted(node: Node, number: int, by: Size) -> Node:
 
 @lru_cache(maxsize=1 << 16)
 def _stays_whole(primitive: Primitive, shapes: tuple[Shape, ...], number: int, by: Size) -> bool:
-    """Whether what must be a whole number beside the sizes of tensors is still one after a substitution."""
+    """Return whether the other numbers of a primitive that must be whole are whole after a substitution."""
     return all(fault_of(substitute(size, number, by)) is None for size in conditions_of(primitive, shapes))
 
 
 @lru_cache(maxsize=1 << 12)
 def mixed(primitive: Primitive) -> tuple[bool, bool]:
-    """Whether a primitive reads along H, and along W."""
+    """Return whether a primitive reads along H, and whether along W."""
     if primitive.name not in NEIGHBOURS:
         return False, False
     axes = [part[0] if primitive.name == "shift" else part for part in primitive.parameter.split(",")]
@@ -444,7 +444,7 @@ def mixed(primitive: Primitive) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=1 << 14)
 def _worth(shape: Shape) -> int:
-    """2 for a leaf that can be the output, 1 for one with both axes of the image or a variable for them, else 0."""
+    """Return 2 for a leaf that can be the output, 1 for a leaf with H and W or a variable for them, else 0."""
     if solve_for_image(shape) is not None:
         return 2
     return int(shape.free is not None or (shape["H"] is not None and shape["W"] is not None))
@@ -452,25 +452,25 @@ def _worth(shape: Shape) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def offers(name: str, shape: Shape, fresh: int | None) -> tuple[tuple[Primitive, Shape], ...]:
-    """The primitives of a name with one input that apply to a tensor, and the shapes of their results.
+    """Return the primitives of a name with one input that apply to a tensor, and the shapes of their results.
 
-    The channels of an FC are C, or a dynamic variable that no tensor has, ``fresh``; None where all are in use.
+    The channels of an FC are C, or the unused dynamic variable ``fresh``; None means that all variables are in use.
     """
     kind = PRIMITIVES[name]
     parameters: Sequence[str] = kind.offers(shape)
     if name == "fc":
         parameters = ("C",) if fresh is None else ("C", str(variable(fresh)))
-    found = []
+    results = []
     for parameter in parameters:
         primitive = Primitive(name, parameter)
         result = try_result(primitive, (shape,))
         if isinstance(result, Shape):
-            found.append((primitive, result))
-    return tuple(found)
+            results.append((primitive, result))
+    return tuple(results)
 
 
 class Candidate(NamedTuple):
-    """A step that a draft could take next (:class:`.Taken`), with what refuses it and the shape of its result."""
+    """A step that a draft could take next (:class:`.Taken`), with its verdict and the shape of its result."""
 
     primitive: Primitive
     inputs: tuple[int, ...]
@@ -480,7 +480,7 @@ class Candidate(NamedTuple):
 
     @property
     def may_be_taken(self) -> bool:
-        """Whether nothing refuses it."""
+        """Whether nothing refuses the step."""
         return self.verdict is None
 
     @property
@@ -489,14 +489,14 @@ class Candidate(NamedTuple):
         return Taken(*self[:3])
 
     def __str__(self) -> str:
-        said = str(Node(self.primitive, self.inputs))
-        return said if self.substitution is None else f"{said} with {self.substitution}"
+        text = str(Node(self.primitive, self.inputs))
+        return text if self.substitution is None else f"{text} with {self.substitution}"
 
 
 def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: None) -> Iterator[Candidate]:
-    """Every primitive on every tensor, and every broadcast of every ordered pair with each of its substitutions.
+    """Yield every primitive on every tensor, and every broadcast of every ordered pair with each of its substitutions.
 
-    ``look`` is called for each tensor and pair, to end what takes too long by an exception.
+    ``look`` is called for each tensor and pair; an exception of ``look`` stops an iteration that takes too long.
     """
     growing = Growing(room, draft.nodes, draft.shapes)
     for name in PRIMITIVES:
@@ -507,12 +507,12 @@ def candidates(draft: Draft, room: Room, *, look: Callable[[], None] = lambda: N
 
 
 def inputs_of(name: str, draft: Draft) -> Iterator[tuple[int, ...]]:
-    """What primitives of a name may be applied to: each tensor of a draft, or each ordered pair."""
+    """Return the inputs for primitives of a name: each tensor of a draft, or each ordered pair of tensors."""
     return product(range(len(draft.shapes)), repeat=PRIMITIVES[name].arity)
 
 
 def candidates_of(growing: Growing, name: str, inputs: tuple[int, ...]) -> Iterator[Candidate]:
-    """The primitives of a name on these tensors, with each parameter and each substitution."""
+    """Yield the primitives of a name on these tensors, with each parameter and each substitution."""
     if name in BROADCASTS:
         for match in matches(growing.shapes[inputs[0]], growing.shapes[inputs[1]]):
             yield _broadcast(growing, name, match, *inputs)

@@ -1,8 +1,8 @@
 """Drafts and kernels of Canvas: micro-DAGs as values (Canvas, sections 3, 4 and 6).
 
-Tensors are numbered: 0 is the input, i the result of node i - 1. A node names tensors that come before it, so the order
-of the nodes is a topological one and no cycle can be written. A kernel maps [batch, C, H, W] to [batch, C, H, W]; the
-batch stands in front of every tensor and takes part in nothing.
+Tensor 0 is the input, and tensor i is the result of node i - 1. A node takes only tensors with smaller numbers than its
+result, so the nodes are in topological order and a cycle cannot exist. A kernel maps [batch, C, H, W] to [batch, C, H,
+W]; every tensor has the batch as its first axis, which no primitive changes.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from syno_lab.errors import PrimitiveError, SpecError
 from syno_lab.inputs import positive, quoted
 from syno_lab.protocol import FLOAT32_BYTES, Binding
 
-#: Nodes of one draft: the paper's kernels have up to 12.
+#: The most nodes of one draft; the paper's kernels have up to 12.
 MOST_NODES = 64
 
 
 class Node(NamedTuple):
-    """A primitive on tensors, by their numbers; a broadcast has LHS first."""
+    """A primitive with the numbers of its input tensors; a broadcast has LHS first."""
 
     primitive: Primitive
     inputs: tuple[int, ...]
@@ -58,7 +58,7 @@ class Node(NamedTuple):
 
 
 class Substitution(NamedTuple):
-    """A dynamic variable and the size that takes its place everywhere."""
+    """A dynamic variable and the size that replaces it in the whole draft."""
 
     number: int
     by: Size
@@ -68,51 +68,51 @@ class Substitution(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A step of a draft's growth: a primitive on tensors, and what is substituted in the whole draft before it."""
+    """A step of a draft's growth: a primitive on tensors, after an optional substitution in the whole draft."""
 
     primitive: Primitive
     inputs: tuple[int, ...]
     substitution: Substitution | None = None
 
     def __str__(self) -> str:
-        said = str(Node(self.primitive, self.inputs))
-        return said if self.substitution is None else f"{said} with {self.substitution}"
+        text = str(Node(self.primitive, self.inputs))
+        return text if self.substitution is None else f"{text} with {self.substitution}"
 
 
 def _normal(node: Node) -> Node:
-    """The node with an FC's channels in the one way to write them, so that equal nodes compare equal."""
+    """Return the node with an FC's channels in a unique form, so that equal nodes compare equal."""
     if node.primitive.name != "fc":
         return node
     try:
         return Node(Primitive("fc", str(parse(node.primitive.parameter))), node.inputs)
     except SpecError:
-        return node  # try_result says why
+        return node  # try_result returns the reason
 
 
 def _try(node: Node, shapes: tuple[Shape, ...]) -> Shape | str:
     if len(shapes) > MOST_NODES:
         return f"expected at most {MOST_NODES} nodes, found more"
     if not all(isinstance(number, int) and 0 <= number < len(shapes) for number in node.inputs):
-        found = ", ".join(map(quoted, node.inputs[:3]))
-        return f"expected tensors that come before the node, 0 to {len(shapes) - 1}, found {found}"
+        numbers = ", ".join(map(quoted, node.inputs[:3]))
+        return f"expected tensors that come before the node, 0 to {len(shapes) - 1}, found {numbers}"
     return try_result(node.primitive, tuple([shapes[number] for number in node.inputs]))
 
 
 def fresh_in(shapes: Sequence[Shape]) -> int | None:
-    """The smallest number of a dynamic variable that none of these has; None where all are in use."""
+    """Return the smallest number of a dynamic variable that no shape has; None where all are in use."""
     used = {shape.free for shape in shapes}
     return next((number for number in range(MOST_VARIABLES) if number not in used), None)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A micro-DAG in the making; each change gives a new one.
+    """An immutable micro-DAG under construction; each change returns a new draft.
 
     Attributes:
-        nodes: in topological order.
-        shapes: of the tensors: the input's, then that of each node's result.
+        nodes: the nodes in topological order.
+        shapes: the shapes of the tensors: the input's, then the shape of each node's result.
 
-    Raises PrimitiveError for a node that names a later tensor, or whose primitive does not apply: which and why.
+    Raises PrimitiveError for a node that takes a later tensor or whose primitive does not apply, with the reason.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -131,16 +131,16 @@ class Draft:
 
     @classmethod
     def _of(cls, nodes: tuple[Node, ...], shapes: tuple[Shape, ...]) -> Draft:
-        """The draft of nodes whose shapes are known: a sampler makes many."""
+        """Make a draft of nodes with known shapes, without checks, because a sampler makes many drafts."""
         draft = object.__new__(cls)
         object.__setattr__(draft, "nodes", nodes)
         object.__setattr__(draft, "shapes", shapes)
         return draft
 
     def refusal(self, primitive: Primitive, inputs: tuple[int, ...]) -> str | None:
-        """Why a primitive does not apply to these tensors, in one line; None where it does."""
-        found = _try(_normal(Node(primitive, inputs)), self.shapes)
-        return found if isinstance(found, str) else None
+        """Return in one line why a primitive does not apply to these tensors; None where it applies."""
+        result = _try(_normal(Node(primitive, inputs)), self.shapes)
+        return result if isinstance(result, str) else None
 
     def apply(
         self,
@@ -148,15 +148,15 @@ class Draft:
         inputs: int | tuple[int, ...] | None = None,
         substitution: Substitution | None = None,
     ) -> Draft:
-        """The draft with one more node, after a substitution where one is given.
+        """Return the draft with one more node, after a substitution where one is passed.
 
         Args:
-            step: a step or a candidate, which brings its inputs and its substitution, or a primitive, also as text:
-                ``"unfold H,W"``. A broadcast is easier by :func:`syno_lab.canvas.matching.broadcast`.
-            inputs: the numbers of its tensors; None: the last tensor.
-            substitution: made in the whole draft first.
+            step: a step or a candidate with its inputs and substitution, or a primitive, also as text: ``"unfold
+                H,W"``. For a broadcast, :func:`syno_lab.canvas.matching.broadcast` is simpler.
+            inputs: the numbers of the input tensors; None: the last tensor.
+            substitution: a substitution in the whole draft before the step.
 
-        Raises PrimitiveError where the primitive or the substitution does not apply, with the reason.
+        Raises PrimitiveError with the reason where the primitive or the substitution does not apply.
         """
         if isinstance(step, str):
             name, _, parameter = step.partition(" ")
@@ -175,34 +175,34 @@ class Draft:
         return Draft._of((*before.nodes, node), (*before.shapes, shape))
 
     def substitute(self, number: int, by: Size) -> Draft:
-        """The draft with ``by`` in the place of the dynamic variable ``x{number}`` in all shapes (section 6.2).
+        """Return the draft with ``by`` for the dynamic variable ``x{number}`` in all shapes (section 6.2).
 
-        Raises PrimitiveError where a size is no legal one afterwards, or a primitive does not apply any more.
+        Raises PrimitiveError where a size becomes illegal, or a primitive no longer applies.
         """
-        said = Substitution(number, by)
+        title = Substitution(number, by)
         if number not in self.variables:
             used = ", ".join(f"x{used}" for used in self.variables) or "none"
-            raise PrimitiveError(f"{said}: expected a dynamic variable of the draft ({used}), found x{number}")
+            raise PrimitiveError(f"{title}: expected a dynamic variable of the draft ({used}), found x{number}")
         if any(used == number for used, _ in variables_of(by)):
-            raise PrimitiveError(f"{said}: expected a size without x{number}")
+            raise PrimitiveError(f"{title}: expected a size without x{number}")
         fault = fault_of(by)
         if fault is not None:
-            raise PrimitiveError(f"{said}: {fault}")
+            raise PrimitiveError(f"{title}: {fault}")
         nodes = tuple([Node(node.primitive.substituted(number, by), node.inputs) for node in self.nodes])
         try:
             return Draft(nodes)
         except PrimitiveError as error:
-            raise PrimitiveError(f"{said}: {error}") from None
+            raise PrimitiveError(f"{title}: {error}") from None
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What each tensor is made by, and its shape, as text."""
-        made = ("input", *self.nodes)
-        return tuple([f"t{number} = {made[number]}: {shape}" for number, shape in enumerate(self.shapes)])
+        """The source and the shape of each tensor, as text."""
+        sources = ("input", *self.nodes)
+        return tuple([f"t{number} = {sources[number]}: {shape}" for number, shape in enumerate(self.shapes)])
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The tensors that no node uses; their number is the width of the draft."""
+        """The tensors that no node uses; the number of leaves is the width of the draft."""
         used = {number for node in self.nodes for number in node.inputs}
         return tuple([number for number in range(len(self.shapes)) if number not in used])
 
@@ -218,17 +218,17 @@ class Draft:
 
     @property
     def is_complete(self) -> bool:
-        """Whether :meth:`kernel` gives a kernel."""
+        """Whether :meth:`kernel` returns a kernel."""
         return self.why_incomplete is None
 
     @property
     def why_incomplete(self) -> str | None:
-        """What a kernel needs that the draft lacks; None where :meth:`kernel` gives one."""
-        found = self._finished()
-        return found if isinstance(found, str) else None
+        """The reason why the draft is no kernel; None for a complete draft."""
+        result = self._finished()
+        return result if isinstance(result, str) else None
 
     def _finished(self) -> Draft | str:
-        """The draft with a dynamic variable in its output solved for C·H·W elements, or why it is no kernel."""
+        """Return the draft with the output's dynamic variable solved for C·H·W elements, or the reason of a failure."""
         leaves, last = self.leaves, self.shapes[-1]
         if len(leaves) > 1:
             return f"expected one tensor that no node uses, found {', '.join(f't{number}' for number in leaves)}"
@@ -243,26 +243,26 @@ class Draft:
             return str(error)
 
     def kernel(self, *, normalise: bool = False) -> Kernel:
-        """The finished kernel; a dynamic variable in its output is solved for C·H·W elements first.
+        """Return the finished kernel; a dynamic variable in the output is solved for C·H·W elements first.
 
-        Raises PrimitiveError where the draft has several leaves, or its leaf cannot be [C, H, W].
+        Raises PrimitiveError where the draft has several leaves, or its leaf cannot have the shape [C, H, W].
         """
-        found = self._finished()
-        if isinstance(found, str):
-            raise PrimitiveError(found)
-        return Kernel._of(found, normalise)
+        result = self._finished()
+        if isinstance(result, str):
+            raise PrimitiveError(result)
+        return Kernel._of(result, normalise)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A finished micro-DAG: one template from [C, H, W] to [C, H, W]; its last tensor, as a view, is the output.
+    """A finished micro-DAG: a template from [C, H, W] to [C, H, W]; its last tensor, as a view, is the output.
 
-    A binding gives a number to C, H, W and to each other variable in use: G, KH, KW and the dynamic ones.
+    A binding has numbers for C, H, W and each other variable in use: G, KH, KW and the dynamic variables.
 
     Attributes:
-        nodes: in topological order.
-        normalise: whether the result of each FC that has an axis of the image goes through a batch normalisation, and
-            through ReLU where another FC comes after it (section 7).
+        nodes: the nodes in topological order.
+        normalise: whether a batch normalisation follows each FC whose result has an axis of the image. ReLU follows too
+            if another FC comes later (section 7).
 
     Raises PrimitiveError where a node does not apply, or the nodes are not finished: see :class:`Draft`.
     """
@@ -283,7 +283,7 @@ class Kernel:
 
     @classmethod
     def _of(cls, draft: Draft, normalise: bool) -> Kernel:
-        """The kernel of a draft that is finished and has no dynamic variable in its output; nothing is checked."""
+        """Make the kernel of a finished draft without a dynamic variable in its output; nothing is checked."""
         kernel = object.__new__(cls)
         object.__setattr__(kernel, "nodes", draft.nodes)
         object.__setattr__(kernel, "normalise", normalise)
@@ -292,20 +292,20 @@ class Kernel:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Of the tensors: the input's, then that of each node's result."""
+        """The shapes of the tensors: the input's, then the shape of each node's result."""
         return self.draft.shapes
 
     @cached_property
     def conditions(self) -> tuple[Size, ...]:
-        """Every size that must be a whole number: those of tensors, of FCs' groups and of broadcasts' repeats."""
-        found = dict.fromkeys(size for shape in self.shapes for size in shape.sizes)
+        """Every size that must be a whole number: sizes of tensors, of FCs' groups and of broadcasts' repeats."""
+        sizes = dict.fromkeys(size for shape in self.shapes for size in shape.sizes)
         for node, shapes in self._applied:
-            found |= dict.fromkeys(conditions_of(node.primitive, shapes))
-        return tuple(found)
+            sizes |= dict.fromkeys(conditions_of(node.primitive, shapes))
+        return tuple(sizes)
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The variables of a binding: C, H, W and what else is in use."""
+        """The variables of a binding: C, H, W and the others in use."""
         used = {
             name for size in self.conditions for name, power in zip(SYMBOLS.names, size.exponents, strict=True) if power
         }
@@ -318,56 +318,56 @@ class Kernel:
 
     @cached_property
     def normalised(self) -> dict[int, bool]:
-        """The FCs' results that are normalised, by their numbers, and whether ReLU follows."""
+        """The numbers of the FCs' results that are normalised, and whether ReLU follows."""
         if not self.normalise:
             return {}
-        before_fc: set[int] = set()  # tensors that an FC comes after
-        found = {}
+        before_fc: set[int] = set()  # tensors before an FC
+        relu_by_number = {}
         for number in range(len(self.nodes), 0, -1):
             node, shape = self.nodes[number - 1], self.shapes[number]
             is_fc = node.primitive.name == "fc"
             if is_fc and (shape["H"] is not None or shape["W"] is not None):
-                found[number] = number in before_fc
+                relu_by_number[number] = number in before_fc
             if is_fc or number in before_fc:
                 before_fc |= set(node.inputs)
-        return found
+        return relu_by_number
 
     @cached_property
     def weights(self) -> tuple[tuple[Size, ...], ...]:
-        """Of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``.
+        """The weights of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``.
 
-        Where its result is normalised, scale and offset follow, ``[channels]`` each.
+        For a normalised result, scale and offset follow, ``[channels]`` each.
         """
-        found: list[tuple[Size, ...]] = []
+        shapes_of_weights: list[tuple[Size, ...]] = []
         for number, (node, shapes) in enumerate(self._applied, start=1):
             weight = weight_of(node.primitive, shapes[0])
             if weight is not None:
-                found.append(weight)
+                shapes_of_weights.append(weight)
                 if number in self.normalised:
-                    found += [(weight[0] * weight[1],)] * 2
-        return tuple(found)
+                    shapes_of_weights += [(weight[0] * weight[1],)] * 2
+        return tuple(shapes_of_weights)
 
     @cached_property
     def weight_places(self) -> dict[int, int]:
-        """Where the weight of each FC, by the number of its result, stands among :attr:`weights`."""
+        """The index of each FC's weight among :attr:`weights`, by the number of the FC's result."""
         fcs = [number for number, node in enumerate(self.nodes, start=1) if node.primitive.name == "fc"]
-        return dict(zip(fcs, [place for place, weight in enumerate(self.weights) if len(weight) == 3], strict=True))
+        return dict(zip(fcs, [index for index, weight in enumerate(self.weights) if len(weight) == 3], strict=True))
 
     @cached_property
     def flops_costs(self) -> tuple[Cost, ...]:
-        """Of each node for one example; then those of normalisations: 2 for each element, and 1 where ReLU follows."""
-        found = [flops_of(node.primitive, shapes) for node, shapes in self._applied]
-        found += [Cost(2 + has_relu, self.shapes[number].volume) for number, has_relu in self.normalised.items()]
-        return tuple(found)
+        """The FLOPs of each node for one example; then those of normalisations: 2 for each element, with ReLU 3."""
+        costs = [flops_of(node.primitive, shapes) for node, shapes in self._applied]
+        costs += [Cost(2 + has_relu, self.shapes[number].volume) for number, has_relu in self.normalised.items()]
+        return tuple(costs)
 
     @property
     def _applied(self) -> list[tuple[Node, tuple[Shape, ...]]]:
         return [(node, tuple([self.shapes[number] for number in node.inputs])) for node in self.nodes]
 
     def complete_binding(self, binding: Binding) -> dict[str, int]:
-        """The binding's numbers for :attr:`variables`, all sizes checked.
+        """Return the binding's numbers for :attr:`variables`, with all sizes checked.
 
-        Raises SpecError where a number is missing or no positive whole one, a window is even, or a size is not whole.
+        Raises SpecError where a number is missing or not positive and whole, a window is even, or a size is not whole.
         """
         bound: dict[str, int] = {}
         for name in self.variables:
@@ -382,26 +382,26 @@ class Kernel:
         return bound
 
     def weight_sizes(self, binding: Binding) -> tuple[tuple[int, ...], ...]:
-        """The sizes of the weights for a binding."""
+        """Return the shapes of the weights for a binding."""
         bound = self.complete_binding(binding)
         return tuple([tuple([size.at(bound) for size in weight]) for weight in self.weights])
 
     def params(self, binding: Binding) -> int:
-        """The number of weight elements."""
+        """Return the number of weight elements."""
         return sum(map(prod, self.weight_sizes(binding)))
 
     def flops(self, binding: Binding) -> int:
-        """FLOPs for one example, 2 for each multiply-add."""
+        """Return the FLOPs for one example, 2 for each multiply-add."""
         bound = self.complete_binding(binding)
         return sum(cost.number * cost.size.at(bound) for cost in self.flops_costs if cost.number)
 
     def memory(self, binding: Binding) -> int:
-        """Bytes in float32 for one example: the weights, and the most that tensors need at once in the order of nodes.
+        """Return bytes in float32 for one example: the weights, and the most that tensors need at once in node order.
 
-        A tensor is kept until its last use; a grouped one is a view and needs nothing of its own.
+        A tensor is kept until its last use; a grouped tensor is a view and needs no memory of its own.
         """
         bound = self.complete_binding(binding)
-        owner = [0]  # of the elements of each tensor
+        owner = [0]  # the tensor that owns the elements of each tensor
         for number, node in enumerate(self.nodes, start=1):
             owner.append(owner[node.inputs[0]] if node.primitive.name == "group" else number)
         last = {owner[number]: step for step, node in enumerate(self.nodes) for number in node.inputs}
@@ -413,7 +413,7 @@ class Kernel:
 
     @cached_property
     def key(self) -> str:
-        """32 hexadecimal digits, equal for isomorphic kernels alone: see :func:`key_of`."""
+        """32 hexadecimal digits that are equal only for isomorphic kernels: see :func:`key_of`."""
         return key_of(self.draft, self.normalise)
 
     def __str__(self) -> str:
@@ -424,40 +424,40 @@ class Kernel:
 
 
 def key_of(draft: Draft, normalise: bool = False) -> str:
-    """The canonical key: equal if and only if two micro-DAGs are isomorphic (Canvas, section 6.1).
+    """Return the canonical key: equal if and only if two micro-DAGs are isomorphic (Canvas, section 6.1).
 
-    Two drafts are isomorphic when one becomes the other by another order of nodes, other numbers of dynamic variables,
-    and an exchange of sides where a broadcast commutes and both have one shape. The paper's hash is approximate: it
-    takes a - b and b - a for the same. This one is a hash of a canonical form, 32 hexadecimal digits, and another for a
-    kernel that normalises.
+    Two drafts are isomorphic if they differ only in the order of nodes, the numbers of dynamic variables, and the sides
+    of commutative broadcasts. The sides must have equal shapes. The paper's hash is approximate, and does not
+    distinguish a - b from b - a. This key is a hash of a canonical form, 32 hexadecimal digits, and a normalising
+    kernel has a different key.
     """
     form = f"{least_form(_vertices(draft))!r}{' normalised' if normalise else ''}"
     return blake2b(form.encode(), digest_size=16).hexdigest()
 
 
 def _without_number(size: Size) -> str:
-    """The size with its dynamic variable, whichever it is, as x."""
+    """Return the size as text with its dynamic variable, of any number, as x."""
     return f"{static_part(size)}{'*x' if variables_of(size) else ''}"
 
 
 def _vertices(draft: Draft) -> list[Vertex]:
     shapes = draft.shapes
-    places = {number: len(shapes) + place for place, number in enumerate(draft.variables)}
+    places = {number: len(shapes) + index for index, number in enumerate(draft.variables)}
     vertices = [Vertex((0, "input"), ())]
     for node in draft.nodes:
         name, parameter = node.primitive
-        inputs, symmetric, said = node.inputs, False, parameter
+        inputs, symmetric, label = node.inputs, False, parameter
         if name == "fc":
             size = parse(parameter)
-            said = _without_number(size)
+            label = _without_number(size)
             inputs = (*inputs, *(places[number] for number, _ in variables_of(size)))
         elif name in BROADCASTS:
             lhs, rhs = (shapes[number] for number in inputs)
             parts = parts_of(parameter, lhs, rhs)
-            # The shapes tell the rest: with as many elements on both sides nothing repeats, whatever the slots are.
-            said = "" if parts.repeats.is_one else _without_number(parts.prefix)
+            # The shapes determine the rest: with equally many elements on the two sides nothing repeats, for any slots.
+            label = "" if parts.repeats.is_one else _without_number(parts.prefix)
             symmetric = name in COMMUTATIVE and lhs is rhs
         depth = 1 + max(vertices[number].label[0] for number in node.inputs)
-        vertices.append(Vertex((depth, f"{name} {said}"), inputs, symmetric))
+        vertices.append(Vertex((depth, f"{name} {label}"), inputs, symmetric))
     vertices += [Vertex((-1, "variable"), ()) for _ in places]
     return vertices

@@ -1,6 +1,6 @@
 """Kernels that people designed or Canvas found, as micro-DAGs (Canvas, sections 1 and 8.4 to 8.5).
 
-Where the paper shows a kernel only as a picture, its micro-DAG is our reconstruction from the text, and says so.
+A kernel that the paper shows only as a picture is a reconstruction from the text, and its docstring says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from syno_lab.canvas.matching import broadcast
 
 
 def _chain(draft: Draft, tensor: int, *primitives: str) -> tuple[Draft, int]:
-    """The draft with these primitives one after another on a tensor, and the number of the last result."""
+    """Apply primitives one after another to a tensor; return the draft and the number of the last result."""
     for text in primitives:
         draft = draft.apply(text, tensor)
         tensor = len(draft.nodes)
@@ -26,41 +26,41 @@ def _of(*primitives: str) -> Kernel:
 
 
 def convolution() -> Kernel:
-    """The standard convolution, which the others replace."""
+    """Return the standard convolution, which the other kernels replace."""
     return _of("unfold H,W", "fc C")
 
 
 def grouped_convolution() -> Kernel:
-    """A convolution of G groups."""
+    """Return a convolution of G groups."""
     return _of("unfold H,W", "group G", "fc C")
 
 
 def depthwise_separable() -> Kernel:
-    """A convolution of each channel by itself, then one of a pixel (MobileNet)."""
+    """Return a convolution of each channel alone, then a convolution of a pixel (MobileNet)."""
     return _of("unfold H,W", "group each", "fc C", "fc C")
 
 
 def spatially_separable() -> Kernel:
-    """A convolution along H, then one along W."""
+    """Return a convolution along H, then a convolution along W."""
     return _of("unfold H", "fc C", "unfold W", "fc C")
 
 
 def residual() -> Kernel:
-    """The input added to an FC of it."""
-    draft, found = _chain(Draft(), 0, "fc C")
-    return broadcast(draft, "add", found, 0).kernel()
+    """Return the sum of the input and an FC of the input."""
+    draft, fc = _chain(Draft(), 0, "fc C")
+    return broadcast(draft, "add", fc, 0).kernel()
 
 
 def squeeze_excite() -> Kernel:
-    """Squeeze-and-excitation: the input, scaled by channel; x0 channels in between."""
+    """Return squeeze-and-excitation: the input, scaled by channel, with x0 channels in between."""
     draft, scale = _chain(Draft(), 0, "fold_avg H", "fold_avg W", "fc x0", "relu", "fc C", "sigmoid")
     return broadcast(draft, "mul", scale, 0).kernel()
 
 
 def involution() -> Kernel:
-    """Involution (Figure 1): each pixel makes G windows that weigh its neighbours; x0 channels in between.
+    """Return an involution (Figure 1): each pixel makes G windows that weigh its neighbours; x0 channels in between.
 
-    The windows are folded by the mean where involution proper sums: a factor of 1/(KH·KW).
+    The windows are folded by the mean, while the original involution sums: a factor of 1/(KH·KW).
     """
     draft, windows = _chain(Draft(), 0, "fc x0", "relu", "fc x1", "group G")
     draft, image = _chain(draft, 0, "unfold H,W", "group G")
@@ -69,7 +69,7 @@ def involution() -> Kernel:
 
 
 def figure_6() -> Kernel:
-    """The best kernel for ResNet-34 (Figure 6), reconstructed: the input with its neighbour, and a scale by channel."""
+    """Return the best kernel for ResNet-34 (Figure 6), reconstructed: input plus neighbour, plus a scale by channel."""
     draft, shifted = _chain(Draft(), 0, "shift H+1")
     draft = broadcast(draft, "add", shifted, 0)
     pair = len(draft.nodes)
@@ -78,26 +78,26 @@ def figure_6() -> Kernel:
 
 
 def figure_8() -> Kernel:
-    """An unfold in H after a shifted residual in W (Figure 8): 6 of 9 neighbours with KH weights for each channel."""
+    """Return an unfold in H after a shifted residual in W (Figure 8): 6 of 9 neighbours, KH weights per channel."""
     draft, shifted = _chain(Draft(), 0, "shift W+1")
     draft = broadcast(draft, "add", shifted, 0)
     return _chain(draft, len(draft.nodes), "unfold H", "group each", "fc C")[0].kernel()
 
 
 def figure_9a() -> Kernel:
-    """Kernel A of Figure 9: the mean of the image gives H·W weights, one for each pixel."""
+    """Return kernel A of Figure 9: the mean of the image determines H·W weights, one for each pixel."""
     draft, weights = _chain(Draft(), 0, "fold_avg H", "fold_avg W", "fc x0")
     return broadcast(draft, "mul", weights, 0, by="H*W").kernel()
 
 
 def figure_9b() -> Kernel:
-    """Kernel B of Figure 9, reconstructed: FCs by pixel and a shift, which matters where the input is added outside."""
+    """Return kernel B of Figure 9, reconstructed: FCs by pixel and a shift, which matters with a residual outside."""
     return _of("fc x0", "relu", "shift H+1", "fc C")
 
 
 _DESIGNED = (convolution, grouped_convolution, depthwise_separable, spatially_separable, residual, squeeze_excite)
 _FOUND = (involution, figure_6, figure_8, figure_9a, figure_9b)
-#: All of them by name.
+#: All known kernels by name.
 KNOWN = {kernel.__name__: kernel for kernel in (*_DESIGNED, *_FOUND)}
 
 
@@ -105,5 +105,5 @@ def _fitted(make: Callable[[], Kernel]) -> Callable[[], Fitted]:
     return wraps(make)(lambda: Fitted(make()))
 
 
-#: The same as operators, fitted to no network.
+#: All known kernels as operators without a network.
 FITTED = {name: _fitted(make) for name, make in KNOWN.items()}

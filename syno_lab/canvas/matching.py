@@ -1,9 +1,9 @@
-"""The solver by shape matching: how a tensor can be broadcast onto another (Canvas, sections 5 and 6.2).
+"""The solver by shape matching: the ways to broadcast a tensor onto another (Canvas, sections 5 and 6.2).
 
-Equal lists of sizes match element by element. Otherwise the longest common suffix is stripped first, then the longest
-common prefix of what is left; the left side's rest, L, repeats inside the right side's rest, R = M · L. A dynamic
-variable of L alone is given each factor with which M is whole. A match is made once: a broadcast keeps the slots of R,
-whatever is substituted later.
+Equal lists of sizes match element by element. Otherwise the longest common suffix is removed first, then the longest
+common prefix. The rest of the left side, L, repeats inside the rest of the right side, R = M · L. If only L has a
+dynamic variable, its candidates are all factors for which M is whole. A match is final: the broadcast keeps the slots
+of R after later substitutions.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from syno_lab.inputs import quoted
 
 
 class Match(NamedTuple):
-    """One way to broadcast: the parameter of the primitive, and what is substituted in the whole draft before it."""
+    """One way to broadcast: the primitive's parameter, and a substitution in the whole draft before the primitive."""
 
     parameter: str
     substitution: Substitution | None = None
 
 
 def broadcast(draft: Draft, name: str, lhs: int, rhs: int, by: str | None = None) -> Draft:
-    """The draft with tensor ``lhs`` broadcast onto tensor ``rhs``.
+    """Return the draft with tensor ``lhs`` broadcast onto tensor ``rhs``.
 
     Args:
-        draft: what both are in.
+        draft: the draft with the two tensors.
         name: ``add``, ``sub``, ``mul``, ``min`` or ``max``.
         lhs: the number of the tensor that repeats.
         rhs: the number of the tensor whose shape the result has.
-        by: the size for the left side's dynamic variable, such as ``C/G``, where one must be chosen.
+        by: the size for the left side's dynamic variable, such as ``C/G``, where a choice is necessary.
 
     Raises:
-        PrimitiveError: where they do not match, or ``by`` is none of the choices; it names them.
+        PrimitiveError: where the tensors do not match, or ``by`` is not among the choices, which the message lists.
         SpecError: where ``by`` is no size.
     """
     if not all(0 <= number < len(draft.shapes) for number in (lhs, rhs)):
@@ -55,12 +55,12 @@ def broadcast(draft: Draft, name: str, lhs: int, rhs: int, by: str | None = None
 
 @lru_cache(maxsize=1 << 16)
 def matches(lhs: Shape, rhs: Shape) -> tuple[Match, ...]:
-    """All ways to broadcast a tensor of the shape ``lhs`` onto one of the shape ``rhs``; none where they do not match.
+    """Return all ways to broadcast a tensor of the shape ``lhs`` onto a tensor of the shape ``rhs``.
 
-    A substitution may make a shape of another tensor of the draft illegal: :meth:`Draft.substitute` refuses it then.
+    A substitution may make the shape of another tensor illegal: then :meth:`Draft.substitute` refuses it.
     """
     parameter = _unmatched(lhs, rhs)
-    kind = PRIMITIVES[BROADCASTS[0]]  # all apply to the same shapes
+    kind = PRIMITIVES[BROADCASTS[0]]  # all broadcasts apply to the same shapes
     repeats = rhs.volume / lhs.volume
     below = [number for number, power in variables_of(repeats) if power < 0]
     if not below:
@@ -76,7 +76,7 @@ def matches(lhs: Shape, rhs: Shape) -> tuple[Match, ...]:
 
 
 def _unmatched(lhs: Shape, rhs: Shape) -> str:
-    """The slots of ``rhs`` between the common prefix and the common suffix, as the parameter of a broadcast."""
+    """Return the slots of ``rhs`` between common prefix and common suffix, as the parameter of a broadcast."""
     left, right, filled = lhs.sizes, rhs.sizes, rhs.filled
     suffix = prefix = 0
     while suffix < min(len(left), len(right)) and left[-1 - suffix] == right[-1 - suffix]:

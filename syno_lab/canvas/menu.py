@@ -1,4 +1,4 @@
-"""A session of Canvas as the stepper shows it: what is listed, counted and said, as plain data."""
+"""A session of Canvas as plain data for the stepper: lists, counts and texts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.inputs import count_of, quoted
 from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Ticked, Used, Why
 
-#: Candidates of one primitive that are shown, taken ones and refused ones each; and those whose distance is looked at.
+#: The most candidates of one primitive that are shown, allowed or refused, and the most whose distance is computed.
 SHOWN, JUDGED = 40, 200
 
 
 def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
-    """How far a draft is, in one or two sentences; with the operator that it is, and the known one's name."""
+    """Describe in one or two sentences the primitives that a draft needs, or its operator, by name if known."""
     count = count_of(len(state.draft.nodes), "primitive")
     if operator is not None:
         this = f"this is {name}" if name else "an operator that has no name here"
@@ -39,24 +39,24 @@ def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
 
 
 def strip(state: AimedDraft) -> list[Used]:
-    """What is used of what there is: primitives, branches, and the costs of the base solution at all places.
+    """Return the use of primitives, branches and costs; the costs are those of the base solution at all places.
 
-    Costs are compared with the budget, and with the convolutions' own where there is none.
+    The costs are shares of the budget, or of the convolutions' costs where there is no budget.
     """
     room, aim = state.aim.room, state.aim
     done, width, base = len(state.draft.nodes), state.growing.width, state.base
     merges = f", {count_of(width - 1, 'branch', 'branches')} to merge" if width > 1 else ""
-    found = [_strip("primitives", f"{done} of at most {room.primitives}{merges}", done / max(1, room.primitives))]
+    rows = [_strip("primitives", f"{done} of at most {room.primitives}{merges}", done / max(1, room.primitives))]
     if isinstance(base, str):
-        return [*found, Used("costs", f"unknown: {base}", None)]
+        return [*rows, Used("costs", f"unknown: {base}", None)]
     where = "an example place" if aim.is_example else count_of(sum(place.layers for place in aim.places), "layer")
     own = (sum(place.flops for place in aim.places), sum(place.params for place in aim.places))
     limits = (aim.budget.max_flops, aim.budget.max_params)
     for name, used, most, convolution in zip(("FLOPs", "parameters"), base.spent, limits, own, strict=True):
         of, whose = (convolution, "the convolution's") if most is None else (most, "the budget of")
         text = f"{_short(used)}, {100 * used / of:.2g} % of {whose} {_short(of)} in {where}"
-        found.append(_strip(name, text, used / of, has_limit=most is not None))
-    return found
+        rows.append(_strip(name, text, used / of, has_limit=most is not None))
+    return rows
 
 
 def _strip(name: str, text: str, share: float, has_limit: bool = True) -> Used:
@@ -64,7 +64,7 @@ def _strip(name: str, text: str, share: float, has_limit: bool = True) -> Used:
 
 
 def explain(state: AimedDraft, should_stop: Stop | None = None) -> Explanation:
-    """Why so many primitives are needed at least, in sentences; a lower bound, as they are counted and not tried."""
+    """Explain the least number of further primitives in sentences; the number is a lower bound."""
     needs = state.growing.needs()
     words = []
     if needs.merges:
@@ -100,28 +100,28 @@ def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
 
 
 def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
-    """The candidates by primitive, those that need fewest primitives afterwards first.
+    """Group the candidates by primitive; candidates that need the fewest primitives afterwards come first.
 
     The notes of an item are the tensors that it makes or changes, with their shapes before and after.
 
     Args:
-        state: where they may be taken.
-        found: all of them; an item's ``index`` is its place here.
-        chosen: the id of a tensor: only what uses it is listed.
-        whole: primitives of which all are listed; of others :data:`SHOWN`.
+        state: the draft whose candidates are listed.
+        found: all candidates; an item's ``index`` is its position here.
+        chosen: the id of a tensor: only candidates that use the tensor are listed.
+        whole: primitives of which all candidates are listed; of other primitives at most :data:`SHOWN`.
     """
     only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None
-    mine: dict[str, list[int]] = {}
-    for index, one in enumerate(found):
-        if only is None or only in one.inputs:
-            mine.setdefault(one.primitive.name, []).append(index)
-    return [_group(state, found, name, mine[name], name in whole) for name in PRIMITIVES if name in mine]
+    by_name: dict[str, list[int]] = {}
+    for index, candidate in enumerate(found):
+        if only is None or only in candidate.inputs:
+            by_name.setdefault(candidate.primitive.name, []).append(index)
+    return [_group(state, found, name, by_name[name], name in whole) for name in PRIMITIVES if name in by_name]
 
 
 def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
-    taken = [index for index in mine if found[index].may_be_taken]
+    allowed = [index for index in mine if found[index].may_be_taken]
     refused = [index for index in mine if not found[index].may_be_taken]
-    judged = taken if is_whole else taken[:JUDGED]
+    judged = allowed if is_whole else allowed[:JUDGED]
     far = {index: _far(state, found[index]) for index in judged}
     nearest = sorted(judged, key=lambda index: (far[index] is None, far[index] or 0, index))
     most = None if is_whole else SHOWN
@@ -137,7 +137,7 @@ def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[
         kind.meaning,
         canonical,
         pruned,
-        len(taken) - len(canonical),
+        len(allowed) - len(canonical),
         len(refused) - len(pruned),
     )
 
@@ -156,11 +156,11 @@ def _item(state: AimedDraft, index: int, one: Candidate, far: int | None) -> Ite
 
 
 def notes(state: AimedDraft, one: Candidate) -> list[str]:
-    """The new tensor with its shape, and before it each tensor that a substitution changes: before and after."""
+    """Return the new tensor with its shape, after the tensors that a substitution changes with both shapes."""
     draft = state.draft
-    made = f"t{len(draft.shapes)}: {one.shape}"
+    result = f"t{len(draft.shapes)}: {one.shape}"
     if one.substitution is None:
-        return [made]
+        return [result]
     try:
         after = draft.apply(one.taken)
     except PrimitiveError:
@@ -174,10 +174,10 @@ def notes(state: AimedDraft, one: Candidate) -> list[str]:
 
 
 def why(state: AimedDraft, candidate: Candidate) -> Why:
-    """Why a candidate is refused, without formulas. Raises SynoError for one that may be taken."""
+    """Return the reason for refusing a candidate, without formulas. Raises SynoError for an allowed candidate."""
     verdict = candidate.verdict
     if verdict is None:
-        raise SynoError("expected a refused step; this one may be taken, and nothing has anything against it")
+        raise SynoError("expected a refused step; this one may be taken")
     section = verdict.source.partition("section ")[2] if isinstance(verdict, Rule) else ""
     reason = f"{verdict.sentence[:1].upper()}{verdict.sentence[1:].rstrip('.')}."
     return Why(str(candidate), verdict.name, _kind(verdict), section, reason)
@@ -190,16 +190,16 @@ def _kind(verdict: Rule | Limit) -> str:
 
 
 def ticks(state: AimedDraft) -> list[Tick]:
-    """The tensors, by their ids in the picture, with what makes them and their shape."""
+    """Return the tensors by their ids in the picture, with their sources and shapes."""
     draft = state.draft
-    made = ["input", *map(str, draft.nodes)]
-    return [Tick(f"t{number}", f"t{number} = {made[number]}", str(shape)) for number, shape in enumerate(draft.shapes)]
+    nodes = ["input", *map(str, draft.nodes)]
+    return [Tick(f"t{number}", f"t{number} = {nodes[number]}", str(shape)) for number, shape in enumerate(draft.shapes)]
 
 
 def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> list[Candidate]:
-    """What can be done with one ticked tensor, on whichever side, or with the LHS and the RHS of a broadcast.
+    """Return the candidates on one ticked tensor, on either side, or on the LHS and the RHS of a broadcast.
 
-    Raises SynoError for an unknown tensor, or more than one on a side.
+    Raises SynoError for an unknown tensor, and for more than one tensor on a side.
     """
     ids = {f"t{number}": number for number in range(len(state.draft.shapes))}
     for name in (*share, *give):
@@ -215,50 +215,50 @@ def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> 
 
 
 def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str = "") -> Taken:
-    """The step of ticked tensors that is called ``choice``. Raises SynoError where there is none."""
-    found = _on_ticked(state, share, give)
-    step = next((one for one in found if str(one) == choice), None)
+    """Return the step of ticked tensors with the text ``choice``. Raises SynoError where no step has this text."""
+    candidates = _on_ticked(state, share, give)
+    step = next((candidate for candidate in candidates if str(candidate) == choice), None)
     if step is None:
-        expected = ", ".join(map(str, found[:6])) or "other tensors, as nothing can be done with these"
-        raise SynoError(f"expected one of {expected}{', …' if len(found) > 6 else ''}; found {quoted(choice)}")
+        expected = ", ".join(map(str, candidates[:6])) or "other tensors, as no step applies to these"
+        raise SynoError(f"expected one of {expected}{', …' if len(candidates) > 6 else ''}; found {quoted(choice)}")
     return step.taken
 
 
 def preview(
     state: AimedDraft, share: Sequence[str], give: Sequence[str], judged: Callable[[Candidate], Candidate]
 ) -> Preview:
-    """What can be done with the ticked tensors; ``judged`` gives a candidate the verdict of the user's rules."""
+    """Return the steps for the ticked tensors; ``judged`` adds the verdict of the user's rules to a candidate."""
     try:
-        found = [judged(one) for one in _on_ticked(state, share, give)]
+        candidates = [judged(candidate) for candidate in _on_ticked(state, share, give)]
     except SynoError as refused:
         return Preview(legal=False, canonical=False, distance=None, text=str(refused), choices=())
     choices = [
         Ticked(
-            str(one),
-            str(one),
-            one.verdict is not SUBSTITUTION,
-            one.may_be_taken,
-            _far(state, one),
-            "" if one.verdict is None else str(one.verdict),
-            notes(state, one),
+            str(candidate),
+            str(candidate),
+            candidate.verdict is not SUBSTITUTION,
+            candidate.may_be_taken,
+            _far(state, candidate),
+            "" if candidate.verdict is None else str(candidate.verdict),
+            notes(state, candidate),
         )
-        for one in found
+        for candidate in candidates
     ]
     choices.sort(key=lambda one: not one.canonical)
-    taken = [one.distance for one in choices if one.canonical and one.distance is not None]
+    distances = [choice.distance for choice in choices if choice.canonical and choice.distance is not None]
     shapes = " onto ".join(str(state.draft.shapes[int(name[1:])]) for name in (*share, *give))
     text = f"{count_of(len(choices), 'step')} with {shapes}" if choices else f"Nothing can be done with {shapes}."
     return Preview(
-        any(one.legal for one in choices),
-        any(one.canonical for one in choices),
-        min(taken, default=None),
+        any(choice.legal for choice in choices),
+        any(choice.canonical for choice in choices),
+        min(distances, default=None),
         text,
         choices,
     )
 
 
 def _short(number: int) -> str:
-    """A number in three digits: ``1.23 M``."""
+    """Return a number with three digits: ``1.23 M``."""
     for power, letter in ((9, "G"), (6, "M"), (3, "k")):
         if number >= 10**power:
             return f"{number / 10**power:.3g} {letter}"

@@ -1,4 +1,4 @@
-"""The panes of the operator view for Canvas's operators, and the numbers at every place of a network that they show."""
+"""The panes of the operator view for Canvas's operators, and their numbers at every place of a network."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from syno_lab.protocol import Pane
 
 
 def graph_pane(asked: Asked[Any]) -> Picture:
-    """The micro-DAG, and what belongs together in it.
+    """Return the micro-DAG, and the parts that are highlighted together.
 
-    What is lit with a tensor is all that it is computed from, with a primitive its tensors; nothing of a loop nest.
+    A tensor highlights all that it is computed from, a primitive its tensors; no loop nest is linked.
     """
-    said = words(asked.operator)
+    descriptions = words(asked.operator)
     links: dict[str, Link] = {}
-    for name, light in lights(asked.operator.kernel.draft, said).items():
-        if "-" not in name:  # an edge of a primitive is lit with it
+    for name, light in lights(asked.operator.kernel.draft, descriptions).items():
+        if "-" not in name:  # the edges of a primitive have its links
             kind = "tensor" if name.startswith("t") else "primitive"
-            links[name] = {"words": said[name], "kind": kind, "light": light, "marks": [], "lines": []}
+            links[name] = {"words": descriptions[name], "kind": kind, "light": light, "marks": [], "lines": []}
     return {**picture_pane(asked), "links": links}
 
 
@@ -42,7 +42,7 @@ class FittedCosts(Costs):
 
 
 class Solved(TypedDict):
-    """A table of solutions, those at the shown sizes ``marked``; ``records`` are those of :func:`numbers`."""
+    """A table of solutions; ``marked`` has the rows at the shown sizes, and ``records`` the data of :func:`numbers`."""
 
     title: str
     heads: list[str]
@@ -53,9 +53,9 @@ class Solved(TypedDict):
 
 
 def cost_pane(asked: Asked[Any]) -> FittedCosts:
-    """The cost of the operator and of each of its primitives, and the table of its solutions.
+    """Return the cost of the operator and of each of its primitives, and the table of its solutions.
 
-    Each normalisation and the pooling in front have a row too; the FLOPs of all rows sum to the operator's.
+    Normalisations and the pooling before the template have rows too; the FLOPs of all rows sum to the operator's.
     """
     operator: Fitted = asked.operator
     return {**costs(asked, _rows(operator, asked.bound())), "solutions": solutions(operator)}
@@ -67,7 +67,7 @@ def _rows(operator: Fitted, bound: dict[str, int]) -> list[CostRow]:
     rows: list[CostRow] = []
 
     def add(does: str, sums: str, out: str, iterations: int, flops: int, weights: int, made: int, name: str) -> None:
-        """A row; ``weights`` and ``made`` are numbers of elements, ``name`` is the id of what it lights up."""
+        """Add a row; ``weights`` and ``made`` are numbers of elements, ``name`` is the id of the highlighted part."""
         number = len(rows) + 1
         row = CostRow.of(number, does, out, flops, total, weights, made, sums=sums, iterations=iterations, ids=[name])
         rows.append(row)
@@ -87,24 +87,24 @@ def _rows(operator: Fitted, bound: dict[str, int]) -> list[CostRow]:
         elements = images * parts * shape.volume.at(template)
         made = 0 if node.primitive.name == "group" else elements  # a group is a view
         cost = flops_of(node.primitive, inputs)
-        each = made if cost == FREE else images * parts * cost.size.at(template)
+        runs = made if cost == FREE else images * parts * cost.size.at(template)
         weight = weight_of(node.primitive, inputs[0])
         weights = 0 if weight is None else parts * prod(size.at(template) for size in weight)
-        flops = cost.number * each
-        add(f"t{number} = {node}", _sums(operator, number), shown(shape), each, flops, weights, made, f"p{number}")
+        flops = cost.number * runs
+        add(f"t{number} = {node}", _sums(operator, number), shown(shape), runs, flops, weights, made, f"p{number}")
         if number in kernel.normalised:
             assert weight is not None
             has_relu = kernel.normalised[number]
             norm = Cost(2 + has_relu, shape.volume)
-            each = images * parts * norm.size.at(template)
+            runs = images * parts * norm.size.at(template)
             scale = 2 * parts * (weight[0] * weight[1]).at(template)  # and the offset
             does = f"batch normalisation{' and ReLU' if has_relu else ''} of t{number}"
-            add(does, "", shown(shape), each, norm.number * each, scale, made, f"p{number}")
+            add(does, "", shown(shape), runs, norm.number * runs, scale, made, f"p{number}")
     return rows
 
 
 def _sums(operator: Fitted, number: int) -> str:
-    """What a primitive sums or takes a maximum over, as text."""
+    """Return the axes of a primitive's sum or maximum, as text."""
     node = operator.kernel.nodes[number - 1]
     name, parameter = node.primitive
     if name == "fc":
@@ -115,32 +115,32 @@ def _sums(operator: Fitted, number: int) -> str:
 class Number(NamedTuple):
     """The number of one dynamic variable at one place."""
 
-    place: str  # its name (:func:`place_name`)
-    layers: int  # of the network that are there
-    variable: str  # x0
-    lcm: int  # what it must be a multiple of
-    base: int | None  # its number in the base solution; None where there is none
-    doublings: int | None  # of the base; None where the number is less than the base
-    more: int | None  # the number, less the doubled base
-    value: int  # the number
-    is_solved: bool  # whether the place is one of those that the kernel was fitted to
+    place: str  # The place's name (:func:`place_name`).
+    layers: int  # The number of layers at the place.
+    variable: str  # The variable's name, such as x0.
+    lcm: int  # The lcm, which divides the number.
+    base: int | None  # The number in the base solution, or None.
+    doublings: int | None  # How often the base was doubled; None for a number below the base.
+    more: int | None  # The difference of the number and the doubled base.
+    value: int  # The number of the variable at the place.
+    is_solved: bool  # Whether the kernel is fitted to the place.
 
 
 def place_name(place: Place) -> str:
-    """A place for people, as an entry of a menu; two places of a network have two names."""
+    """Return a place as an entry of a menu, with different texts for different places."""
     stride = f", stride {place.stride}" if place.stride > 1 else ""
     return f"{place.c_in} to {place.c_out} channels, {place.h}x{place.w}, window {place.kh}x{place.kw}{stride}"
 
 
 def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
-    """The numbers of all dynamic variables at these places, with what they were made from.
+    """Return the numbers of all dynamic variables at these places, with their derivation.
 
-    Places that the operator was not fitted to have the base solution that they would have alone.
+    For other places than the operator's, they are the base solution of the single place.
     """
     kernel = operator.kernel
     solved = {replace(place, layers=1) for place in operator.places}
     base = dict(_base(operator, operator.places))
-    found = []
+    rows = []
     for place in places:
         alone = replace(place, layers=1)
         is_solved = alone in solved
@@ -151,20 +151,20 @@ def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
             least = bases[alone][number] if alone in bases else None
             doublings, more = _grown(least, bound[name])
             ends = (name, units[number], least, doublings, more, bound[name], is_solved)
-            found.append(Number(place_name(place), place.layers, *ends))
-    return found
+            rows.append(Number(place_name(place), place.layers, *ends))
+    return rows
 
 
 def _base(operator: Fitted, places: tuple[Place, ...]) -> list[tuple[Place, tuple[int, ...]]]:
-    """The base solution of places that share one; none where there is none."""
-    found = solve(operator.kernel, places, NO_BUDGET, operator.groups) if places else ""
-    if isinstance(found, str):
+    """Return the common base solution of places; an empty list without a solution."""
+    solution = solve(operator.kernel, places, NO_BUDGET, operator.groups) if places else ""
+    if isinstance(solution, str):
         return []
-    return [(replace(place, layers=1), row) for place, row in zip(found.places, found.numbers, strict=True)]
+    return [(replace(place, layers=1), row) for place, row in zip(solution.places, solution.numbers, strict=True)]
 
 
 def _grown(base: int | None, value: int) -> tuple[int | None, int | None]:
-    """How often a base was doubled to come to a number, and what is left."""
+    """Return the number of doublings from a base to a number, and the remaining difference."""
     if base is None or value < base:
         return None, None
     doublings = (value // base).bit_length() - 1
@@ -172,19 +172,19 @@ def _grown(base: int | None, value: int) -> tuple[int | None, int | None]:
 
 
 def solutions(operator: Fitted) -> list[dict[str, int]]:
-    """The solution of each place of the network that an operator was fitted to.
+    """Return the solution of each place of the network that an operator was fitted to.
 
     Returns:
-        For each place its sizes (``c_in``, ``c_out``, ``h``, ``w``, ``kh``, ``kw``, ``stride``), how many ``layers``
-        and ``parts`` it has, the number of each variable that was determined (``G``, ``x0``, ...), ``flops`` for one
-        example and ``params`` of one layer, and of all its layers as ``layers_flops`` and ``layers_params``. The last
-        two sum to :attr:`.Fitted.spent`.
+        For each place its sizes (``c_in``, ``c_out``, ``h``, ``w``, ``kh``, ``kw``, ``stride``), its numbers of
+        ``layers`` and ``parts``, the number of each solved variable (``G``, ``x0``, ...), ``flops`` for one example and
+        ``params`` of one layer, and the sums over its layers, ``layers_flops`` and ``layers_params``. The sums add up
+        to :attr:`.Fitted.spent`.
     """
-    found = []
+    rows = []
     for place in operator.places:
         bound = operator.complete_binding(outer_of(place))
         flops, params = operator.flops(bound), operator.params(bound)
-        found.append(
+        rows.append(
             {
                 **vars(place),
                 "parts": place.parts,
@@ -195,29 +195,29 @@ def solutions(operator: Fitted) -> list[dict[str, int]]:
                 "layers_params": place.layers * params,
             }
         )
-    return found
+    return rows
 
 
 def solution_pane(asked: Asked[Any]) -> Solved:
-    """How the numbers of the dynamic variables came about (section 6.3), at each place and at the shown sizes."""
+    """Return the derivation of the dynamic variables' numbers (section 6.3), at each place and at the shown sizes."""
     operator: Fitted = asked.operator
     bound = asked.bound()
     here = place_in(bound)
     is_place = any(replace(place, layers=1) == here for place in operator.places)
-    found = numbers(operator, (*operator.places, *(() if is_place else (here,))))
+    entries = numbers(operator, (*operator.places, *(() if is_place else (here,))))
     rows: list[list[int | str | None]] = []
     marked: list[int] = []
-    for one in found:
-        if one.place == place_name(here):
+    for number in entries:
+        if number.place == place_name(here):
             marked.append(len(rows))
-        rows.append([one.place, one.layers if one.is_solved else "not fitted", *one[2:-1]])
+        rows.append([number.place, number.layers if number.is_solved else "not fitted", *number[2:-1]])
     return {
         "title": "Solutions by place",
         "heads": ["place", "layers", "variable", "lcm", "base", "doublings", "topped up by", "value"],
         "rows": rows,
         "marked": marked,
         "note": _note(operator),
-        "records": [one._asdict() for one in found],
+        "records": [number._asdict() for number in entries],
     }
 
 
@@ -236,16 +236,16 @@ def _note(operator: Fitted) -> str:
     )
 
 
-#: The input's axes, and the output axes along which they are read.
+#: The input's axes, and the output axes along which the output reads them.
 _REACH = reach_by_gradients(("N", "C_in", "s*H", "s*W"), (0, None, 2, 3))
 
 
 def _cost_forms(asked: Asked[Any], data: FittedCosts) -> list[Form]:
-    """Those of every pane of costs, and the solutions as a table where there are any."""
-    found = cost_forms(asked, data)
+    """Return the forms of a cost pane, and the solutions as a table if there are any."""
+    forms = cost_forms(asked, data)
     if data["solutions"]:
-        found.append(form(asked, "CSV of solutions", "solutions.csv", text=csv_text(data["solutions"])))
-    return found
+        forms.append(form(asked, "CSV of solutions", "solutions.csv", text=csv_text(data["solutions"])))
+    return forms
 
 
 def _solution_forms(asked: Asked[Any], data: Solved) -> list[Form]:

@@ -1,4 +1,4 @@
-"""The convolutions that a kernel replaces, and the budget for all of them (Canvas, sections 4 and 6.3)."""
+"""The convolutions that a kernel replaces, and the budget for their sum (Canvas, sections 4 and 6.3)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ WINDOWS = (1, 3, 5, 7)
 
 @dataclass(frozen=True)
 class Place:
-    """Equal convolutions of a network, to be replaced by one kernel with one solution.
+    """Equal convolutions of a network, which one kernel with one solution replaces.
 
-    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts` parts; a stride is pooled in
-    front.
+    The template runs on C = min(c_in, c_out) channels, once for each of :attr:`parts`, after a pooling for a stride.
 
     Attributes:
-        c_in, c_out: channels, one a multiple of the other.
+        c_in, c_out: the numbers of channels; one of them divides the other.
         h, w: rows and columns of the output.
-        kh, kw: the window, odd.
-        stride: of the convolution.
-        layers: how many there are.
+        kh, kw: the window, of odd sizes.
+        stride: the stride of the convolution.
+        layers: the number of equal convolutions.
 
-    Raises SpecError where a number is none of these: which, and what was expected.
+    Raises SpecError for a wrong number, with the expected values.
     """
 
     c_in: int
@@ -60,31 +59,31 @@ class Place:
 
     @property
     def channels(self) -> int:
-        """C of the template."""
+        """The number of channels of the template, C."""
         return min(self.c_in, self.c_out)
 
     @property
     def parts(self) -> int:
-        """How often the template runs, each time with weights of its own (section 4)."""
+        """The number of runs of the template, each with weights of its own (section 4)."""
         return max(self.c_in, self.c_out) // self.channels
 
     @property
     def params(self) -> int:
-        """Weight elements of the convolutions themselves."""
+        """The number of weight elements of the convolutions."""
         return self.layers * self.c_in * self.c_out * self.kh * self.kw
 
     @property
     def flops(self) -> int:
-        """FLOPs of the convolutions themselves for one example, 2 for each multiply-add."""
+        """The FLOPs of the convolutions for one example, 2 for each multiply-add."""
         return 2 * self.params * self.h * self.w
 
     @property
     def pooling(self) -> int:
-        """FLOPs for one example of the pooling in front."""
+        """The FLOPs of the pooling for one example; 0 without a stride."""
         return self.layers * self.stride**2 * self.c_in * self.h * self.w if self.stride > 1 else 0
 
     def binding(self, groups: int) -> dict[str, int]:
-        """The numbers of the template's variables but for the dynamic ones."""
+        """Return the numbers of the template's variables without the dynamic variables."""
         return {"C": self.channels, "H": self.h, "W": self.w, "KH": self.kh, "KW": self.kw, "G": groups}
 
     def __str__(self) -> str:
@@ -96,10 +95,10 @@ class Budget:
     """Limits of the sums over all places; None is no limit.
 
     Attributes:
-        max_flops, max_params: the most FLOPs for one example, and the most weight elements: the solver fills up.
-        min_flops, min_params: the least that must be used after that.
+        max_flops, max_params: the most FLOPs for one example, and the most weight elements; the solver fills up.
+        min_flops, min_params: the least FLOPs and weight elements of the result.
 
-    Raises SpecError where a limit is no whole number from 1 up, or a lower one is above the upper one.
+        Raises SpecError where a limit is no whole number from 1 up, or a lower limit is above the upper limit.
     """
 
     max_flops: int | None = None
@@ -128,22 +127,22 @@ class Budget:
         min_flops: float | None = None,
         min_params: float | None = None,
     ) -> Budget:
-        """The budget of shares of what the convolutions themselves cost; raises SpecError for one not above 0."""
-        whole = {"flops": sum(place.flops for place in places), "params": sum(place.params for place in places)}
+        """Return the budget of shares of the convolutions' costs. Raises SpecError for a share that is not above 0."""
+        own = {"flops": sum(place.flops for place in places), "params": sum(place.params for place in places)}
         shares = {"max_flops": max_flops, "max_params": max_params, "min_flops": min_flops, "min_params": min_params}
-        found = {}
+        limits = {}
         for name, share in shares.items():
             if share is not None and not 0 < share < inf:
                 raise SpecError(f"budget: expected a share above 0 for {name}, found {quoted(share)}")
-            found[name] = None if share is None else max(1, int(share * whole[name[4:]]))
-        return cls(**found)
+            limits[name] = None if share is None else max(1, int(share * own[name[4:]]))
+        return cls(**limits)
 
 
 NO_BUDGET = Budget()
 
 
 class AtPlaces(Operator, Protocol):
-    """An operator as its forms see it: :class:`syno_lab.canvas.fitted.Fitted`, which imports them to make them."""
+    """An operator as pictures and sources need it, such as :class:`syno_lab.canvas.fitted.Fitted`."""
 
     @property
     def kernel(self) -> Kernel:
@@ -154,18 +153,18 @@ class AtPlaces(Operator, Protocol):
         """The variables that a network's solution determines."""
 
     def template(self, binding: Binding | None = None, /) -> tuple[Place, dict[str, int]]:
-        """The place of a binding, and the template's numbers there."""
+        """Return the place of a binding, and the template's numbers at the place."""
 
 
 def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:
-    """The numbers of groups to draw from: the divisors from 2 up that all C have in common (section 6.3)."""
+    """Return the possible numbers of groups: the common divisors from 2 up of all C (section 6.3)."""
     common = gcd(*[place.channels for place in places])
     small = [number for number in range(1, int(common**0.5) + 1) if common % number == 0]
-    return tuple(sorted({found for number in small for found in (number, common // number)} - {1}))
+    return tuple(sorted({divisor for number in small for divisor in (number, common // number)} - {1}))
 
 
 def obstacle_to(site: Site) -> str | None:
-    """Why no kernel can take the place of a layer, or None."""
+    """Return why no kernel can replace a layer, or None."""
     if site.kind != "conv2d":
         return f"expected a convolution, found a {site.kind} layer"
     obstacle = site.obstacle_to("shape")
@@ -185,7 +184,7 @@ def obstacle_to(site: Site) -> str | None:
 
 
 def _place(site: Site) -> Place:
-    """A network's layer as a place, all its calls together."""
+    """Return a network's layer as a place, with all its calls."""
     bound = site.binding("shape")
     return Place(
         site.in_channels,
@@ -199,19 +198,19 @@ def _place(site: Site) -> Place:
 
 
 def places_of(given: Sequence[Place | Site]) -> tuple[Place, ...]:
-    """The places of sites of a network, without those that no kernel can replace; places stay as they are.
+    """Return the places of sites of a network, without sites that no kernel can replace; places stay as they are.
 
-    Raises SpecError where none is left, with the reason of the first.
+    Raises SpecError where no place is left, with the reason for the first site.
     """
-    found, reasons = [], []
-    for one in given:
-        if isinstance(one, Place):
-            found.append(one)
-        elif why := obstacle_to(one):
-            reasons.append(f"{one.name}: {why}")
+    places, reasons = [], []
+    for item in given:
+        if isinstance(item, Place):
+            places.append(item)
+        elif why := obstacle_to(item):
+            reasons.append(f"{item.name}: {why}")
         else:
-            found.append(_place(one))
-    if not found:
+            places.append(_place(item))
+    if not places:
         first = f": {reasons[0]}" if reasons else ""
         raise SpecError(f"places: expected at least one convolution that a kernel can replace, found none{first}")
-    return tuple(found)
+    return tuple(places)

@@ -1,9 +1,9 @@
 """The fine-grained primitives of Canvas (Table 1, section 5): a registry with one row for each name.
 
-A primitive is a name and a parameter as text. Its *kind*, the row of the registry, says to which shapes it applies,
-what the shape of the result is, and what it costs; :mod:`syno_lab.canvas.reference` says what it computes.
+A primitive is a name and a parameter as text. Its *kind*, the row of the registry, has the rules for the accepted
+shapes, the result's shape and the cost; :mod:`syno_lab.canvas.reference` computes the value.
 
-Letters: a is the input, |a| the product of its sizes; v the channels after an FC.
+Letters: a is the input, |a| the product of its sizes; v is the number of channels after an FC.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Primitive(NamedTuple):
         return f"{self.name} {self.parameter}" if self.parameter else self.name
 
     def substituted(self, number: int, by: Size) -> Primitive:
-        """The primitive with ``by`` in the place of a dynamic variable; only the channels of an FC can have one."""
+        """Return the primitive with ``by`` for a dynamic variable, which only the channels of an FC can have."""
         if self.name != "fc":
             return self
         size = parse(self.parameter)
@@ -70,40 +70,40 @@ Weight = tuple[Size, Size, Size]
 class Kind:
     """A row of the table, and the card of its primitives.
 
-    ``choices`` are the parameters that it may have, or those worth offering for a shape; none for an FC, whose size the
-    draft chooses, and for a broadcast, where shape matching finds them.
+    ``choices`` are the possible parameters, or the useful parameters for a shape. An FC has no choices, because the
+    draft chooses its size. A broadcast has none, because shape matching computes its parameter.
     """
 
     name: str
-    family: Family  # as in Table 1
-    meaning: str  # the value, in a line
-    result: Result  # the shape of the result; raises PrimitiveError where it does not apply
+    family: Family  # The family in Table 1.
+    meaning: str  # The value, in a line.
+    result: Result  # The shape of the result; raises PrimitiveError if the kind does not apply.
     choices: tuple[str, ...] | Callable[[Shape], tuple[str, ...]] = ()
-    flops: int = 0  # for each element of ``a``, or of a broadcast's RHS; an FC's are counted by themselves
-    parameter: str = ""  # what its parameter says; empty where it has none
-    before: str = "[…]"  # shapes as text
+    flops: int = 0  # FLOPs per element of ``a``, or of a broadcast's RHS; not of an FC.
+    parameter: str = ""  # The meaning of the parameter, or empty.
+    before: str = "[…]"  # Shapes as text.
     after: str = "the same"
-    misuses: tuple[str, ...] = ()  # what is refused
-    arity: int = 1  # how many tensors it takes
+    misuses: tuple[str, ...] = ()  # Refused inputs, for people.
+    arity: int = 1  # The number of input tensors.
 
     def offers(self, shape: Shape) -> tuple[str, ...]:
-        """Those of its choices with which it applies to a tensor of this shape."""
+        """Return the choices with which the kind applies to a tensor of this shape."""
         choices = self.choices(shape) if callable(self.choices) else self.choices
         return tuple([choice for choice in choices if self.applies(choice, (shape,))])
 
     def applies(self, parameter: str, shapes: tuple[Shape, ...]) -> bool:
-        """Whether a primitive of this kind applies to tensors of these shapes."""
+        """Return whether a primitive of this kind applies to tensors of these shapes."""
         return not isinstance(try_result(Primitive(self.name, parameter), shapes), str)
 
     @property
     def signature(self) -> str:
-        """How it is written: ``shift(a; axes and offsets)``."""
+        """The form of a call: ``shift(a; axes and offsets)``."""
         tensors = "a" if self.arity == 1 else "LHS, RHS"
         return f"{self.name}({tensors}{'; ' if self.parameter else ''}{self.parameter})"
 
     @property
     def card(self) -> str:
-        """The primitive on one page."""
+        """The description of the primitive on one page."""
         refused = "".join(f"\n  refused: {line}" for line in self.misuses)
         return (
             f"{self.name}\n  {self.signature}\n  before: {self.before}\n  after:  {self.after}\n"
@@ -128,7 +128,7 @@ def _group(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     return shape.with_slots({"G": G, "C": channels / G} if parameter == "G" else {"G": channels, "C": None})
 
 
-#: Of each axis by its parameter: the offset, 1 or -1.
+#: The axes of a shift by its parameter, each with its offset, 1 or -1.
 SHIFTS: dict[str, tuple[tuple[str, int], ...]] = {}
 for _axes in (("H",), ("W",), ("H", "W")):
     for _signs in product((1, -1), repeat=len(_axes)):
@@ -144,7 +144,7 @@ def _shift(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
     return shape
 
 
-#: The axes that an unfold, a fold or a softmax names.
+#: The axes of an unfold by its parameter.
 UNFOLDS = {"H": ("H",), "W": ("W",), "H,W": ("H", "W")}
 
 
@@ -186,7 +186,7 @@ def _fold(parameter: str, shapes: tuple[Shape, ...]) -> Shape:
 
 
 def axes_of(parameter: str) -> tuple[str, ...]:
-    """The slots that a softmax names: ``H,W``."""
+    """Return the slots of a softmax's parameter: ``H,W``."""
     return tuple(parameter.split(","))
 
 
@@ -220,9 +220,9 @@ class Parts(NamedTuple):
 
 
 def span_of(parameter: str) -> tuple[int, int]:
-    """The slots of RHS onto which LHS is repeated, as a range of :data:`SLOTS`; empty for element by element.
+    """Return the slots of RHS onto which LHS repeats, as a range of :data:`SLOTS`; empty for element by element.
 
-    The parameter names the first and the last of them: ``C``, or ``C..KW``. Raises PrimitiveError for another text.
+    The parameter has the first and the last slot: ``C``, or ``C..KW``. Raises PrimitiveError for another text.
     """
     if not parameter:
         return 0, 0
@@ -236,9 +236,9 @@ def span_of(parameter: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 16)
 def parts_of(parameter: str, lhs: Shape, rhs: Shape) -> Parts:
-    """How a broadcast views its sides: LHS repeats inside the block of slots that the parameter names.
+    """Return the views of a broadcast's sides: LHS repeats inside the block of slots that the parameter names.
 
-    Raises PrimitiveError where the rest of RHS is not the beginning and the end of LHS, or the block is no multiple.
+    Raises PrimitiveError where LHS does not begin and end as the rest of RHS, or the block is not a multiple of LHS.
     """
     start, stop = span_of(parameter)
     before = tuple([size for size in rhs.slots[:start] if size is not None])
@@ -249,10 +249,10 @@ def parts_of(parameter: str, lhs: Shape, rhs: Shape) -> Parts:
         raise PrimitiveError(f"expected a LHS that begins and ends as {rhs}{where}, found {lhs}")
     prefix, repeated, suffix = map(volume_of, (before, lhs.sizes[len(before) : len(before) + rest], after))
     repeats = rhs.volume / lhs.volume
-    for what, size in (("the repeated part", repeated), ("the number of repeats", repeats)):
+    for part, size in (("the repeated part", repeated), ("the number of repeats", repeats)):
         fault = fault_of(size)
         if fault is not None:
-            raise PrimitiveError(f"expected a RHS whose {parameter or 'shape'} is a multiple of LHS: {what}: {fault}")
+            raise PrimitiveError(f"expected a RHS whose {parameter or 'shape'} is a multiple of LHS: {part}: {fault}")
     return Parts(prefix, repeats, repeated, suffix)
 
 
@@ -375,13 +375,13 @@ PRIMITIVES: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
 ELEMENTWISE, FOLDS, BROADCASTS = (
     tuple([kind.name for kind in _KINDS if kind.result is result]) for result in (_same, _fold, _broadcast)
 )
-#: The broadcasts whose sides may change places where both have one shape.
+#: The broadcasts with exchangeable sides, for two sides of one shape.
 COMMUTATIVE = ("add", "mul", "min", "max")
 
 
 @lru_cache(maxsize=1 << 17)
 def try_result(primitive: Primitive, shapes: tuple[Shape, ...]) -> Shape | str:
-    """The shape of a result, or why the primitive does not apply."""
+    """Return the shape of a result, or the reason why the primitive does not apply."""
     kind = PRIMITIVES.get(primitive.name)
     if kind is None:
         return f"expected a primitive among {', '.join(PRIMITIVES)}, found {quoted(primitive.name)}"
@@ -399,7 +399,7 @@ def try_result(primitive: Primitive, shapes: tuple[Shape, ...]) -> Shape | str:
 
 @lru_cache(maxsize=1 << 17)
 def flops_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> Cost:
-    """FLOPs for one example."""
+    """Return the FLOPs for one example."""
     if primitive.name == "fc":
         (shape,) = shapes
         return Cost(2, parse(primitive.parameter) * shape.group_inputs * shape.size("H") * shape.size("W"))
@@ -408,7 +408,7 @@ def flops_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> Cost:
 
 
 def weight_of(primitive: Primitive, shape: Shape) -> Weight | None:
-    """The sizes of the weight of an FC on a tensor of this shape, inputs in the order of C, KH, KW; else None."""
+    """Return the sizes of an FC's weight for an input of this shape, inputs ordered as C, KH, KW; else None."""
     if primitive.name != "fc":
         return None
     groups = shape.size("G")
@@ -417,7 +417,7 @@ def weight_of(primitive: Primitive, shape: Shape) -> Weight | None:
 
 @lru_cache(maxsize=1 << 17)
 def conditions_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> tuple[Size, ...]:
-    """What must be a whole number beside the sizes of tensors: outputs of an FC's group, repeats of a broadcast."""
+    """Return the other sizes that must be whole: outputs of an FC's group, and repeats of a broadcast."""
     if primitive.name == "fc":
         return (parse(primitive.parameter) / shapes[0].size("G"),)
     if primitive.name in BROADCASTS:

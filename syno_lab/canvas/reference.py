@@ -1,6 +1,6 @@
-"""The meaning of a kernel: each primitive in NumPy, slowly and plainly (Canvas, section 5).
+"""The meaning of a kernel: each primitive in NumPy, as plain and slow code (Canvas, section 5).
 
-Every tensor is an array [N, G, C, KH, KW, H, W]: the batch, then its six slots, an empty one of size 1.
+Every tensor is an array [N, G, C, KH, KW, H, W]: the batch, then the six slots; an empty slot has size 1.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from syno_lab.protocol import Binding
 
 Array = np.ndarray[Any, Any]
-#: Of each slot among the axes of an array.
-AXIS = {name: place for place, name in enumerate(SLOTS, start=1)}
+#: The position of each slot among the axes of an array.
+AXIS = {name: axis for axis, name in enumerate(SLOTS, start=1)}
 
-#: Added to the variance by a batch normalisation, as PyTorch does.
+#: The number that a batch normalisation adds to the variance, as in PyTorch.
 EPSILON = 1e-5
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -54,69 +54,69 @@ BLEND: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Binding) -> Array:
-    """What a kernel computes, in float64.
+    """Return the output of a kernel, in float64.
 
     Args:
         kernel: the template.
         x: [N, C, H, W].
-        weights: as :attr:`.Kernel.weights` says. A normalisation is that of a fresh module in evaluation: a mean of 0,
-            a variance of 1.
+        weights: the weights in the order of :attr:`.Kernel.weights`. A normalisation computes as a new module in
+            evaluation: a mean of 0, a variance of 1.
         binding: numbers for the variables of the kernel.
 
     Returns:
-        [N, C, H, W]. Raises SpecError where a number is missing, a size is not whole, or an array has another shape.
+        [N, C, H, W]. Raises SpecError where a number is missing, a size is not whole, or an array has a wrong shape.
     """
     bound = kernel.complete_binding(binding)
     wanted = kernel.weight_sizes(bound)
     if len(weights) != len(wanted):
         raise SpecError(f"expected {len(wanted)} weights, found {len(weights)}")
     data = _images(x, (bound["C"], bound["H"], bound["W"]))
-    given = [np.asarray(weight, np.float64) for weight in weights]
-    for number, (weight, sizes) in enumerate(zip(given, wanted, strict=True)):
+    arrays = [np.asarray(weight, np.float64) for weight in weights]
+    for number, (weight, sizes) in enumerate(zip(arrays, wanted, strict=True)):
         if weight.shape != sizes:
             raise SpecError(f"expected weight {number} of shape {[*sizes]}, found {quoted(weight.shape)}")
-    waiting = iter(given)
+    waiting = iter(arrays)
     tensors = [data.reshape(len(data), *kernel.shapes[0].at(bound))]
     for number, (node, shape) in enumerate(zip(kernel.nodes, kernel.shapes[1:], strict=True), start=1):
         shapes = tuple([kernel.shapes[tensor] for tensor in node.inputs])
         inputs = [tensors[tensor] for tensor in node.inputs]
-        found = value(node.primitive, shapes, inputs, bound, next(waiting) if node.primitive.name == "fc" else None)
-        found = found.reshape(len(data), *shape.at(bound))
+        result = value(node.primitive, shapes, inputs, bound, next(waiting) if node.primitive.name == "fc" else None)
+        result = result.reshape(len(data), *shape.at(bound))
         if number in kernel.normalised:
             scale, offset = (next(waiting)[:, None, None, None, None] for _ in range(2))
-            found = found / math.sqrt(1 + EPSILON) * scale + offset
+            result = result / math.sqrt(1 + EPSILON) * scale + offset
             if kernel.normalised[number]:
-                found = np.maximum(found, 0)
-        tensors.append(found)
+                result = np.maximum(result, 0)
+        tensors.append(result)
     return tensors[-1].reshape(data.shape)
 
 
 def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bound: Binding) -> Array:
-    """What an operator computes at a place, in float64: its template in parts, behind a pooling.
+    """Return the output of an operator at a place, in float64: a pooling, then the template in parts.
 
     Args:
         operator: the operator.
         x: [N, C_in, s·H, s·W], any N.
-        weights: those of :meth:`.Fitted.weight_sizes`.
-        bound: a complete binding. Raises SpecError where an array has another shape than it says.
+        weights: the weights, with the shapes of :meth:`.Fitted.weight_sizes`.
+        bound: a complete binding. Raises SpecError where an array does not fit the binding.
     """
     place, template = operator.template(bound)
     data, sizes = _images(x, operator.input_sizes(bound)[1:]), operator.weight_sizes(bound)
-    given = [np.asarray(weight, np.float64) for weight in weights]
-    if [weight.shape for weight in given] != list(sizes):
-        raise SpecError(f"expected weights of shapes {quoted(sizes)}, found {quoted([one.shape for one in given])}")
+    arrays = [np.asarray(weight, np.float64) for weight in weights]
+    if [weight.shape for weight in arrays] != list(sizes):
+        raise SpecError(f"expected weights of shapes {quoted(sizes)}, found {quoted([w.shape for w in arrays])}")
     step, parts = place.stride, place.parts
     data = data.reshape(len(data), place.c_in, place.h, step, place.w, step).mean((3, 5))
     blocks = np.split(data, parts, 1) if place.c_in > place.c_out else [data] * parts
-    split = zip(*[np.split(weight, parts) for weight in given], strict=True) if given else [()] * parts
-    found = [
+    split = zip(*[np.split(weight, parts) for weight in arrays], strict=True) if arrays else [()] * parts
+    results = [
         reference(operator.kernel, block, *own, binding=template) for block, own in zip(blocks, split, strict=True)
     ]
-    return np.mean(found, 0) if place.c_in > place.c_out else np.concatenate(found, 1)
+    return np.mean(results, 0) if place.c_in > place.c_out else np.concatenate(results, 1)
 
 
 def _images(x: ArrayLike, sizes: tuple[int, ...]) -> Array:
-    """In float64. Raises SpecError where they have other sizes; any number of them will do."""
+    """Return images in float64. Raises SpecError for wrong sizes; the number of images is free."""
     data = np.asarray(x, np.float64)
     if data.ndim != 4 or data.shape[1:] != sizes:
         raise SpecError(f"expected an input of shape [N, {', '.join(map(str, sizes))}], found {quoted(data.shape)}")
@@ -126,9 +126,9 @@ def _images(x: ArrayLike, sizes: tuple[int, ...]) -> Array:
 def value(
     primitive: Primitive, shapes: tuple[Shape, ...], inputs: Sequence[Array], bound: Binding, weight: Array | None
 ) -> Array:
-    """What a primitive computes of one or two arrays [N, G, C, KH, KW, H, W]; the elements of its result in order.
+    """Return a primitive's value on one or two arrays [N, G, C, KH, KW, H, W]: the elements of the result in order.
 
-    ``shapes`` are those of the inputs, ``bound`` has numbers for the variables, ``weight`` is an FC's.
+    ``shapes`` are those of the inputs, ``bound`` has numbers for the variables, ``weight`` is the weight of an FC.
     """
     name, parameter = primitive
     if name == "fc":
@@ -140,7 +140,7 @@ def value(
         return BLEND[name](left, inputs[1].reshape(-1, prefix, repeats, lhs, suffix))
     a = inputs[0]
     if name == "group":
-        return a  # a view: the result's shape tells the groups
+        return a  # a view: the caller reshapes the result into groups
     if name == "shift":
         for axis, offset in SHIFTS[parameter]:
             a = np.roll(a, offset, AXIS[axis])
@@ -161,18 +161,18 @@ def value(
 
 
 def _unfold(a: Array, axis: str, window: int) -> Array:
-    """out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside."""
-    place = AXIS[axis]
-    size = a.shape[place]
+    """Compute out(…, k, …, h, …) = a(…, h + k − (K − 1)/2, …), zero outside."""
+    position = AXIS[axis]
+    size = a.shape[position]
     edges = [(0, 0)] * a.ndim
-    edges[place] = (window // 2, window // 2)
+    edges[position] = (window // 2, window // 2)
     padded = np.pad(a, edges)
-    shifted = [padded.take(range(k, k + size), place) for k in range(window)]
+    shifted = [padded.take(range(k, k + size), position) for k in range(window)]
     return np.concatenate(shifted, AXIS[f"K{axis}"])
 
 
 def _fc(a: Array, weight: Array) -> Array:
-    """out(g·v/G + o, h, w) = Σ over i = (c, kh, kw) of a(g, i, h, w) · weight(g, o, i)."""
+    """Compute out(g·v/G + o, h, w) = Σ over i = (c, kh, kw) of a(g, i, h, w) · weight(g, o, i)."""
     batch, groups, *_, height, width = a.shape
     grouped = a.reshape(batch, groups, -1, height, width)
     return np.einsum("ngihw,goi->ngohw", grouped, weight)

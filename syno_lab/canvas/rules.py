@@ -1,8 +1,8 @@
-"""What a kernel of Canvas may become while it grows: the pruning rules, each with its reason, and limits (section 6.1).
+"""The pruning rules of Canvas, each with its reason, and the limits of a growing kernel (section 6.1).
 
-A rule looks at a node that would be added to a draft, and prunes it. An *exact* rule loses no kernel: what it prunes
-computes what a draft of as many primitives or fewer computes without it (weights may take other values), or is
-constant. An *approximate* one may lose kernels.
+A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel. A pruned node is
+constant, or a draft without the node, with at most as many primitives, computes the same for some weights. An
+*approximate* rule may lose kernels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SUMS, _EXTREMES = ("add", "sub"), ("min", "max")
 
 
 class Added(NamedTuple):
-    """A node that would be added to a draft: its nodes and shapes, and the node's primitive and inputs."""
+    """A node that may be added to a draft: the draft's nodes and shapes, and the node's primitive and inputs."""
 
     nodes: Nodes
     shapes: Shapes
@@ -57,13 +57,13 @@ class Added(NamedTuple):
     inputs: tuple[int, ...]
 
     def made(self, side: int = 0) -> Primitive:
-        """The primitive whose result an input is; for the image one that there is not."""
+        """Return the primitive whose result an input is; for the image a placeholder."""
         tensor = self.inputs[side]
         return self.nodes[tensor - 1].primitive if tensor else _IMAGE
 
     @property
     def is_of_one_shape(self) -> bool:
-        """Whether both inputs have one shape."""
+        """Whether the two inputs have equal shapes."""
         return self.shapes[self.inputs[0]] is self.shapes[self.inputs[1]]
 
 
@@ -73,21 +73,21 @@ Prunes = Callable[[Added], bool]
 
 @dataclass(frozen=True)
 class Rule:
-    """One reason for which a primitive is not taken."""
+    """A reason for pruning a primitive."""
 
-    name: str  # in a few words
-    sentence: str  # why, for people
-    primitives: tuple[str, ...]  # the names of those that it looks at
-    prunes: Prunes  # whether it prunes a node
-    exact: bool = True  # whether no kernel is lost by it
-    source: str = "ours"  # where it is from
+    name: str  # The name in a few words.
+    sentence: str  # The reason, for people.
+    primitives: tuple[str, ...]  # The names of the primitives that it checks.
+    prunes: Prunes  # Whether the rule prunes a node.
+    exact: bool = True  # Whether the rule loses no kernel.
+    source: str = "ours"  # The source of the rule.
 
     def __str__(self) -> str:
         return f"{self.name}: {self.sentence} ({self.source}{'' if self.exact else '; may lose kernels'})"
 
 
 def _follows(*names: str) -> Prunes:
-    """Whether the first input is a result of one of these primitives."""
+    """Return whether the first input is a result of one of these primitives."""
     return lambda at: at.made().name in names
 
 
@@ -112,7 +112,7 @@ def _has_a_negated_side(at: Added) -> bool:
 
 
 def _could_shift_at_once(at: Added) -> bool:
-    """After a shift with which it moves no axis by more than 1."""
+    """Return whether the input is a shift that together with this shift moves no axis by more than 1."""
     made = at.made()
     before = dict(SHIFTS.get(made.parameter, ()))
     return made.name == "shift" and all(before.get(axis) != by for axis, by in SHIFTS[at.primitive.parameter])
@@ -124,7 +124,7 @@ def _shifts_what_it_folds(at: Added) -> bool:
 
 
 def _is_mean_of_softmax(at: Added) -> bool:
-    """After means over the other axes of the softmax, if it has others."""
+    """Return whether means over all axes of the softmax, this one included, follow the softmax."""
     axes = {at.primitive.parameter}
     while at.made().name == "fold_avg":
         axes.add(at.made().parameter)
@@ -133,13 +133,13 @@ def _is_mean_of_softmax(at: Added) -> bool:
 
 
 def _has_one_sign(at: Added, image: Range = ANY) -> bool:
-    """Whether no element of the input is negative, or none positive, for images in a range."""
+    """Return whether the input has no negative or no positive elements, for images in a range."""
     low, high = range_of(at.nodes, at.inputs[0], image)
     return low >= 0 or high <= 0
 
 
 def _one_side(at: Added, image: Range) -> tuple[bool, bool]:
-    """Whether the result is the left side, and whether it is the right one, for images in a range."""
+    """Return whether the result is the left side, and whether it is the right side, for images in a range."""
     left = range_of(at.nodes, at.inputs[0], image)
     if left == ANY:
         return False, False
@@ -149,13 +149,13 @@ def _one_side(at: Added, image: Range) -> tuple[bool, bool]:
 
 
 def _is_one_side(at: Added) -> bool:
-    """The right side, or a left side that is not repeated."""
+    """Return whether the result is the right side, or a left side that does not repeat."""
     is_left, is_right = _one_side(at, ANY)
     return is_right or (is_left and at.is_of_one_shape)
 
 
 def _needs_a_sign(at: Added) -> bool:
-    """Something changes, or both sides matter, only where the image has negative elements."""
+    """Return whether the primitive has an effect only where the image has negative elements."""
     return any(_one_side(at, NOT_NEGATIVE)) if at.primitive.name in _EXTREMES else _has_one_sign(at, NOT_NEGATIVE)
 
 
@@ -170,7 +170,7 @@ def _is_unbounded(at: Added) -> bool:
 
 
 def _is_constant_along(at: Added) -> bool:
-    """A softmax over axes along which one side of the sum before it is constant."""
+    """Return whether the softmax is over axes along which a side of the sum before is constant."""
     made = at.made()
     if made.name not in _SUMS:
         return False
@@ -182,7 +182,7 @@ def _is_constant_along(at: Added) -> bool:
 
 
 def _is_out_of_order(at: Added) -> bool:
-    """After a primitive with which it commutes and that is written behind it."""
+    """Return whether the input's primitive commutes with the new one and must come after it."""
     (name, parameter), (before, of_it) = at.primitive, at.made()
     if name in ELEMENTWISE:
         return before in ("shift", "group") or (before == "unfold" and name not in ("sigmoid", "exp"))
@@ -208,37 +208,37 @@ RULES: tuple[Rule, ...] = (
     Rule("sign twice", "the sign was changed just before", ("abs", "neg"), _follows("neg")),
     Rule(
         "negated side",
-        "the sum of a tensor and a negated one is a difference, and the other way round",
+        "a sum with a negated side is a difference, and a difference with a negated side is a sum",
         _SUMS,
         _has_a_negated_side,
     ),
     Rule(
         "cancelled",
-        "a term of one side cancels with one of the other, and one primitive gives what is left",
+        "a term of one side cancels with a term of the other, and one primitive computes the rest",
         _SUMS,
         _cancels_to_what_is_there,
     ),
     _approximate(
         "lost in a sum",
-        "a term of one side cancels with one of the other, so what made it is lost",
+        "a term of one side cancels with a term of the other, so its computation is lost",
         _SUMS,
         lambda at: left_after_cancelling(*at) is not None,
     ),
     Rule("one side", "every element of one side is the larger, so the result is a side", _EXTREMES, _is_one_side),
     Rule(
         "absorbed side",
-        "min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); so with min and max exchanged",
+        "min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); the same holds with min and max exchanged",
         _EXTREMES,
         lambda at: is_absorbed(*at),
     ),
-    Rule("absorbed sign", "the weights of an FC can have the sign", ("fc",), _follows("neg")),
-    Rule("one shift", "one shift does it, or none", ("shift",), _could_shift_at_once),
+    Rule("absorbed sign", "the weights of the FC can contain the sign", ("fc",), _follows("neg")),
+    Rule("one shift", "one shift, or none, has the same effect", ("shift",), _could_shift_at_once),
     Rule("one unfold", "one unfold makes the windows of both axes", ("unfold",), _follows("unfold")),
     Rule("lost shift", "a fold of the axis does not see the shift", FOLDS, _shifts_what_it_folds),
     Rule("mean of softmax", "the mean over its axes is constant", ("fold_avg",), _is_mean_of_softmax),
     Rule(
         "lost by softmax",
-        "softmax ignores what is constant along its axes, and that was just added",
+        "softmax ignores a constant along its axes, which was just added",
         ("softmax",),
         _is_constant_along,
     ),
@@ -246,7 +246,7 @@ RULES: tuple[Rule, ...] = (
         "activation twice", "an activation follows an activation", ACTIVATIONS, _follows(*ACTIVATIONS), source=_PAPER
     ),
     _approximate(
-        "activation first", "the network has an activation before it", ACTIVATIONS, lambda at: at.inputs == (0,)
+        "activation first", "the network has an activation before the kernel", ACTIVATIONS, lambda at: at.inputs == (0,)
     ),
     _approximate(
         "image without sign",
@@ -255,10 +255,10 @@ RULES: tuple[Rule, ...] = (
         _needs_a_sign,
     ),
     _approximate("twice", "the same primitive twice in a row", (*ELEMENTWISE, "softmax"), _is_the_same),
-    _approximate("order", "the two commute, and the other order is the one that is kept", _IN_ORDER, _is_out_of_order),
+    _approximate("order", "the two primitives commute, and only the other order is kept", _IN_ORDER, _is_out_of_order),
     _approximate(
         "unbounded",
-        "its input has no bounds, and the gradients of such exp and sin grow from layer to layer",
+        "the input has no bounds, and its gradients by exp and sin grow from layer to layer",
         ("exp", "sin"),
         _is_unbounded,
     ),
@@ -269,19 +269,19 @@ RulesOf = Mapping[str, tuple[Rule, ...]]
 
 @lru_cache(maxsize=1 << 8)
 def rules_of(rules: tuple[Rule, ...]) -> RulesOf:
-    """Those that look at a primitive, by its name."""
-    found: dict[str, tuple[Rule, ...]] = {}
+    """Return the rules for each primitive, by the primitive's name."""
+    by_name: dict[str, tuple[Rule, ...]] = {}
     for rule in rules:
         for name in rule.primitives:
-            found[name] = (*found.get(name, ()), rule)
-    return found
+            by_name[name] = (*by_name.get(name, ()), rule)
+    return by_name
 
 
 RULES_OF = rules_of(RULES)
 
 
 def rules_without(names: Collection[str]) -> tuple[Rule, ...]:
-    """:data:`RULES` without those of these names. Raises SpecError for a name that no rule has."""
+    """Return :data:`RULES` without the rules of these names. Raises SpecError for an unknown name."""
     known = [rule.name for rule in RULES]
     if isinstance(names, str):
         raise SpecError(f"without_rules: expected a list of names, found the text {quoted(names)}")
@@ -294,7 +294,7 @@ def rules_without(names: Collection[str]) -> tuple[Rule, ...]:
 def pruning(
     nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...], rules: RulesOf = RULES_OF
 ) -> Rule | None:
-    """The first rule that prunes a node that applies to these tensors of a draft; None: it is canonical."""
+    """Return the first rule that prunes an applicable node; None for a canonical node."""
     added = Added(nodes, shapes, primitive, inputs)
     for rule in rules.get(primitive.name, ()):
         if rule.prunes(added):
@@ -306,9 +306,9 @@ def pruning(
 
 
 class LeastCosts:
-    """The least FLOPs and parameters that sizes stand for at all places together: every dynamic variable is 1.
+    """The least FLOPs and parameters for sizes, summed over all places: every dynamic variable is 1.
 
-    ``groups`` are the numbers that G may have.
+    ``groups`` are the possible numbers for G.
     """
 
     def __init__(self, places: Sequence[Place], budget: Budget, *groups: int) -> None:
@@ -318,13 +318,13 @@ class LeastCosts:
         self._ratios = [
             [(place.parts * place.layers, ratios_of(place, number)) for place in places] for number in groups
         ]
-        #: FLOPs and parameters of a primitive on tensors of these shapes; most are asked for often.
+        #: FLOPs and parameters of a primitive on tensors of these shapes, cached because calls repeat often.
         self.of_node = lru_cache(maxsize=1 << 16)(self._of_node)
 
     def of(self, size: Size) -> float:
-        """The sum over all places, each part of each layer on its own; a size that must be whole is at least 1."""
-        found = [[(times, *known[size]) for times, known in row] for row in self._ratios]
-        return min([sum([times * max(1.0, above / below) for times, above, below in row]) for row in found])
+        """Return the sum over all places, with each part of each layer; a size that must be whole counts at least 1."""
+        terms = [[(times, *known[size]) for times, known in row] for row in self._ratios]
+        return min([sum([times * max(1.0, above / below) for times, above, below in row]) for row in terms])
 
     def _of_node(self, primitive: Primitive, shapes: tuple[Shape, ...]) -> tuple[float, float]:
         flops = flops_of(primitive, shapes)
@@ -337,19 +337,19 @@ class LeastCosts:
 
 @dataclass(frozen=True)
 class Room:
-    """What a kernel may become: its number of primitives, and what it must and may have.
+    """The limits of a kernel: its number of primitives, and its required and allowed contents.
 
     Attributes:
-        primitives: how many a kernel has, input and output not counted.
+        primitives: the most primitives, without input and output.
         width: the most leaves at a time.
         fcs: the fewest and the most FCs.
-        include: the names of the primitives that it may have.
-        must_have: the names of those of them that it must have, once at least.
-        without: primitives, as text, that make no sense in these places: ``group G`` without a common divisor.
-        must_mix: whether it must have a primitive that reads along H and one along W.
-        prefers_free: whether draws take steps that keep dynamic variables more often.
-        costs: the least costs, held against the budget; None: without a budget.
-        rules: that prune it.
+        include: the names of the allowed primitives.
+        must_have: the names of the required primitives, each at least once.
+        without: primitives, as text, that are useless at these places: ``group G`` without a common divisor.
+        must_mix: whether a primitive must read along H and a primitive along W.
+        prefers_free: whether random steps more often keep dynamic variables.
+        costs: the least costs, for comparison with the budget; None: without a budget.
+        rules: the rules that prune steps.
     """
 
     primitives: int

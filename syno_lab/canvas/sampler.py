@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     from syno_lab.models.layers import Example
     from syno_lab.models.sites import Site
 
-#: From so many primitives on, of all types, kernels are so many that 5,000 draws repeat few. Chosen of 5 and 6 on
-#: ResNet-20.
+#: With so many primitives of all types, there are so many kernels that 5,000 draws repeat few. Chosen for ResNet-20.
 _MANY = 5
-#: At a dead end an attempt goes back by so many primitives, at most so often.
+#: The primitives that an attempt goes back at a dead end, and how often it may go back.
 _BACK, _RETURNS = 2, 3
-#: The fewest FCs that a kernel aims at, where it may have so many: one FC alone has no dynamic variable to fill.
+#: The least number of FCs that is drawn, if allowed: a kernel with a single FC has no dynamic variable to fill.
 _AIM = 2
-#: Of the kernels without a dynamic variable this share is dropped, where others are preferred. Chosen on ResNet-20,
-#: where more than half of the kernels keep one with it.
+#: If kernels with dynamic variables are preferred: the share of other kernels that is dropped. Chosen for ResNet-20,
+#: where then more than half of the kernels keep a dynamic variable.
 _NOTHING_TO_FILL = 0.45
 NOTHING_TO_FILL = "nothing to fill: no dynamic variable is left"
 NO_GROUPS = "groups: expected channels with a common divisor from 2 up, found none"
@@ -42,38 +41,38 @@ DEAD_END = "dead end: nothing can be added"
 
 
 class Try(NamedTuple):
-    """What one attempt gave: a fitted kernel, or why not in a few words."""
+    """The result of one attempt: a fitted kernel, or the reason of the failure in a few words."""
 
     fitted: Fitted | None
     why: str
 
 
 class Sampler:
-    """Draws kernels that fit all places of a network and keep to a budget.
+    """Draws kernels that fit all places of a network and a budget.
 
-    Each attempt draws the number of primitives, the most leaves and the number of FCs that it aims at, grows a
-    micro-DAG (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
+    Each attempt draws the number of primitives, the most leaves and the wanted number of FCs. Then it grows a micro-DAG
+    (:mod:`syno_lab.canvas.growth`) and fills its sizes (:mod:`syno_lab.canvas.filling`).
 
     Args:
         places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can
-            replace stay as they are. Or a network, whose dense convolutions larger than 1 x 1 they are then.
-        example: of a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
-        max_flops, max_params: the budget, as shares of what these convolutions cost; None: no limit.
-        min_flops, min_params: the least that a kernel must use.
-        primitives: the fewest and the most primitives, input and output not counted.
-        width: the most tensors at a time that no primitive uses.
+            replace stay. A network stands for its dense convolutions larger than 1 x 1.
+        example: for a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
+        max_flops, max_params: the budget, as shares of these convolutions' costs; None: no limit.
+        min_flops, min_params: the least costs of a kernel, as shares too.
+        primitives: the fewest and the most primitives, without input and output.
+        width: the most tensors without a user at a time.
         fcs: the fewest and the most FCs.
         groups: the number of groups; None: drawn from the common divisors of the channels.
-        include: names of primitives that may be used; None: all.
-        must_have: names of those of them of which each kernel has one at least: a kernel of few types, all of which
-            it needs, is drawn much more often.
+        include: names of the allowed primitives; None: all.
+        must_have: names of the required primitives, each at least once. This makes kernels of few types that need all
+            of them much more frequent.
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
-        normalise: whether results of FCs are normalised (:class:`.Kernel`); its cost counts.
+        normalise: whether results of FCs are normalised (:class:`.Kernel`); the cost includes the normalisation.
         without_rules: names of the rules (:data:`.RULES`) that prune nothing.
-        seed: equal seeds draw equal kernels.
+        seed: the seed of the draws; equal seeds draw equal kernels.
 
-    Raises SpecError in one line, for a number or a name that is none of these.
+    Raises SpecError in one line for a wrong number or name.
     """
 
     def __init__(
@@ -97,9 +96,9 @@ class Sampler:
         without_rules: Collection[str] = (),
         seed: int = 0,
     ) -> None:
-        given = _given(places, example)
-        self.sites = tuple([place for place in given if not isinstance(place, Place)])
-        self.places = places_of(given)
+        sources = _given(places, example)
+        self.sites = tuple([place for place in sources if not isinstance(place, Place)])
+        self.places = places_of(sources)
         self.budget = Budget.of_shares(
             self.places, max_flops=max_flops, max_params=max_params, min_flops=min_flops, min_params=min_params
         )
@@ -109,13 +108,12 @@ class Sampler:
         self.fcs = _span("fcs", fcs)
         if positive(width) is None or width > MOST_NODES:
             raise SpecError(f"width: expected a whole number from 1 to {MOST_NODES}, found {quoted(width)}")
-        included = frozenset(PRIMITIVES) if include is None else _names("include", include, PRIMITIVES)
-        needed = _names("must_have", must_have, included)
+        allowed = frozenset(PRIMITIVES) if include is None else _names("include", include, PRIMITIVES)
+        needed = _names("must_have", must_have, allowed)
         if len(needed) > self.primitives[1]:
             raise SpecError(f"must_have: expected at most {self.primitives[1]} names, found {len(needed)}")
         self.lengths = {
-            length: _length_weight(length, len(included))
-            for length in range(self.primitives[0], self.primitives[1] + 1)
+            length: _length_weight(length, len(allowed)) for length in range(self.primitives[0], self.primitives[1] + 1)
         }
         has_windows = any(place.kh > 1 or place.kw > 1 for place in self.places)
         without = [f"unfold {axes}" for axes in ("H", "W", "H,W")] if not has_windows else []
@@ -125,7 +123,7 @@ class Sampler:
             self.primitives[1],
             int(width),
             self.fcs,
-            included,
+            allowed,
             needed,
             frozenset(without),
             must_mix,
@@ -137,36 +135,36 @@ class Sampler:
         self.prefers_free = prefers_free
         self.normalise = normalise
         self._rng = random.Random(seed)  # noqa: S311 - draws, no secrets
-        #: What the attempts gave: how many kernels, and how many times each reason.
+        #: The results of the attempts: the number of kernels, and the number of failures for each reason.
         self.outcomes: Counter[str] = Counter()
 
     def replace(self, net: nn.Module, operator: Fitted) -> nn.Module:
-        """A copy of a network with an operator in all places that it fits, with weights of its own in each.
+        """Return a copy of a network with an operator in all places that it fits, each with its own weights.
 
-        Raises SpecError where the sampler was not made of a network's sites, or the operator fits none.
+        Raises SpecError for a sampler without sites of a network, and for an operator that fits no place.
         """
         from syno_lab.canvas.system import CANVAS
         from syno_lab.copies import copied
 
         if not self.sites:
-            raise SpecError("expected a sampler of a network, found one of places: use Sampler(net, example=…)")
+            raise SpecError("expected a sampler of a network, found a sampler of places: use Sampler(net, example=…)")
         return CANVAS.placement(operator, self.sites, "shape").apply(copied(net))
 
     def attempt(self) -> Try:
-        """Grow and fill one kernel; more attempts fail than succeed where the budget is small."""
+        """Grow and fill one kernel; with a small budget most attempts fail."""
         rng = self._rng
         groups = rng.choice(self.groups) if self.groups else 1
         length = rng.choices(tuple(self.lengths), tuple(self.lengths.values()))[0]
-        found = self._attempt(
+        result = self._attempt(
             self._room(length, rng.randint(1, self.widest.width), groups), rng.randint(*self.fcs_of(length)), groups
         )
-        self.outcomes["kernel" if found.fitted is not None else found.why.partition(":")[0]] += 1
-        return found
+        self.outcomes["kernel" if result.fitted is not None else result.why.partition(":")[0]] += 1
+        return result
 
     def fcs_of(self, length: int) -> tuple[int, int]:
-        """The fewest and the most FCs that a kernel of so many primitives aims at.
+        """Return the fewest and the most FCs that are wanted in a kernel of so many primitives.
 
-        With more than half of them FCs there are few different kernels, which would be drawn again and again.
+        If more than half of the primitives were FCs, there would be few different kernels, and draws would repeat them.
         """
         most = max(self.fcs[0], min(self.fcs[1], (length + 1) // 2))
         return min(max(self.fcs[0], _AIM), most), most
@@ -186,7 +184,7 @@ class Sampler:
                 returns += 1
                 if returns > _RETURNS or len(growing.nodes) < _BACK:
                     return Try(None, DEAD_END)
-                grown = Growing(room, growing.nodes[:-_BACK], growing.shapes[:-_BACK])  # substitutions stay
+                grown = Growing(room, growing.nodes[:-_BACK], growing.shapes[:-_BACK])  # substitutions are not undone
             growing = grown
         try:
             kernel = growing.draft().kernel(normalise=self.normalise)
@@ -197,9 +195,9 @@ class Sampler:
         return self.fit(kernel, groups)
 
     def fit(self, kernel: Kernel, groups: int | None = None) -> Try:
-        """The kernel with numbers for every place, within the budget; or why there are none, in one line.
+        """Return the kernel with numbers for every place, within the budget; or the reason of a failure in one line.
 
-        ``groups`` is the number for G; None: one of the sampler's, drawn.
+        ``groups`` is the number for G; None: a random number of the sampler's.
         """
         if "G" not in kernel.variables:
             groups = 1
@@ -207,13 +205,13 @@ class Sampler:
             if not self.groups:
                 return Try(None, NO_GROUPS)
             groups = self._rng.choice(self.groups)
-        found = fill(kernel, self.places, self.budget, groups)
-        return Try(None, found) if isinstance(found, str) else Try(found, "")
+        fitted = fill(kernel, self.places, self.budget, groups)
+        return Try(None, fitted) if isinstance(fitted, str) else Try(fitted, "")
 
     def sample(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Fitted:
-        """One kernel, within so many seconds of computing; ``should_stop`` is asked often.
+        """Draw one kernel within so many seconds of computing; ``should_stop`` is called often.
 
-        Raises OverTimeError where no attempt gave one in time, with why most failed; StoppedError when told to stop.
+        Raises OverTimeError with the main reasons where no attempt succeeds in time; StoppedError on a request to stop.
         """
         effort = Effort(seconds, should_stop)
         while True:
@@ -224,7 +222,7 @@ class Sampler:
             effort.look(f"drawing a kernel; attempts so far: {often}")
 
     def samples(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Iterator[Fitted]:
-        """Kernels without end, no two of them isomorphic; ``seconds`` bound the time for each."""
+        """Yield kernels without end, no two of them isomorphic; ``seconds`` bounds the time for each kernel."""
         known: set[str] = set()
         while True:
             effort = Effort(seconds, should_stop)
@@ -237,12 +235,12 @@ class Sampler:
 
 
 def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
-    """Places and sites as they are, of a network its sites."""
-    if not hasattr(places, "named_modules"):  # no network; torch need not be loaded to see that
+    """Return places and sites as they are, and the sites of a network."""
+    if not hasattr(places, "named_modules"):  # no network; the check does not import torch
         if example is not None:
-            raise SpecError("example: expected none for places, which have their sizes, found one")
-        found: Sequence[Place | Site] = places
-        return found
+            raise SpecError("example: expected no example for places, which have their sizes, found one")
+        items: Sequence[Place | Site] = places
+        return items
     if example is None:
         raise SpecError("example: expected the shape [C, H, W] of an image beside a network, found none")
     from syno_lab.models.layers import survey
@@ -251,10 +249,10 @@ def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
 
 
 def _length_weight(length: int, types: int) -> float:
-    """How likely a number of primitives is drawn, 1 for those of many kernels.
+    """Return the relative probability of a number of primitives, 1 for numbers with many kernels.
 
-    Of k kernels d draws repeat about d²/2k, so draws in proportion to the root of k repeat equally often at each
-    length. The kernels of n primitives of t types are taken to be tⁿ.
+    In d draws from k kernels about d²/2k repeat, so draws in proportion to √k repeat equally often at each length. The
+    estimate of k for n primitives of t types is tⁿ.
     """
     return min(1.0, (types**length / len(PRIMITIVES) ** _MANY) ** 0.5)
 
@@ -273,11 +271,11 @@ def _groups(places: Sequence[Place], groups: int | None) -> tuple[int, ...]:
 
 def _span(name: str, span: tuple[int, int]) -> tuple[int, int]:
     try:
-        found = [0 if _is_zero(number) else positive(number) for number in span]
+        numbers = [0 if _is_zero(number) else positive(number) for number in span]
     except TypeError:
-        found = []
-    if len(found) == 2:
-        least, most = found
+        numbers = []
+    if len(numbers) == 2:
+        least, most = numbers
         if least is not None and most is not None and least <= most <= MOST_NODES:
             return least, most
     raise SpecError(
@@ -294,7 +292,7 @@ def _names(what: str, given: Collection[str], known: Collection[str]) -> frozens
         raise SpecError(f"{what}: expected a list of names, found the text {quoted(given)}")
     unknown = [name for name in given if name not in known]
     if unknown or (what == "include" and not given):
-        found = ", ".join(map(quoted, unknown)) or "none"
+        wrong = ", ".join(map(quoted, unknown)) or "none"
         listed = ", ".join([name for name in PRIMITIVES if name in known])
-        raise SpecError(f"{what}: expected primitives among {listed}, found {found}")
+        raise SpecError(f"{what}: expected primitives among {listed}, found {wrong}")
     return frozenset(given)

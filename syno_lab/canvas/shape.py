@@ -1,8 +1,9 @@
 """The sizes of Canvas and the shapes of its tensors (Canvas, sections 5 and 6.2).
 
-A size is a monomial over C, H, W, the window, the number of groups and the dynamic variables. C channels, H rows and W
-columns of a template; KH and KW the window of the replaced convolution; G the number of groups, one for a whole
-network; x0 to x7 *dynamic variables*: sizes that stay free until they are solved. A shape has six named slots.
+A size is a monomial over C, H, W, the window, the number of groups and the dynamic variables. C is the channels, H the
+rows and W the columns of a template; KH and KW are the window of the replaced convolution. G is the network's number of
+groups. The variables x0 to x7 are *dynamic variables*: sizes that have no number until solved. A shape has six named
+slots.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weakref import WeakValueDictionary
 from syno_lab.common.size import Size, Symbols
 from syno_lab.common.size import product as product_of
 
-#: Dynamic variables that one draft may have at a time.
+#: The most dynamic variables of one draft at a time.
 MOST_VARIABLES = 8
 SYMBOLS = Symbols(("C", "H", "W"), ("G", "KH", "KW", *(f"x{number}" for number in range(MOST_VARIABLES))))
 
@@ -31,45 +32,46 @@ _FIRST = SYMBOLS.position["x0"]
 
 @lru_cache(maxsize=1 << 12)
 def parse(text: str) -> Size:
-    """The size of a text such as ``C/G`` or ``G^-1*C``. Raises SpecError."""
+    """Parse a size such as ``C/G`` or ``G^-1*C``. Raises SpecError for another text."""
     return SYMBOLS.size(text)
 
 
 def volume_of(sizes: Iterable[Size]) -> Size:
-    """The product of sizes."""
+    """Return the product of sizes."""
     return product_of(sizes, SYMBOLS)
 
 
 def variable(number: int) -> Size:
-    """The dynamic variable of this number."""
+    """Return the dynamic variable of this number."""
     return parse(f"x{number}")
 
 
 @lru_cache(maxsize=1 << 16)
 def variables_of(size: Size) -> tuple[tuple[int, int], ...]:
-    """The dynamic variables in a size: their numbers with their exponents."""
+    """Return the numbers of the dynamic variables in a size, with their exponents."""
     return tuple([(number, power) for number, power in enumerate(size.exponents[_FIRST:]) if power])
 
 
 def static_part(size: Size) -> Size:
-    """The size without its dynamic variables."""
+    """Return the size without its dynamic variables."""
     return Size(SYMBOLS, size.exponents[:_FIRST] + (0,) * MOST_VARIABLES)
 
 
 @lru_cache(maxsize=1 << 16)
 def substitute(size: Size, number: int, by: Size) -> Size:
-    """The size with ``by`` in the place of a dynamic variable."""
+    """Return the size with ``by`` for a dynamic variable."""
     power = size.exponents[_FIRST + number]
     return size / variable(number) ** power * by**power if power else size
 
 
 @lru_cache(maxsize=1 << 16)
 def fault_of(size: Size) -> str | None:
-    """Why a size can be no dimension, or None.
+    """Return why a size cannot be a dimension, or None.
 
-    Without a dynamic variable nothing may stand below the line but G, and each G below needs a C above, because G
-    divides C and nothing else is known to divide anything. With one above the line any quotient may still become whole;
-    the solver by constraints sees to it. Theorem 1 (section 6.2): none below, and at most one, to the power 1, above.
+    Without a dynamic variable only G may be in the denominator. Each G there needs a C in the numerator, because G
+    divides C and no other divisor is known. With a dynamic variable in the numerator, any quotient may become whole;
+    the solver by constraints ensures it. Theorem 1 (section 6.2): none in the denominator, at most one in the
+    numerator, to the power 1.
     """
     powers = size.exponents[_FIRST:]
     if min(powers) < 0:
@@ -79,7 +81,7 @@ def fault_of(size: Size) -> str | None:
     if any(powers):
         return None
     static = size.exponents[:_FIRST]
-    if any(power < 0 for place, power in enumerate(static) if place != _G):
+    if any(power < 0 for index, power in enumerate(static) if index != _G):
         return f"{size.pretty} is not always a whole number"
     if -static[_G] > static[_C]:
         return f"{size.pretty} is no whole number for all C that G divides"
@@ -87,45 +89,45 @@ def fault_of(size: Size) -> str | None:
 
 
 def is_legal(size: Size) -> bool:
-    """Whether a size may be a dimension: see :func:`fault_of`."""
+    """Return whether a size may be a dimension: see :func:`fault_of`."""
     return fault_of(size) is None
 
 
 @lru_cache(maxsize=1 << 14)
 def factors(size: Size) -> tuple[Size, ...]:
-    """The factors of what stands above the line in a size: products of smaller powers; a C may also give G or C/G.
+    """Return the factors of the numerator of a size: products of smaller powers; a C also has the factors G and C/G.
 
-    1 is a factor, and so is a dynamic variable.
+    1 is a factor, and a dynamic variable is a factor of itself.
     """
-    found = {ONE}
+    results = {ONE}
     for name, power in zip(SYMBOLS.names, size.exponents, strict=True):
         choices = (ONE, C, G, C / G) if name == "C" else (ONE, parse(name))
         for _ in range(power):
-            found = {a * b for a, b in product(found, choices)}
-    return tuple(sorted(filter(is_legal, found), key=lambda size: size.exponents))
+            results = {a * b for a, b in product(results, choices)}
+    return tuple(sorted(filter(is_legal, results), key=lambda size: size.exponents))
 
 
-#: The slots in the order of memory, after the batch. The first four are channel dimensions, the last two spatial ones.
+#: The slots in memory order, after the batch. The first four are channel dimensions, the last two spatial dimensions.
 SLOTS = ("G", "C", "KH", "KW", "H", "W")
 CHANNELS = SLOTS[:4]
 SPATIAL = SLOTS[4:]
-#: The only sizes that these slots can have.
+#: The only possible sizes of these slots.
 FIXED = {"KH": KH, "KW": KW, "H": H, "W": W}
 
 
 class Shape:
-    """Sizes by slots; an empty slot is no axis at all. Equal shapes are one object, so they compare by identity.
+    """Sizes by slots; an empty slot is no axis. Equal shapes are one object, so they compare by identity.
 
     Attributes:
         slots: a size or None for each of :data:`SLOTS`.
-        sizes: those that are there, in order.
-        volume: their product.
-        free: the number of its dynamic variable, or None; Theorem 1 allows one.
-        fault: what makes it illegal, as text, or None.
+        sizes: the sizes of the slots that are not empty, in order.
+        volume: the product of the sizes.
+        free: the number of the shape's dynamic variable, or None; Theorem 1 allows one.
+        fault: the reason why the shape is illegal, as text, or None.
     """
 
     __slots__ = ("__weakref__", "fault", "free", "sizes", "slots", "volume")
-    _made: ClassVar[WeakValueDictionary[tuple[Size | None, ...], Shape]] = WeakValueDictionary()
+    _known: ClassVar[WeakValueDictionary[tuple[Size | None, ...], Shape]] = WeakValueDictionary()
 
     slots: tuple[Size | None, ...]
     sizes: tuple[Size, ...]
@@ -134,19 +136,19 @@ class Shape:
     fault: str | None
 
     def __new__(cls, slots: tuple[Size | None, ...]) -> Shape:
-        """The one shape with these slots; a slot of size 1 is empty."""
+        """Return the unique shape with these slots; a slot of size 1 is empty."""
         slots = tuple([None if size is None or size.is_one else size for size in slots])
-        found = cls._made.get(slots)
-        if found is None:
-            found = super().__new__(cls)
-            found._set_up(slots)
-            # setdefault: of two threads that make the same shape both get the one that was first.
-            found = cls._made.setdefault(slots, found)
-        return found
+        shape = cls._known.get(slots)
+        if shape is None:
+            shape = super().__new__(cls)
+            shape._set_up(slots)
+            # setdefault: if two threads make the same shape, each gets the first one.
+            shape = cls._known.setdefault(slots, shape)
+        return shape
 
     @classmethod
     def of(cls, **sizes: str) -> Shape:
-        """The shape of sizes given as text by the names of their slots: ``Shape.of(G="G", C="C/G", H="H", W="W")``."""
+        """Make a shape from sizes as text, by slot: ``Shape.of(G="G", C="C/G", H="H", W="W")``."""
         return cls(tuple([parse(sizes[name]) if name in sizes else None for name in SLOTS]))
 
     def _set_up(self, slots: tuple[Size | None, ...]) -> None:
@@ -165,18 +167,18 @@ class Shape:
         return self.slots[SLOTS.index(slot)]
 
     def with_slots(self, new: Mapping[str, Size | None]) -> Shape:
-        """The shape with these slots changed."""
+        """Return the shape with some slots changed."""
         return Shape(tuple([new.get(name, size) for name, size in zip(SLOTS, self.slots, strict=True)]))
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - equal shapes are one object, and few are in use
     def substituted(self, number: int, by: Size) -> Shape:
-        """The shape with ``by`` in the place of a dynamic variable."""
+        """Return the shape with ``by`` for a dynamic variable."""
         if self.free != number:
             return self
         return Shape(tuple([None if size is None else substitute(size, number, by) for size in self.slots]))
 
     def size(self, slot: str) -> Size:
-        """The size of a slot, 1 for an empty one."""
+        """Return the size of a slot, 1 for an empty slot."""
         size = self[slot]
         return ONE if size is None else size
 
@@ -187,11 +189,11 @@ class Shape:
 
     @property
     def group_inputs(self) -> Size:
-        """The channels of one group: what an FC sums over for an output element."""
+        """The channels of one group: the size of an FC's sum for an output element."""
         return self.size("C") * self.size("KH") * self.size("KW")
 
     def at(self, binding: Mapping[str, int]) -> tuple[int, ...]:
-        """The six sizes for a binding, 1 for empty slots. Raises SpecError where one is no positive whole number."""
+        """Return the six sizes for a binding, 1 for empty slots. Raises SpecError for a size that is not whole."""
         return tuple([1 if size is None else size.at(binding) for size in self.slots])
 
     def __str__(self) -> str:
@@ -221,10 +223,10 @@ INPUT = Shape.of(C="C", H="H", W="W")
 
 @lru_cache(maxsize=1 << 14)
 def solve_for_image(shape: Shape) -> Size | None:
-    """The size of the dynamic variable with which a shape has C·H·W elements; None where there is none.
+    """Return the size of the dynamic variable for which a shape has C·H·W elements; None where no size does.
 
-    Without a dynamic variable it is C·H·W itself, where the shape has as many elements. A variable is solved only where
-    both axes of the image are there: as one of them it would be an FC of as many channels as there are pixels.
+    A shape without a dynamic variable and with C·H·W elements gets C·H·W. A variable is solved only where the shape has
+    H and W. As an axis of the image, a variable would need an FC with as many channels as pixels.
     """
     if shape.free is None:
         return IMAGE if shape.volume == IMAGE else None

@@ -1,7 +1,7 @@
-"""Canvas's kernels as a search space: the number of primitives, the name and the tensors of each, and G.
+"""Canvas's kernels as a search space: the number of primitives, the name and the tensors of each primitive, and G.
 
-A random descent draws much as the sampler does (:mod:`syno_lab.canvas.growth`). A primitive takes two steps, its name
-and then its tensors, so that only pairs of tensors of a chosen name are looked at.
+A random descent draws nearly as the sampler does (:mod:`syno_lab.canvas.growth`). A primitive takes two steps, for its
+name and for its tensors, so that pairs of tensors are evaluated for one name only.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from syno_lab.models.sites import derived_wants
 from syno_lab.protocol import OperatorSpace, SpaceRequest
 from syno_lab.search.protocol import Child, State, Step, Taken
 
-#: Kernels of a search have so many primitives at most, unless the request says otherwise.
+#: The default for the most primitives of a kernel in a search.
 PRIMITIVES = 12
-_RARE = 1e-3  # the chance of a kind that is for where nothing else can be taken
+_RARE = 1e-3  # the probability of a kind for drafts that nothing else fits
 
 
 class KernelSpace(OperatorSpace):
-    """The kernels that fit the convolutions of a request, each fitted to all of them within its FLOPs.
+    """The kernels that fit the convolutions of a request, each fitted to all of them within the request's FLOPs.
 
-    Convolutions that no kernel can replace stay. Raises SpecError where all do or no FLOPs are left for a kernel, for
-    limits that Canvas does not have, and for a text that is no wish.
+    Convolutions that no kernel can replace stay. Raises SpecError where all convolutions stay or no FLOPs are left for
+    a kernel, for limits that Canvas does not have, and for a text without valid wishes.
     """
 
     def __init__(self, request: SpaceRequest) -> None:
-        for name, given in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
-            if given:
-                raise SpecError(f"{name}: expected none, as Canvas has no such limits; found {quoted(given)}")
+        for name, limits in (("coefficients", request.coefficients), ("occurrences", request.occurrences)):
+            if limits:
+                raise SpecError(f"{name}: expected none, as Canvas has no such limits; found {quoted(limits)}")
         unknown = [name for name in request.limits if name != "max_primitives"]
         if unknown:
             raise SpecError(f"limits: expected max_primitives alone, found {', '.join(map(quoted, unknown))}")
@@ -63,8 +63,8 @@ class KernelSpace(OperatorSpace):
         self._wishes = derived_wants(replaced) if request.wants is None else parse_wishes(request.wants)
         most = positive(request.limits.get("max_primitives", PRIMITIVES))
         if most is None or most > MOST_NODES:
-            found = quoted(request.limits["max_primitives"])
-            raise SpecError(f"limits: expected a whole number from 1 to {MOST_NODES} for max_primitives, found {found}")
+            text = quoted(request.limits["max_primitives"])
+            raise SpecError(f"limits: expected a whole number from 1 to {MOST_NODES} for max_primitives, found {text}")
         self.draws = Sampler(self.places, max_flops=None, primitives=(min(2, most), most))
         self.drawn, self.wished = request.drawn, request.wished
 
@@ -74,40 +74,40 @@ class KernelSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """What every kernel does, beside the rule of the space that it reads along both axes of the image."""
+        """The wishes for every kernel; the space also requires that kernels read along each axis of the image."""
         return wishes_text(self._wishes)
 
     def meets_wishes(self, kernel: Kernel) -> bool:
-        """Whether a kernel does what is wished (:func:`.pairing_of`)."""
+        """Return whether a kernel meets the wishes (:func:`.pairing_of`)."""
         try:
             return not self._wishes or pairing_of(kernel, self._window).meets(self._wishes)
-        except SpecError:  # no whole sizes there
+        except SpecError:  # the sizes are not whole
             return False
 
     def lower(self, spare_flops: int) -> None:
-        """See :meth:`.OperatorSpace.lower`: kernels are filled up to so many FLOPs."""
+        """See :meth:`.OperatorSpace.lower`: the new FLOPs are the budget of kernels."""
         self.budget = Budget(max_flops=max(1, spare_flops - self._staying))
 
     def probe(self, operator: Fitted) -> Mapping[str, float]:
-        """See :meth:`.Probe.promise`, beside the convolution with the most FLOPs; 0 where the kernel is too large."""
+        """See :meth:`.Probe.promise`, compared with the convolution of most FLOPs; 0 for a kernel that is too large."""
         place = self._heaviest
         try:
-            found = probe(operator, place)
+            probed = probe(operator, place)
         except SpecError:
-            found = None
-        if found is None:
+            probed = None
+        if probed is None:
             return NO_PROMISE
-        outputs, inputs, *lengths = found.kernel.shape
-        return found.promise(convolution_probe(outputs, inputs, tuple(lengths), (place.kh, place.kw)))
+        outputs, inputs, *lengths = probed.kernel.shape
+        return probed.promise(convolution_probe(outputs, inputs, tuple(lengths), (place.kh, place.kw)))
 
     def root(self, accepts: Callable[[Any], bool]) -> State:
-        """The state before the number of primitives is chosen."""
+        """Return the state before the choice of the number of primitives."""
         return KernelState(_Rules(self, accepts), Draft())
 
     def known(self, root: State) -> Mapping[str, Fitted]:
-        """The known kernels that the budget allows, with the first number of groups that does, fitted."""
+        """Return the known kernels within the budget, fitted with the first number of groups that fits."""
         assert isinstance(root, KernelState)
-        found = {}
+        fitted = {}
         for name, make in KNOWN.items():
             kernel = Kernel(make().nodes, self.draws.normalise)
             if not self.meets_wishes(kernel):
@@ -115,12 +115,12 @@ class KernelSpace(OperatorSpace):
             for groups in self.draws.groups if "G" in kernel.variables else (1,):
                 operator = root.rules.fitted(kernel, groups)
                 if operator is not None and _is_reached(root, operator):
-                    found[name] = operator
+                    fitted[name] = operator
                     break
-        return found
+        return fitted
 
     def name_of(self, operator: Fitted) -> str:
-        """The kernel's key and its number of groups: within a space these determine all other numbers."""
+        """Return the kernel's key and its number of groups, which determine all other numbers within a space."""
         return f"{operator.kernel.key} {operator.groups}"
 
 
@@ -130,9 +130,9 @@ class _Rules:
     accepts: Callable[[Any], bool]
 
     def fitted(self, kernel: Kernel, groups: int) -> Fitted | None:
-        """The kernel filled up to the budget, where it fits."""
-        found = fill(kernel, self.space.places, self.space.budget, groups)
-        return found if isinstance(found, Fitted) and self.accepts(found) else None
+        """Return the kernel with numbers as large as the budget allows, or None."""
+        operator = fill(kernel, self.space.places, self.space.budget, groups)
+        return operator if isinstance(operator, Fitted) and self.accepts(operator) else None
 
     @cached_property
     def widest(self) -> Room:
@@ -143,19 +143,19 @@ class _Rules:
 
 @dataclass(frozen=True, eq=False)
 class KernelState:
-    """A draft with what it may become."""
+    """A draft with its room and the choices so far."""
 
-    rules: _Rules  # of the space
+    rules: _Rules  # the space and its acceptance
     draft: Draft
-    room: Room | None = None  # None before the number of primitives is chosen
-    name: str = ""  # of the primitive whose tensors are chosen next; empty before
-    groups: int = 0  # the number for G; 0 before it is chosen
+    room: Room | None = None  # None until the number of primitives is chosen.
+    name: str = ""  # The name of the primitive whose tensors are chosen next, or empty.
+    groups: int = 0  # The number for G; 0 until it is chosen.
 
     @cached_property
     def key(self) -> Hashable:
-        """The kernel's key and G for a complete state; else the draft as it is, and what is chosen.
+        """The kernel's key and G for a complete state; otherwise the draft and the choices so far.
 
-        The rules are not in it: keys tell states of one root apart, which all have the same ``accepts`` and budget.
+        The key does not contain the rules: states of one root are compared, and have equal ``accepts`` and budgets.
         """
         if self.is_complete:
             assert self._kernel is not None
@@ -164,7 +164,7 @@ class KernelState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all primitives and, where the kernel has it, G are chosen."""
+        """Whether all primitives are chosen, and G where the kernel has it."""
         return self.groups > 0
 
     @cached_property
@@ -181,7 +181,7 @@ class KernelState:
         return Growing(self.room, self.draft.nodes, self.draft.shapes)
 
     def children(self) -> Sequence[Child]:
-        """Numbers of primitives at the root; then names, and tensors of each name; at last the numbers for G."""
+        """List numbers of primitives at the root; then names, then the tensors for a name; at the end numbers for G."""
         if self.is_complete:
             return ()
         draws = self.rules.space.draws
@@ -207,7 +207,7 @@ class KernelState:
         return [_choice(1.0, f"G={groups}", replace(self, groups=groups)) for groups in draws.groups]
 
     def operator(self) -> Fitted | None:
-        """The kernel fitted to all places; None where it misses a wish or is over the budget."""
+        """Return the kernel fitted to all places; None where it misses a wish or exceeds the budget."""
         space = self.rules.space
         space.drawn(self.key)
         assert self._kernel is not None
@@ -221,20 +221,20 @@ class KernelState:
         return {} if self._kernel is None else traits_of(self._kernel)
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """The steps that may lead to a kernel, primitive by primitive in its own order."""
+        """Return the steps that may lead to a kernel, primitive by primitive in the kernel's order."""
         if not isinstance(operator, Fitted) or self.is_complete:
             return ()
         nodes = operator.kernel.nodes
         if self.room is not None and self.room.primitives != len(nodes):
             return ()
         if self.name:
-            found = _Tensors(self, nodes[len(self.draft.nodes)].inputs).steps()
-            return [step for step in found if may_become(_state(step).draft, nodes)]
+            options = _Tensors(self, nodes[len(self.draft.nodes)].inputs).steps()
+            return [step for step in options if may_become(_state(step).draft, nodes)]
         steps = [step for child in self.children() for step in child.steps()]
         return [step for step in steps if _state(step)._is_choice_of(operator)]
 
     def _is_choice_of(self, operator: Fitted) -> bool:
-        """Whether what was chosen last, a number of primitives, a name or G, is what a kernel has."""
+        """Return whether the last choice, a number of primitives, a name or G, is that of a kernel."""
         nodes = operator.kernel.nodes
         if self.is_complete:
             return self.key == (operator.kernel.key, operator.groups)
@@ -258,39 +258,39 @@ def _state(step: Step) -> KernelState:
 
 
 def _choice(weight: float, name: str, state: KernelState) -> Taken:
-    """A number of primitives, a name, or a number for G: a step that adds no primitive."""
+    """Return a step that adds no primitive: a number of primitives, a name, or a number for G."""
     return Taken(Step(name, (name,) if state.name else (), state, steps=0), weight)
 
 
 @dataclass(frozen=True)
 class _Tensors:
-    """The tensors of the primitive whose name is chosen: its parameters and substitutions are the steps."""
+    """The tensors of the primitive whose name is chosen; each parameter and substitution is a step."""
 
     before: KernelState
     inputs: tuple[int, ...]
     weight = 1.0
 
     def steps(self) -> Sequence[Step]:
-        """One for each primitive that may be taken on these tensors."""
+        """Return a step for each allowed primitive on these tensors."""
         before = self.before
         return [
-            Step(str(one), (str(one.primitive),), replace(before, draft=before.draft.apply(one.taken), name=""))
-            for one in candidates_of(before.growing, before.name, self.inputs)
-            if one.may_be_taken
+            Step(str(c), (str(c.primitive),), replace(before, draft=before.draft.apply(c.taken), name=""))
+            for c in candidates_of(before.growing, before.name, self.inputs)
+            if c.may_be_taken
         ]
 
 
 def may_become(draft: Draft, nodes: Sequence[Node]) -> bool:
-    """Whether a draft becomes the first of these nodes when sizes take the place of its dynamic variables."""
+    """Return whether a draft becomes the first of these nodes when sizes replace its dynamic variables."""
     sizes: dict[int, Size] = {}
-    for mine, other in zip(draft.nodes, nodes, strict=False):
-        if mine.inputs != other.inputs or mine.primitive.name != other.primitive.name:
+    for node, other in zip(draft.nodes, nodes, strict=False):
+        if node.inputs != other.inputs or node.primitive.name != other.primitive.name:
             return False
-        if mine.primitive.name != "fc":
-            if mine.primitive.parameter != other.primitive.parameter:
+        if node.primitive.name != "fc":
+            if node.primitive.parameter != other.primitive.parameter:
                 return False
             continue
-        channels, wanted = parse(mine.primitive.parameter), parse(other.primitive.parameter)
+        channels, wanted = parse(node.primitive.parameter), parse(other.primitive.parameter)
         free = variables_of(channels)
         if not free:
             if channels != wanted:
@@ -303,13 +303,13 @@ def may_become(draft: Draft, nodes: Sequence[Node]) -> bool:
 
 
 def traits_of(kernel: Kernel) -> dict[str, int]:
-    """How often each primitive is there, the depth, the dynamic variables left, the blends, and 1 where G is in use."""
-    found = Counter(node.primitive.name for node in kernel.nodes)
+    """Count each primitive, the depth, the remaining dynamic variables and the blends; "grouped" is 1 with G in use."""
+    counts = Counter(node.primitive.name for node in kernel.nodes)
     depth = [0]
     for node in kernel.nodes:
         depth.append(1 + max(depth[tensor] for tensor in node.inputs))
-    found["depth"] = depth[-1]
-    found["free variables"] = len(kernel.free)
-    found["blends"] = sum(found[name] for name in BROADCASTS)
-    found["grouped"] = int("G" in kernel.variables)
-    return dict(found)
+    counts["depth"] = depth[-1]
+    counts["free variables"] = len(kernel.free)
+    counts["blends"] = sum(counts[name] for name in BROADCASTS)
+    counts["grouped"] = int("G" in kernel.variables)
+    return dict(counts)

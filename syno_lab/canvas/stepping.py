@@ -1,4 +1,4 @@
-"""How kernels are grown step by step, for the sessions and steppers of all systems (:mod:`syno_lab.sessions`)."""
+"""The step-by-step growth of kernels, for the sessions and steppers of all systems (:mod:`syno_lab.sessions`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from syno_lab.sessions.own_rule import OwnRule, refusing
 from syno_lab.sessions.shown import Node, Picture, Preview
 from syno_lab.sessions.text import check_operator, head_of
 
-#: Primitives that a room may allow: those of a draft are fewer.
+#: The most primitives that a room may allow; a draft has fewer.
 _MOST = 1 << 10
 
 
@@ -55,7 +55,7 @@ class _Budget(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class _Room(msgspec.Struct, forbid_unknown_fields=True):
-    """See :class:`.Room`; its least costs follow from the places and the budget."""
+    """See :class:`.Room`; the least costs follow from the places and the budget."""
 
     primitives: int
     width: int
@@ -79,7 +79,7 @@ class _Aim(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Step(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A primitive, its tensors by number, and the number of a dynamic variable with the size for it."""
+    """A primitive, the numbers of its tensors, and the number of a dynamic variable with its size."""
 
     primitive: str
     inputs: list[int]
@@ -113,13 +113,13 @@ class SessionRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 def records(places: Sequence[Place[AimedDraft, Taken]]) -> Records:
     """See :meth:`.Construction.records`."""
     aims = list(dict.fromkeys(entry.state.aim for entry in places if entry.step is None))
-    found = []
+    entries = []
     for entry in places:
         step = None if entry.step is None else _step_record(entry.step)
         aim = aims.index(entry.state.aim) if step is None else None
         operator = None if entry.operator is None else entry.operator.to_json()
-        found.append(PlaceRecord(step=step, aim=aim, operator=operator))
-    return Records([list(map(_aim_record, aims))], found)
+        entries.append(PlaceRecord(step=step, aim=aim, operator=operator))
+    return Records([list(map(_aim_record, aims))], entries)
 
 
 def _step_record(step: Taken) -> _Step:
@@ -155,7 +155,7 @@ def reader(
     construction: Construction[AimedDraft, Taken, Candidate], record: SessionRecord
 ) -> Reader[AimedDraft, Taken]:
     """See :meth:`.Construction.reader`."""
-    aims = [_aim(one) for one in record.aims]
+    aims = [_aim(aim_record) for aim_record in record.aims]
 
     def read(one: PlaceRecord, before: Sequence[Place[AimedDraft, Taken]], where: str) -> Place[AimedDraft, Taken]:
         step: Taken | None = None
@@ -228,7 +228,7 @@ class KernelConstruction(
     ByHand[AimedDraft, Taken, Candidate],
     Explorable[AimedDraft, Taken, Candidate],
 ):
-    """From the input down: a session begins with a draft, with its aim or without, a kernel, or a sampler's aim."""
+    """Growth from the input: a session begins with a draft, with or without an aim, a kernel, or a sampler's aim."""
 
     labels = Labels(
         distance="Primitives still needed",
@@ -254,11 +254,11 @@ class KernelConstruction(
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """Whether it is a draft, a kernel, a sampler, or the state of a session."""
+        """Return whether a start is a draft, a kernel, a sampler, or the state of a session."""
         return isinstance(start, Draft | Kernel | Sampler | AimedDraft)
 
     def begin(self, start: Draft | Kernel | Fitted | Sampler | AimedDraft) -> Beginning[AimedDraft, Taken]:
-        """The input, and the primitives as steps; with a sampler it is for its places and within its budget."""
+        """Return the input, and the primitives as steps; a sampler sets the places and the budget."""
         nodes: Sequence[Any] = ()
         if isinstance(start, Sampler):
             room, fewest = start.widest, max(1, start.primitives[0])
@@ -275,20 +275,20 @@ class KernelConstruction(
         return given if isinstance(given, Taken) else state.step(given)
 
     def operator(self, state: AimedDraft) -> Fitted:
-        """The kernel, fitted to the places of the aim. Raises SynoError where the draft is not complete."""
+        """Return the kernel, fitted to the places of the aim. Raises SynoError for an incomplete draft."""
         return state.operator()
 
     def distance(self, state: AimedDraft, effort: Effort | None = None) -> int | None:
-        """How many more primitives a kernel needs at least."""
+        """Return the least number of further primitives."""
         return state.needed
 
     def candidates(
         self, state: AimedDraft, rules: Sequence[OwnRule], should_stop: Stop | None = None
     ) -> Sequence[Candidate]:
-        """Every primitive on every tensor and every broadcast of two (:func:`syno_lab.canvas.growth.candidates`)."""
+        """Return each primitive on each tensor and each broadcast (:func:`syno_lab.canvas.growth.candidates`)."""
         effort = Effort(should_stop=should_stop)
-        look = lambda: effort.tick("listing the next primitives")  # noqa: E731 - a name for what is asked often
-        return [judged(state, one, rules) for one in growth.candidates(state.draft, state.aim.room, look=look)]
+        look = lambda: effort.tick("listing the next primitives")  # noqa: E731 - a callback for frequent calls
+        return [judged(state, c, rules) for c in growth.candidates(state.draft, state.aim.room, look=look)]
 
     def way(
         self, state: AimedDraft, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
@@ -300,13 +300,13 @@ class KernelConstruction(
         return random_way(state, rng, patience, refuses)
 
     def loaded(self, operator: Any, first: AimedDraft, shown: AimedDraft) -> Any:
-        """An operator that was fitted to no place goes on with the places and the budget of the session."""
+        """Return an operator without places as a draft with the places and the budget of the session."""
         if isinstance(operator, Fitted) and not operator.places and not shown.aim.is_example:
             return AimedDraft(Draft(operator.kernel.nodes), shown.aim)
         return operator
 
     def name(self, operator: Fitted, known: Mapping[str, Callable[[], Any]]) -> str | None:
-        """The name of the known kernel that the operator's is isomorphic to."""
+        """Return the name of the known kernel that is isomorphic to the operator's kernel."""
         key, normalise = operator.kernel.key, operator.kernel.normalise
         return next((name for name, make in known.items() if _key_of(make, normalise) == key), None)
 
@@ -318,25 +318,25 @@ class KernelConstruction(
 
     records, reader = staticmethod(records), reader
 
-    # -- as a page shows it ------------------------------------------------------------------------------------------
+    # -- pictures and texts ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """The micro-DAG with its last tensor marked: a draft with its leaves, an operator with its output."""
+        """Draw the micro-DAG with its last tensor highlighted: a draft with its leaves, an operator with its output."""
         draft = place.state.draft
         marked = [len(draft.nodes)] if draft.nodes else []
         if place.is_complete:
             operator = place.built
-            svg, said = drawing.svg(operator, highlight=marked), drawing.words(operator)
+            svg, words = drawing.svg(operator, highlight=marked), drawing.words(operator)
             description = drawing.describe(operator.kernel)
         else:
-            svg, said = drawing.svg(draft, highlight=marked), drawing.words(draft)
+            svg, words = drawing.svg(draft, highlight=marked), drawing.words(draft)
             description = drawing.describe(draft)
-        lit = drawing.lights(draft, said)
-        nodes = {name: Node(words, lit[name], name.startswith("t")) for name, words in said.items()}
+        highlights = drawing.lights(draft, words)
+        nodes = {name: Node(text, highlights[name], name.startswith("t")) for name, text in words.items()}
         return Picture(svg, description, nodes)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
-        """See :func:`.menu.status`; nothing of it takes long."""
+        """See :func:`.menu.status`, which is always fast."""
         return listing.status(place.state, name, place.built if place.is_complete else None)
 
     strip = staticmethod(listing.strip)
@@ -363,25 +363,25 @@ class KernelConstruction(
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: AimedDraft) -> Branch:
-        """A draft is an operator, a dead end or open; its distance is the primitives that it needs."""
+        """Return a draft as an operator, a dead end or an open branch; its distance is the needed primitives."""
         return _branch(f"after {count_of(len(state.draft.nodes), 'primitive')}", state)
 
     def following(
         self, state: AimedDraft, rules: Sequence[OwnRule], pruned: bool, effort: Effort
     ) -> Sequence[tuple[int, Candidate]]:
-        """The next primitives, those that nothing refuses first.
+        """List the next primitives, allowed primitives first.
 
-        A size that makes another tensor illegal leads nowhere: there is no draft behind it, and it is left out.
+        A size that makes another tensor illegal is left out, because it leads to no draft.
         """
-        look = lambda: effort.tick("looking at the space")  # noqa: E731 - a name for what is asked often
-        found = growth.candidates(state.draft, state.aim.room, look=look)
-        listed = [(index, judged(state, one, rules)) for index, one in enumerate(found)]
-        taken = [each for each in listed if each[1].may_be_taken]
-        refused = [each for each in listed if not each[1].may_be_taken and each[1].verdict is not SUBSTITUTION]
-        return [*taken, *refused] if pruned else taken
+        look = lambda: effort.tick("looking at the space")  # noqa: E731 - a callback for frequent calls
+        options = growth.candidates(state.draft, state.aim.room, look=look)
+        listed = [(index, judged(state, one, rules)) for index, one in enumerate(options)]
+        allowed = [entry for entry in listed if entry[1].may_be_taken]
+        refused = [entry for entry in listed if not entry[1].may_be_taken and entry[1].verdict is not SUBSTITUTION]
+        return [*allowed, *refused] if pruned else allowed
 
     def leading(self, state: AimedDraft) -> Callable[[Candidate], Branch]:
-        """A function of a next primitive: it leads to an operator, a dead end, or a draft that may go on."""
+        """Return a function that maps a next primitive to its branch: an operator, a dead end, or an open draft."""
         return lambda one: (
             _branch(str(one), state.apply(one.taken))
             if one.verdict is None
@@ -399,7 +399,7 @@ def _branch(text: str, state: AimedDraft) -> Branch:
 
 
 def judged(state: AimedDraft, one: Candidate, rules: Sequence[OwnRule]) -> Candidate:
-    """A candidate with the verdict of the user's rules, where nothing else refuses it."""
+    """Return a candidate with the verdict of the user's rules, if no other rule refuses the candidate."""
     rule = refusing(rules, state, one.taken) if one.may_be_taken else None
     return one if rule is None else one._replace(verdict=OwnLimit(rule.name, rule.reason))
 
@@ -410,9 +410,9 @@ def _key_of(make: Callable[[], Fitted], normalise: bool) -> str:
 
 
 def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
-    """The primitives of each kernel (fitted or not) or draft, in its order.
+    """Return the primitives of each kernel (fitted or not) or draft, in order.
 
-    Two are equal where they have one name and one parameter and are applied to equal tensors, down to the input.
+    Two primitives are equal if name and parameter are equal and they apply to equal tensors, down to the input.
     """
     keys: dict[Any, int] = {}
     return [_trace(_draft(value), keys) for value in values]
@@ -423,19 +423,19 @@ def _draft(value: Any) -> Draft:
         return value
     if isinstance(value, Kernel | AimedDraft):
         return value.draft
-    found: Draft = value.kernel.draft
-    return found
+    draft: Draft = value.kernel.draft
+    return draft
 
 
 def _trace(draft: Draft, keys: dict[Any, int]) -> list[TracedStep]:
     tensors = [keys.setdefault("input", len(keys))]
-    found = []
+    steps = []
     for number, node in enumerate(draft.nodes, start=1):
         inputs = tuple([tensors[tensor] for tensor in node.inputs])
         tensors.append(keys.setdefault((str(node.primitive), inputs), len(keys)))
         ids = (f"p{number}", f"t{number}", f"p{number}-lhs", f"p{number}-rhs", f"p{number}-out")
-        found.append(TracedStep(node.primitive.name, f"t{number} = {node}", tensors[-1], frozenset(inputs), ids))
-    return found
+        steps.append(TracedStep(node.primitive.name, f"t{number} = {node}", tensors[-1], frozenset(inputs), ids))
+    return steps
 
 
 CONSTRUCTION = KernelConstruction()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: A layer in the middle of a residual network; and small sizes, all different.
 _EXAMPLE = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
 _SMALL = {"N": 1, "C_in": 8, "C_out": 8, "H": 4, "W": 6, "KH": 3, "KW": 5}
-#: A primitive with a parameter on the input, by its name; the others have none, or blend (:func:`example`).
+#: By name, a primitive with a parameter on the input; other primitives have no parameter, or blend (:func:`example`).
 _EXAMPLES = {
     "group": "group G",
     "shift": "shift H+1",
@@ -52,13 +52,13 @@ class Canvas(System):
     traces = staticmethod(traces)
 
     def summary(self, text: str | bytes) -> str:
-        """The names of the primitives, each once."""
+        """Return the names of the primitives without repeats."""
         return " ".join(dict.fromkeys(node.primitive.name for node in from_json(text).kernel.nodes))
 
     def for_layer(self, site: Site) -> tuple[Fitted, dict[str, int]]:
-        """The convolution, as a kernel, for a dense one of stride 1.
+        """Return the convolution as a kernel, for a dense convolution of stride 1.
 
-        Raises SpecError for a layer that no kernel replaces, and for a stride, which a kernel would pool in front.
+        Raises SpecError for a layer that no kernel replaces, and for a stride, which would become a pooling.
         """
         if obstacle_to(site) is None and site.stride == (1, 1):
             operator = Fitted(KNOWN["convolution"]())
@@ -69,33 +69,33 @@ class Canvas(System):
         raise SpecError(f"{site.name}: expected a dense convolution of stride 1 that a kernel of Canvas can replace")
 
     def recognise(self, operator: Fitted) -> str | None:
-        """The known kernel that is isomorphic to an operator's, wherever it is fitted."""
+        """Return the known kernel that is isomorphic to the operator's kernel, for any places."""
         return next((name for name, make in KNOWN.items() if make().key == operator.kernel.key), None)
 
     def mixing(self, operator: Fitted, binding: Binding) -> Pairing:
-        """See :func:`syno_lab.canvas.mixing.pairing_of`: of the kernel at generic sizes."""
+        """Return the mixing of the kernel at generic sizes, see :func:`syno_lab.canvas.mixing.pairing_of`."""
         if binding["C_in"] != binding["C_out"]:
             raise SpecError("mixing: expected as many channels out as in, as kernels run in parts otherwise")
         return pairing_of(operator.kernel, (binding["KH"], binding["KW"]))
 
     def is_linear(self, operator: Fitted) -> bool:
-        """No kernel counts as linear."""
+        """Return False: no kernel counts as linear."""
         return False
 
     def binding_for(
         self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """The variables at a place for images. Raises SpecError for another place, and where a size is not whole."""
+        """Return the variables at a place for images. Raises SpecError for another place and fractional sizes."""
         if len(input_sizes) != 4 or len(output_sizes) != 4:
             raise SpecError(
                 f"expected a convolution for {operator}, found a layer from {list(input_sizes)} to {list(output_sizes)}"
             )
-        found = {name: named[name] for name in OUTER if name in named} | {"s": named.get("s", 1)}
-        found |= {mine: named[name] for mine, name in (("KH", "window_h"), ("KW", "window_w")) if name in named}
-        return operator.complete_binding(found)
+        numbers = {name: named[name] for name in OUTER if name in named} | {"s": named.get("s", 1)}
+        numbers |= {own: named[name] for own, name in (("KH", "window_h"), ("KW", "window_w")) if name in named}
+        return operator.complete_binding(numbers)
 
     def placement(self, operator: Fitted, sites: Sequence[Site], strides: Strides) -> Placement:
-        """The kernel in every convolution that it can replace; a stride is always pooled in front of it."""
+        """Return the kernel in every convolution that it can replace, after a pooling for a stride."""
         from syno_lab.models.slot import InSlots
 
         return InSlots(operator, [replace(site, obstacle=obstacle_to(site)) for site in sites], "shape")
@@ -113,31 +113,31 @@ class Canvas(System):
         return traits_of(operator.kernel)
 
     def example_binding(self, operator: Fitted) -> dict[str, int]:
-        """The first place of the operator, or a layer of a residual network where it has none."""
+        """Return the first place of the operator, or a layer of a residual network if the operator has no places."""
         return operator.complete_binding(None if operator.places else _EXAMPLE)
 
     def places(self, operator: Fitted) -> dict[str, dict[str, int]]:
-        """Every place that the operator was fitted to, as :func:`.place_name` calls it."""
+        """Return every place of the operator by its name (:func:`.place_name`)."""
         return {place_name(place): operator.complete_binding(outer_of(place)) for place in operator.places}
 
     def small_binding(self, operator: Fitted) -> dict[str, int]:
-        """Small sizes; G is 2."""
-        given = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
-        return operator.complete_binding(given)
+        """Return small sizes, with 2 for G."""
+        sizes = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
+        return operator.complete_binding(sizes)
 
     def operator_of(self, value: Any) -> Fitted | None:
-        """A kernel, fitted to no network."""
+        """Return a kernel as an operator without a network; None for another value."""
         return Fitted(value) if isinstance(value, Kernel) else None
 
     def cards(self) -> Mapping[str, PrimitiveCard]:
-        """The card of each primitive by its name, with a picture of a small draft that uses it."""
+        """Return the card of each primitive by name, with a picture of a small draft that uses the primitive."""
         return {name: _card(name) for name in PRIMITIVES}
 
 
 def example(name: str) -> Draft:
-    """The draft of a card's picture: the primitive makes its last tensor."""
+    """Return the draft of a card's picture: its last tensor is the result of the primitive."""
     if name in BROADCASTS:
-        # A mean over H repeats along H, so the picture shows more than two tensors of one shape.
+        # A mean over H repeats along H, so that the picture shows more than two tensors of one shape.
         return broadcast(Draft().apply("fold_avg H"), name, 1, 0)
     return Draft().apply(_EXAMPLES.get(name, name))
 

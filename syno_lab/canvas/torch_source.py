@@ -1,9 +1,9 @@
-"""PyTorch from an operator: readable source that needs torch alone, and the module that it defines (Canvas, section 7).
+"""PyTorch source of an operator: readable code that needs only torch, and the module of the code (Canvas, section 7).
 
-A tensor has the batch in front and one axis for each filled slot of its shape. Views stay views: a group splits an
-axis, a window is a stride over one padded copy, a broadcast splits an axis where its left side begins inside it. An FC
-behind unfolds and a group is one convolution of what stands in front of them, so its windows are never stored. A
-template that runs in parts has them beside the batch; its FCs are convolutions in groups.
+A tensor has the batch as its first axis, then one axis for each filled slot of its shape. Views stay views. A group
+splits an axis, a window is a stride over a padded copy, and a broadcast may split an axis of its right side. An FC
+after unfolds and a group is one convolution of the tensor before them, so its windows are never stored. In a template
+with several parts, the parts are in the batch axis, and FCs are convolutions in groups.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from syno_lab.canvas.places import AtPlaces
     from syno_lab.canvas.shape import Shape
 
-#: Where exp(a) would be infinite it stays at a large number: its gradient, which a minimum or a ReLU behind it makes 0
-#: times infinity, would be no number, and one such element ends a training.
+#: exp(a) is bounded by a large number. Behind a minimum or a ReLU, an infinite value would have a gradient of 0 times
+#: infinity. This is not a number, and ends a training.
 _EXP = """
 def exp(a):
     largest = {torch.float16: 11, torch.float64: 709}.get(a.dtype, 88)  # above it exp overflows
@@ -49,14 +49,14 @@ _CALLS = {
 
 
 class View(NamedTuple):
-    """A tensor as what stands in front of its unfolds and groups."""
+    """A tensor as unfolds and groups of an earlier tensor."""
 
-    of: int  # the number of that tensor; the tensor's own where it is the result of neither
-    axes: tuple[str, ...]  # H, W, both or none: where its windows slide
+    of: int  # The number of the earlier tensor, or of the tensor itself.
+    axes: tuple[str, ...]  # The axes with windows: H, W, both or none.
 
 
 def view_of(kernel: Kernel, tensor: int) -> View:
-    """A tensor, by its number, with the unfolds and groups that made it undone."""
+    """Return a tensor as a view: the tensor before its unfolds and groups, and the axes of the unfolds."""
     of, axes = tensor, set()
     while of:
         (name, parameter), inputs = kernel.nodes[of - 1]
@@ -69,25 +69,25 @@ def view_of(kernel: Kernel, tensor: int) -> View:
 
 
 def to_torch(operator: AtPlaces, bound: dict[str, int], **options: bool) -> nn.Module:
-    """A module that computes an operator on tensors [N, C_in, s·H, s·W], for any batch size, dtype and device.
+    """Return a module that computes an operator on tensors [N, C_in, s·H, s·W], for any batch size, dtype and device.
 
-    Its weights ``weight_1``, ``weight_2``, … are those of :meth:`.Fitted.weight_sizes`. Those of FCs start as PyTorch's
-    convolutions do, uniform within 1/√(inputs of a group), and scales and offsets of normalisations as 1 and 0. It can
-    be pickled and copied: it is rebuilt from the operator's JSON and the complete binding. ``options`` are those of
-    :func:`.module_of`.
+    Its weights ``weight_1``, ``weight_2``, … have the shapes of :meth:`.Fitted.weight_sizes`. Weights of FCs start as
+    in PyTorch's convolutions, uniform within 1/√(inputs of a group); scales and offsets of normalisations start as 1
+    and 0. Pickling and copying rebuild the module from the operator's JSON and the complete binding. ``options`` are
+    those of :func:`.module_of`.
     """
     return module_of(to_torch, to_torch_source(operator, bound), operator, bound, **options)
 
 
 def to_torch_source(operator: AtPlaces, bound: dict[str, int]) -> str:
-    """Python source of a class ``SynoOperator(nn.Module)`` for a complete binding, to paste into one's own project."""
+    """Return Python source of a class ``SynoOperator(nn.Module)`` for a complete binding, for use in any project."""
     return _Writer(operator, bound).source()
 
 
 class _Writer:
-    """Writes the source of an operator for a binding.
+    """The writer of an operator's source for a binding.
 
-    Names in the source: ``image`` is the input, pooled; m the number of images; n = m · parts; t0, t1, … the tensors.
+    Names in the source: ``image`` is the pooled input; m images, n = m · parts; t0, t1, … are the tensors.
     """
 
     def __init__(self, operator: AtPlaces, bound: dict[str, int]) -> None:
@@ -95,12 +95,12 @@ class _Writer:
         self.place, self.bound = operator.template(bound)
         self.input = operator.input_sizes(bound)[1:]
         self.sizes = operator.weight_sizes(bound)
-        #: Of each FC's result the number of its weight in the source, and what it is a convolution of.
+        #: By the number of each FC's result: the number of its weight in the source, and its convolution.
         self.weights = {tensor: place + 1 for tensor, place in kernel.weight_places.items()}
         self.convolutions = {tensor: self._convolution(kernel.nodes[tensor - 1].inputs[0]) for tensor in self.weights}
 
     def source(self) -> str:
-        """The whole text."""
+        """Return the full source."""
         wanted = ", ".join(map(str, self.input))
         lines = ["import torch", "from torch import nn", "from torch.nn import functional as F", "", ""]
         if any(node.primitive.name == "exp" for node in self.kernel.nodes):
@@ -156,7 +156,7 @@ class _Writer:
         return tuple([size.at(self.bound) for size in self.kernel.shapes[tensor].sizes])
 
     def _needed(self) -> list[int]:
-        """The tensors that are computed: not those that a convolution takes the place of."""
+        """Return the tensors that are computed, without the tensors that a convolution makes unnecessary."""
         needed = {len(self.kernel.nodes)}
         for tensor in range(len(self.kernel.nodes), 0, -1):
             if tensor in needed:
@@ -165,11 +165,11 @@ class _Writer:
         return sorted(needed - {0})
 
     def _convolution(self, tensor: int) -> View:
-        """What an FC on a tensor is a convolution of."""
-        found = view_of(self.kernel, tensor)
-        if "H" in found.axes and self.kernel.shapes[found.of]["KW"] is not None:
-            return View(tensor, ())  # KW would be a channel in front of KH, and the weight has it behind
-        return found
+        """Return the view that an FC on a tensor reads as a convolution."""
+        view = view_of(self.kernel, tensor)
+        if "H" in view.axes and self.kernel.shapes[view.of]["KW"] is not None:
+            return View(tensor, ())  # KW would be a channel before KH, but the weight has KH first
+        return view
 
     def _value(self, tensor: int) -> str:
         node = self.kernel.nodes[tensor - 1]
@@ -199,8 +199,8 @@ class _Writer:
         return _CALLS[name].format(a)
 
     def _unfold(self, a: str, shape: Shape, slots: tuple[str, ...]) -> str:
-        """Windows as a stride over a padded copy; each new axis comes last and moves to its slot."""
-        pads = []  # from the last axis to the first that is padded
+        """Return windows as a stride over a padded copy; each new axis comes last and moves to its slot."""
+        pads = []  # from the last axis to the first padded axis
         for slot in ("W", "H"):
             if shape[slot] is not None:
                 pads += [self.bound[f"K{slot}"] // 2] * 2 if slot in slots else [0, 0]
@@ -213,14 +213,14 @@ class _Writer:
 
     def _fc(self, tensor: int) -> str:
         weight, parts = self.weights[tensor], self.place.parts
-        groups, outputs, inputs = self.sizes[weight - 1]  # the groups of all parts together
+        groups, outputs, inputs = self.sizes[weight - 1]  # groups of all parts
         of, slots = self.convolutions[tensor]
         windows = [self.bound[f"K{slot}"] if slot in slots else 1 for slot in ("H", "W")]
         shape = self.kernel.shapes[of]
         image = [shape.size(slot).at(self.bound) for slot in ("H", "W")]
-        channels = groups * inputs // prod(windows)  # of all parts together
+        channels = groups * inputs // prod(windows)  # channels of all parts
         if of == 0 and groups == parts > 1 and self.place.c_in < self.place.c_out:
-            a, groups_of_it = "image", 1  # every part sees the same image: one convolution of all outputs
+            a, groups_of_it = "image", 1  # all parts have the same image: one convolution for all outputs
         elif parts > 1:
             a, groups_of_it = f"t{of}.reshape({', '.join(map(str, ('m', channels, *image)))})", groups
         else:
@@ -234,13 +234,13 @@ class _Writer:
             text = f"F.batch_norm({text}, {ours}, self.training)"
             if has_relu:
                 text = f"F.relu({text})"
-        made = (groups * outputs // parts, *image)
+        sizes = (groups * outputs // parts, *image)
         if parts > 1:
             return f"{text}.reshape({', '.join(map(str, ('n', *self._axes(tensor))))})"
-        return self._viewed(text, made, self._axes(tensor))
+        return self._viewed(text, sizes, self._axes(tensor))
 
     def _broadcast(self, node: Node) -> str:
-        """Both sides with axes that match: RHS as it is, or with an axis split where LHS begins inside it."""
+        """Return the blend of the two sides with matching axes; an axis of RHS is split where LHS begins inside it."""
         name, parameter = node.primitive
         left, right = (self.kernel.shapes[number] for number in node.inputs)
         parts = parts_of(parameter, left, right)
@@ -251,13 +251,13 @@ class _Writer:
         before, block, after = sizes[:first], sizes[first:end], sizes[end:]
         period = rest
         ones: tuple[int, ...]
-        same: tuple[int, ...] = ()  # the axes of the block that LHS has too
+        same: tuple[int, ...] = ()  # the axes of the block that LHS has as well
         while len(same) < len(block) and period % block[-1 - len(same)] == 0:
             period //= block[-1 - len(same)]
             same = block[len(block) - len(same) - 1 :]
         others = block[: len(block) - len(same)]
         lhs, rhs = (f"t{number}" for number in node.inputs)
-        axis = first + len(others)  # of the last of the others
+        axis = first + len(others)  # the last axis of the block without an equal axis
         if period == 1:
             ones, back = (1,) * len(others), ""
         elif others[-1] % period == 0:

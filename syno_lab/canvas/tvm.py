@@ -1,9 +1,9 @@
-"""TVM from an operator: one PrimFunc with a ``te.compute`` for each primitive that computes (Canvas, section 7).
+"""TVM modules of operators: one PrimFunc with a ``te.compute`` for each primitive that computes (Canvas, section 7).
 
-A tensor has the batch in front and one axis for each filled slot of its shape. A template that runs in parts has them
-on the first of these axes, a part after a part: a channel c of part a stands at a·C + c. Groups and windows are views:
-they have no stage of their own, and what reads them reads the tensor before them, or a copy of it with a border of
-zeros. So an FC behind unfolds and a group is one direct convolution, which MetaSchedule tiles.
+A tensor has the batch as its first axis, then one axis for each filled slot of its shape. In a template with several
+parts, the parts are on the first of these axes, one after the other: channel c of part a has index a·C + c. Groups and
+windows are views without a stage of their own. A stage reads the tensor before them, or a copy of that tensor with a
+border of zeros. So an FC after unfolds and a group is one direct convolution, which MetaSchedule tiles.
 
 Importing this module imports TVM: see :mod:`syno_lab.codegen.tvm_target`.
 """
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Node
     from syno_lab.canvas.places import AtPlaces
 
-#: An index, and the index of each filled slot.
+#: An index, and the indices of the filled slots by name.
 Index: TypeAlias = "Expr | int"
 Indices = dict[str, "Expr | int"]
-#: The value of an element: of an image, a part, and the indices of slots.
+#: The value of an element, from an image, a part, and the indices of slots.
 Read = Callable[["Expr | int", "Expr | int", Indices], "Expr"]
 
 
 def to_tvm(operator: AtPlaces, bound: Mapping[str, int], dtype: str = "float32") -> IRModule:
-    """A module with one unscheduled function ``main(X, W1, ..., Y)`` for a complete binding, as MetaSchedule wants it.
+    """Return a module with one unscheduled function ``main(X, W1, ..., Y)`` for a complete binding, for MetaSchedule.
 
-    X is [N, C_in, s·H, s·W], Y [N, C_out, H, W], and the weights are those of :meth:`.Fitted.weight_sizes`. A kernel
-    that normalises is that of a fresh module in evaluation: means of 0 and variances of 1. All tensors have the dtype
-    ``"float32"`` or ``"float64"``; in ``"float16"`` LLVM has no erf, which gelu needs.
+    X is [N, C_in, s·H, s·W], Y is [N, C_out, H, W], and the weights have the shapes of :meth:`.Fitted.weight_sizes`. A
+    normalising kernel computes as a new module in evaluation: means of 0 and variances of 1. All tensors have the dtype
+    ``"float32"`` or ``"float64"``; in ``"float16"`` LLVM lacks erf, which gelu needs.
     """
     writer = _Writer(operator, dict(bound), dtype)
     function = te.create_prim_func([writer.X, *writer.weights, writer.result()])
@@ -54,7 +54,7 @@ class _Writer:
         self.place, self.bound = operator.template(bound)
         self.images, self.parts = bound["N"], self.place.parts
         self.out = operator.output_sizes(bound)
-        #: Whether the parts see the same input; otherwise each has a block of the input's channels.
+        #: Whether all parts read the same input; otherwise each part reads a block of the input's channels.
         self.is_shared = self.place.c_in < self.place.c_out
         #: Whether the results of the parts are averaged; otherwise they are concatenated along the channels.
         self.is_averaged = self.place.c_in > self.place.c_out
@@ -64,13 +64,13 @@ class _Writer:
         self.views = [view_of(self.kernel, number) for number in range(len(self.kernel.shapes))]
         self.padded: dict[View, te.Tensor] = {}
         self.made: dict[int, te.Tensor] = {0: self._pooled()}
-        #: The stages that MetaSchedule inlines into the next one (without a sum, exp, and an index that is computed),
-        #: and which stages they are computed from then.
+        #: The names of stages that MetaSchedule inlines into the next stage: those without a sum, exp and computed
+        #: index. Each name has the stages from which the inlined stage is computed.
         self.inlined: dict[str, frozenset[str]] = {}
-        self.is_kept = False  # whether the stage that is being written is none of these
+        self.is_kept = False  # whether MetaSchedule does not inline the present stage
 
     def result(self) -> te.Tensor:
-        """The output Y, of all stages."""
+        """Return the output Y after all stages."""
         last = len(self.kernel.nodes)
         axes, wanted = self._axes(last), (self.place.channels, self.place.h, self.place.w)
         is_output = axes == wanted and not self.is_averaged and self.views[last].of == last > 0
@@ -91,7 +91,7 @@ class _Writer:
         share = self._constant(1 / self.parts)
         return te.compute(self.out, lambda n, *place: te.sum(element(n, a, place) * share, axis=a), name="Y")
 
-    # -- tensors and how they are read ---------------------------------------------------------------------------------
+    # -- reading tensors -----------------------------------------------------------------------------------------------
 
     def _constant(self, number: float) -> Expr:
         return tvm.tirx.const(number, self.dtype)
@@ -103,35 +103,35 @@ class _Writer:
         return self.kernel.shapes[tensor].size(slot).at(self.bound)
 
     def _stored(self, axes: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a tensor with these axes, the parts on the first of them."""
+        """Return the shape of a tensor with these axes, with the parts on the first axis."""
         return (self.images, self.parts * axes[0], *axes[1:]) if axes else (self.images, self.parts)
 
     def _apart(self, place: Sequence[Index], axes: tuple[int, ...]) -> tuple[Index, list[Index]]:
-        """The part, and the index of each axis, of an element's place in a stored tensor."""
+        """Return the part of an element of a stored tensor, and the index on each axis."""
         if not axes:
             return place[0], []
         part, first = _divided(place[0], self.parts, axes[0])
         return part, [first, *place[1:]]
 
     def _reader(self, tensor: int) -> Read:
-        """How the elements of a tensor are read: from the tensor before its groups and windows."""
+        """Return a function that reads the elements of a tensor from the tensor before its groups and windows."""
         view = self.views[tensor]
         of = view.of
         shape, filled = self.kernel.shapes[of], self.kernel.shapes[of].filled
         stored = self._border(view) if view.axes else self.made[of]
         splits = self.kernel.shapes[tensor]["G"] is not None and shape["G"] is None
         channels = self._size(tensor, "C")
-        first = int(stored.shape[1]) // self.parts  # of a part, along the first axis; with its border
+        first = int(stored.shape[1]) // self.parts  # size of a part along the first axis, border included
 
         analyzer = tvm.sym.Analyzer()
 
         def read(n: Index, a: Index, indices: Indices) -> Expr:
-            found = {slot: indices.get(slot, 0) for slot in filled}
+            position = {slot: indices.get(slot, 0) for slot in filled}
             if splits:
-                found["C"] = indices["G"] * channels + indices.get("C", 0)
+                position["C"] = indices["G"] * channels + indices.get("C", 0)
             for axis in view.axes:
-                found[axis] = indices[axis] + indices[f"K{axis}"]
-            place = [found[slot] for slot in filled] or [0]
+                position[axis] = indices[axis] + indices[f"K{axis}"]
+            place = [position[slot] for slot in filled] or [0]
             if self.parts > 1 and not (of == 0 and self.is_shared):
                 place[0] = a * first + place[0]
             self.is_kept |= any(not isinstance(analyzer.simplify(index), tvm.tirx.Var) for index in place)
@@ -140,7 +140,7 @@ class _Writer:
         return read
 
     def _border(self, view: View) -> te.Tensor:
-        """A copy of the tensor of a view with as many zeros around it as its windows leave its bounds."""
+        """Return a copy of a view's tensor with a border of zeros as wide as its windows need."""
         if view in self.padded:
             return self.padded[view]
         tensor, filled = self.made[view.of], self.kernel.shapes[view.of].filled
@@ -149,7 +149,7 @@ class _Writer:
             place = filled.index(axis)
             borders[place] = self.bound[f"K{axis}"] // 2
             axes[place] += 2 * borders[place]
-        # A tensor without channels may have its parts on an axis of the image: each has a border of its own.
+        # A tensor without channels may have its parts on an axis of the image: then each part has its own border.
         parts = int(tensor.shape[1]) // self._axes(view.of)[0]
         is_given = tensor.same_as(self.X)
 
@@ -163,10 +163,10 @@ class _Writer:
                 indices[place] = index - border if is_given else te.max(te.min(index - border, size - 1), 0)
             if 0 in borders:
                 indices[0] = part * (axes[0] - 2 * borders[0]) + indices[0]
-            # Bounded indices, though none is read out of bounds, and conditions that TVM does not look into, or it
-            # would simplify the bounds away: by them MetaSchedule sees that this copy is no mere write-back of a sum,
-            # into whose loops it would move it, where nothing writes the border.
-            conditions = inside if is_given else [tvm.tirx.likely(one) for one in inside]
+            # No index is out of bounds, but the indices are bounded, and ``likely`` keeps TVM from simplifying the
+            # bounds away. Otherwise MetaSchedule would treat this copy as a write-back of a sum, and move it into loops
+            # that do not cover the border.
+            conditions = inside if is_given else [tvm.tirx.likely(condition) for condition in inside]
             return te.if_then_else(te.all(*conditions), tensor[(n, *indices)], self._constant(0))
 
         wanted = (self.images, parts * axes[0], *axes[1:])
@@ -188,11 +188,11 @@ class _Writer:
         return te.compute(shape, element, name="T0", attrs=_UNSCHEDULED)
 
     def _stages_before(self, tensor: te.Tensor) -> frozenset[str]:
-        """The stages that a tensor is computed from once MetaSchedule has inlined those that it inlines."""
+        """Return the stages from which a tensor is computed after MetaSchedule has inlined stages."""
         before: frozenset[str] = frozenset()
-        for one in tensor.op.input_tensors:
-            if isinstance(one.op, te.ComputeOp):
-                before |= self.inlined.get(one.op.name, {one.op.name})
+        for source in tensor.op.input_tensors:
+            if isinstance(source.op, te.ComputeOp):
+                before |= self.inlined.get(source.op.name, {source.op.name})
         return before
 
     # -- stages --------------------------------------------------------------------------------------------------------
@@ -220,27 +220,27 @@ class _Writer:
             return element(n, a, dict(zip(filled, indices, strict=True)))
 
         self.is_kept = False
-        found = te.compute(self._stored(axes), at, name=name)
+        stage = te.compute(self._stored(axes), at, name=name)
         if not self.is_kept:
-            self.inlined[name] = self._stages_before(found)
-        return found
+            self.inlined[name] = self._stages_before(stage)
+        return stage
 
     def _shifted(self, indices: Indices, parameter: str) -> Indices:
-        found = dict(indices)
+        shifted = dict(indices)
         for axis, offset in SHIFTS[parameter]:
             size = self.bound[axis]
             if size == 1:
                 continue
-            # The truncating remainder: two shifts by the other one TVM 0.27 simplifies to one (codegen.tvm_stage).
-            found[axis] = tvm.tirx.truncmod(found[axis] + (size - offset) % size, tvm.tirx.const(size, "int32"))
-        return found
+            # Truncating remainder: TVM 0.27 merges two shifts with the other remainder wrongly (codegen.tvm_stage).
+            shifted[axis] = tvm.tirx.truncmod(shifted[axis] + (size - offset) % size, tvm.tirx.const(size, "int32"))
+        return shifted
 
     def _element(self, primitive: str, x: Index) -> Expr:
-        one, half = self._constant(1), self._constant(0.5)
+        unit, half = self._constant(1), self._constant(0.5)
         if primitive == "relu":
             return te.max(x, self._constant(0))
         if primitive == "gelu":
-            return x * (one + te.erf(x * self._constant(1 / math.sqrt(2)))) * half
+            return x * (unit + te.erf(x * self._constant(1 / math.sqrt(2)))) * half
         if primitive == "neg":
             return self._constant(0) - x
         if primitive == "sin":
@@ -250,9 +250,9 @@ class _Writer:
         return calls[primitive](x)
 
     def _fc(self, tensor: int, source: int, name: str) -> te.Tensor:
-        """A direct convolution of what stands before the windows of its input."""
+        """Return a direct convolution of the tensor before the windows of the input."""
         weight = self.weights[self.kernel.weight_places[tensor]]
-        groups, outputs, inputs = (int(size) for size in weight.shape)  # the groups of all parts together
+        groups, outputs, inputs = (int(size) for size in weight.shape)  # groups of all parts
         shape, read = self.kernel.shapes[source], self._reader(source)
         axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
         slots = [slot for slot in ("C", "KH", "KW") if shape[slot] is not None]
@@ -263,7 +263,7 @@ class _Writer:
             a, indices = self._apart(place, axes)
             found = {slot: index for slot, index in zip(filled, indices, strict=True) if slot != "C"}
             found |= zip(slots, summed, strict=True)
-            # The axis of the channels has the groups of all parts. A result without channels has one for each part.
+            # The axis of the channels has the groups of all parts. Without channels each part is a group.
             channel = place[0] if "C" in filled else a
             group, output = _divided(channel, groups, outputs)
             part, own = _divided(group, self.parts, groups // self.parts)
@@ -275,7 +275,7 @@ class _Writer:
         stored = self._stored(axes)
         is_normalised = tensor in self.kernel.normalised
         is_last = name == "Y" and not is_normalised
-        # What MetaSchedule tiles: a sum of which something is read several times, that is not longer than its result.
+        # MetaSchedule tiles a sum that reads some values several times and is not longer than its result.
         pixels = self._size(tensor, "H") * self._size(tensor, "W")
         is_tiled = (outputs > 1 or self.images * pixels > 1) and prod(stored) >= inputs
         attrs = _UNSCHEDULED if summed and not is_tiled and not is_last else None
@@ -283,7 +283,7 @@ class _Writer:
         return self._normalised(tensor, result, name) if is_normalised else result
 
     def _normalised(self, tensor: int, of: te.Tensor, name: str) -> te.Tensor:
-        """A batch normalisation of a mean of 0 and a variance of 1, and ReLU where another FC comes after it."""
+        """Return a batch normalisation with mean 0 and variance 1, with ReLU if another FC comes later."""
         first = self.kernel.weight_places[tensor]
         scale, offset = self.weights[first + 1 : first + 3]
         share, zero = self._constant(1 / math.sqrt(1 + EPSILON)), self._constant(0)
@@ -315,7 +315,7 @@ class _Writer:
         return te.compute(self._stored(sizes), element, name=name, attrs=None if name == "Y" else _UNSCHEDULED)
 
     def _softmax(self, tensor: int, source: int, slots: tuple[str, ...], name: str) -> te.Tensor:
-        """The largest, the powers, their sum and the shares, as four stages."""
+        """Return a softmax as four stages: the maximum, the powers, their sum and the shares."""
         read = self._reader(source)
         rest = [slot for slot in self.kernel.shapes[source].filled if slot not in slots]
         sizes = tuple([self._size(source, slot) for slot in rest])
@@ -339,14 +339,14 @@ class _Writer:
         return self._compute(tensor, lambda n, a, found: of_powers(n, a, found) / folded(total, n, a, found), name)
 
     def _broadcast(self, tensor: int, node: Node, name: str) -> te.Tensor:
-        """RHS as it is; LHS at the same place, modulo its size within the block of slots that the parameter names."""
+        """Return the blend of RHS and of LHS at the same position, modulo the size of LHS in the parameter's slots."""
         primitive, parameter = node.primitive
         left, right = (self.kernel.shapes[number] for number in node.inputs)
         read_left, read_right = (self._reader(number) for number in node.inputs)
         start, stop = span_of(parameter)
         first, end = (sum(size is not None for size in right.slots[:place]) for place in (start, stop))
         lhs, rhs = (self._axes(number) for number in node.inputs)
-        rest = len(lhs) - (len(rhs) - (end - first))  # how many axes of LHS are repeated together
+        rest = len(lhs) - (len(rhs) - (end - first))  # number of axes of LHS that repeat together
         assert prod(lhs[first : first + rest]) == parts_of(parameter, left, right).lhs.at(self.bound)
 
         def element(n: Index, a: Index, indices: Indices, bounded: str | None = None) -> Expr:
@@ -358,19 +358,19 @@ class _Writer:
                 indices = indices | {bounded: te.max(te.min(indices[bounded], last), 0)}
             return _BLENDS[primitive](read_left(n, a, beside), read_right(n, a, indices))
 
-        found = self._compute(tensor, element, name)
-        if len(self._stages_before(found)) <= 1 or not rhs:
-            return found
-        # Of several stages MetaSchedule would take this for the write-back of each that sums, and move it into the
-        # loops of one, where the others are missing (a ScheduleError). An index that is bounded, though it is never out
-        # of bounds, tells it that this is no mere write-back: along the longest axis but the last, which is vectorized.
+        stage = self._compute(tensor, element, name)
+        if len(self._stages_before(stage)) <= 1 or not rhs:
+            return stage
+        # With several source stages, MetaSchedule would treat this stage as the write-back of each sum. It would move
+        # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). A bounded index,
+        # never out of bounds, prevents this: along the longest axis except the last axis, which is vectorized.
         self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
         return self._compute(tensor, lambda n, a, found: element(n, a, found, right.filled[longest]), name)
 
 
-#: MetaSchedule's rules may give wrong code for a sum that is not tiled and that a later stage reads: they move it into
-#: that stage's loops, and terms are then counted several times (syno_lab.codegen.tvm_stage). They leave it alone.
+#: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. They move the sum into the
+#: loops of that stage, which counts terms several times (syno_lab.codegen.tvm_stage). This turns them off.
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 
@@ -378,25 +378,24 @@ _BLENDS = {"add": add, "sub": sub, "mul": mul, "min": te.min, "max": te.max}
 
 
 def _divided(index: Index, number: int, size: int) -> tuple[Index, Index]:
-    """Which of ``number`` blocks of ``size`` elements an index is in, and where in it."""
-    # TVM does not know the index's bounds where it simplifies it, so what is 0 is said here.
+    """Return the number of the block of ``size`` elements with an index, and the position in the block."""
+    # TVM does not know the bounds of the index when it simplifies, so zeros are explicit here.
     if number == 1:
         return 0, index
     return (index, 0) if size == 1 else (index // size, index % size)
 
 
 def _flat(place: Sequence[Index], sizes: Iterable[int]) -> Expr:
-    found: Index = 0
+    linear: Index = 0
     for index, size in zip(place, sizes, strict=True):
-        found = found * size + index
-    return found
+        linear = linear * size + index
+    return linear
 
 
 def _viewed(place: Sequence[Index], sizes: Sequence[int], wanted: Sequence[int]) -> list[Index]:
-    """The indices along axes of other sizes, of the same element in the order of memory, modulo their volume.
+    """Return the indices of an element along axes of other sizes, in memory order, modulo the volume of the axes.
 
-    Axes that agree at the end, and at the beginning where nothing is repeated, keep their index: TVM sees a view of
-    these as what it is.
+    Equal axes at the end, and at the beginning if nothing repeats, keep their index, so that TVM recognises a view.
     """
     place, sizes, wanted = list(place), list(sizes), list(wanted)
     before: list[Index] = []

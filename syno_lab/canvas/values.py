@@ -1,9 +1,8 @@
-"""What is known of the values of a draft's tensors, whatever the image and the weights are; the rules ask.
+"""Bounds and terms of the values of a draft's tensors, for all images and weights; the rules use them.
 
-Between which numbers the elements lie: interval arithmetic along the nodes. No element lies outside its range, though a
-range may be wider than need be. And what sums, minima and maxima are made of: terms that cancel, and sides that are
-absorbed. A *term* is a tensor with the broadcasts that repeat it on its way into the result. Two equal terms are equal
-tensors.
+The range of the elements is computed by interval arithmetic along the nodes. No element lies outside its range, but a
+range may be wider than necessary. Sums, minima and maxima are split into terms to find terms that cancel, and sides
+that are absorbed. A *term* is a tensor with the broadcasts that repeat it. Equal terms are equal tensors.
 """
 
 from __future__ import annotations
@@ -29,34 +28,34 @@ SUMS = ("add", "sub", "neg")
 
 
 class Range(NamedTuple):
-    """From ``low`` to ``high``, both of which may be infinite."""
+    """The numbers from ``low`` to ``high``; each end may be infinite."""
 
     low: float
     high: float
 
 
 ANY = Range(-inf, inf)
-#: Of an image behind a ReLU.
+#: The range of an image after a ReLU.
 NOT_NEGATIVE = Range(0.0, inf)
-#: Below the least value of GELU, -0.16997…, which it has at -0.7518.
+#: A bound below the least value of GELU, -0.16997… at -0.7518.
 _BELOW_GELU = -0.17
-#: No low end is above, and no high end below minus this, so that differences of ends are numbers.
+#: No low end is above this number, and no high end below its negative, so that differences of ends are defined.
 _MOST = 1e308
 _MOST_EXPONENT = math.log(_MOST)
 
 
 def range_of(nodes: Nodes, tensor: int, image: Range = ANY) -> Range:
-    """The range of a tensor of a draft, by its number; ``image`` is the range of tensor 0."""
+    """Return the range of a tensor of a draft, by number; ``image`` is the range of tensor 0."""
     return _range_of(nodes, tensor, {0: image})
 
 
 def _range_of(nodes: Nodes, tensor: int, known: dict[int, Range]) -> Range:
-    found = known.get(tensor)
-    if found is not None:
-        return found
+    range_known = known.get(tensor)
+    if range_known is not None:
+        return range_known
     (name, _), inputs = nodes[tensor - 1]
-    found = _WHATEVER_IS_READ.get(name)
-    if found is None:
+    range_known = _WHATEVER_IS_READ.get(name)
+    if range_known is None:
         first = _range_of(nodes, inputs[0], known)
         if name in _BLEND:
             second = _range_of(nodes, inputs[1], known)
@@ -64,9 +63,9 @@ def _range_of(nodes: Nodes, tensor: int, known: dict[int, Range]) -> Range:
         else:
             change = _ONE.get(name)
             low, high = first if change is None else change(first)
-        found = Range(min(low, _MOST), max(high, -_MOST))
-    known[tensor] = found
-    return found
+        range_known = Range(min(low, _MOST), max(high, -_MOST))
+    known[tensor] = range_known
+    return range_known
 
 
 def _abs(a: Range) -> Range:
@@ -79,7 +78,7 @@ def _exp(a: Range) -> Range:
 
 
 _WHATEVER_IS_READ = {"fc": ANY, "softmax": Range(0.0, 1.0), "sin": Range(-1.0, 1.0)}
-#: Of the primitives that change the range of what they read; a shift, a group or a fold does not.
+#: The range after a primitive that changes the range of its input; shifts, groups and folds keep the range.
 _ONE: dict[str, Callable[[Range], Range]] = {
     "relu": lambda a: Range(max(a.low, 0.0), max(a.high, 0.0)),
     "gelu": lambda a: Range(0.0 if a.low >= 0 else _BELOW_GELU, max(a.high, 0.0)),
@@ -93,7 +92,7 @@ _ONE: dict[str, Callable[[Range], Range]] = {
 
 
 def _times(a: float, b: float) -> float:
-    """0 where one is 0: an end is a limit, and never an element that is infinite."""
+    """Return the product, and 0 where a factor is 0: an infinite end is a limit and no element's value."""
     return a * b if a and b else 0.0
 
 
@@ -117,7 +116,7 @@ _BLEND: dict[str, Callable[[Range, Range], Range]] = {
 
 
 class Term(NamedTuple):
-    """A tensor by its number, and how it is repeated, the last time first; a view as another shape is none."""
+    """A tensor by its number, and its repeats, the last repeat first; a view of another shape is no repeat."""
 
     tensor: int
     repeats: tuple[Parts, ...] = ()
@@ -126,7 +125,7 @@ class Term(NamedTuple):
 def terms_of(
     nodes: Nodes, shapes: Shapes, term: Term, names: Sequence[str], sign: int = 1
 ) -> Iterator[tuple[Term, int]]:
-    """The terms of a term that is made by primitives of these names, with their signs; else itself."""
+    """Yield the terms of a term that primitives of these names compute, with their signs; otherwise the term itself."""
     node = nodes[term.tensor - 1] if term.tensor else None
     if node is None or node.primitive.name not in names:
         yield term, sign
@@ -141,7 +140,7 @@ def terms_of(
 
 
 def _is_made_by(nodes: Nodes, inputs: tuple[int, ...], names: Sequence[str]) -> bool:
-    """Whether one of the inputs is a result of one of these primitives: quick to say, and mostly not so."""
+    """Return whether an input is a result of one of these primitives; this fast check avoids slow ones."""
     return any(tensor and nodes[tensor - 1].primitive.name in names for tensor in inputs)
 
 
@@ -155,20 +154,20 @@ def _sides(
 def left_after_cancelling(
     nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]
 ) -> dict[Term, int] | None:
-    """The terms of a sum or difference, how often each; None where no term of a side cancels with one of the other.
+    """Return the terms of a sum or difference with their counts; None where no terms of the two sides cancel.
 
-    A difference of a tensor and itself is left to the rule that prunes it.
+    Another rule prunes the difference of a tensor and itself.
     """
     if not _is_made_by(nodes, inputs, SUMS):
         return None
     try:
         sides = _sides(shapes, primitive, inputs)
-    except PrimitiveError:  # a size is still to be substituted
+    except PrimitiveError:  # a size is not substituted yet
         return None
     left, right = Counter[Term](), Counter[Term]()
     for counts, side, sign in zip((left, right), sides, (1, -1 if primitive.name == "sub" else 1), strict=True):
-        for term, its in terms_of(nodes, shapes, side, SUMS, sign):
-            counts[term] += its
+        for term, term_sign in terms_of(nodes, shapes, side, SUMS, sign):
+            counts[term] += term_sign
     if not any(number and left[term] == -number for term, number in right.items()):
         return None
     left.update(right)
@@ -176,20 +175,20 @@ def left_after_cancelling(
 
 
 def is_at_hand(shapes: Shapes, terms: dict[Term, int], wanted: Shape) -> bool:
-    """Whether a sum of terms, each so often, is constant, a tensor of the draft, or one primitive on its tensors.
+    """Return whether a sum of terms with counts is constant, a tensor of the draft, or one primitive on its tensors.
 
     ``wanted`` is the shape of the sum.
     """
-    whole = [(term, number) for term, number in terms.items() if not term.repeats and shapes[term.tensor] is wanted]
+    complete = [(term, number) for term, number in terms.items() if not term.repeats and shapes[term.tensor] is wanted]
     if len(terms) < 2:
-        return all(number in (-1, 1, 2) for _, number in whole) and len(whole) == len(terms)
-    if len(terms) > 2 or not whole or any(abs(number) > 1 for number in terms.values()):
+        return all(number in (-1, 1, 2) for _, number in complete) and len(complete) == len(terms)
+    if len(terms) > 2 or not complete or any(abs(number) > 1 for number in terms.values()):
         return False
-    (_, one), *others = whole
+    (_, first), *others = complete
     if others:
-        return one + others[0][1] >= 0
-    term, number = next((term, number) for term, number in terms.items() if term != whole[0][0])
-    # Repeated onto the other it is the left side, so it must not be what is subtracted.
+        return first + others[0][1] >= 0
+    term, number = next((term, number) for term, number in terms.items() if term != complete[0][0])
+    # A term that repeats onto the other term is the left side, so it must not be subtracted.
     return number > 0 and _is_one_broadcast(shapes, term, wanted)
 
 
@@ -200,9 +199,9 @@ def _is_one_broadcast(shapes: Shapes, term: Term, wanted: Shape) -> bool:
 
 
 def is_absorbed(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    """Whether a minimum or maximum is one of its sides, because that is a term of the other.
+    """Return whether a minimum or maximum is one of its sides, because this side is a term of the other side.
 
-    min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); so with min and max exchanged.
+    min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); the same holds with min and max exchanged.
     """
     if not _is_made_by(nodes, inputs, ("min", "max")):
         return False
@@ -214,10 +213,10 @@ def is_absorbed(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tupl
     has_same_shape = shapes[inputs[0]] is shapes[inputs[1]]
 
     def has(side: Term, name: str, term: Term) -> bool:
-        return any(term == one for one, _ in terms_of(nodes, shapes, side, (name,)))
+        return any(term == candidate for candidate, _ in terms_of(nodes, shapes, side, (name,)))
 
     return (
-        has(left, other, right)  # the right side
+        has(left, other, right)  # the result is the right side
         or has(right, primitive.name, left)
         or (has_same_shape and (has(right, other, left) or has(left, primitive.name, right)))
     )

@@ -213,13 +213,13 @@ def test_a_kernel_is_fitted_to_a_network() -> None:
     assert sl.canvas.Sampler(net, example=(3, 8, 8), max_flops=0.6, seed=3).sample() == operator
     with pytest.raises(SpecError, match=r"example: expected the shape \[C, H, W\] of an image beside a network"):
         Sampler(net)
-    with pytest.raises(SpecError, match="example: expected none for places"):
+    with pytest.raises(SpecError, match="example: expected no example for places"):
         Sampler(sampler.places, example=(3, 8, 8))
     made = sampler.replace(net, operator)
     made(torch.zeros(2, 3, 8, 8)).sum().backward()
     assert isinstance(net[1], torch.nn.Conv2d)
     assert sum(one.numel() for one in made[1].parameters()) == operator.params() + 16  # and the bias
-    with pytest.raises(SpecError, match="expected a sampler of a network, found one of places"):
+    with pytest.raises(SpecError, match="expected a sampler of a network, found a sampler of places"):
         Sampler(sampler.places).replace(net, operator)
     with pytest.raises(SpecError, match=r"at least one convolution .*, found none: 0: expected channels of which"):
         Sampler(net[:1], example=(3, 8, 8))
