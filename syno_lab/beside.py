@@ -2,7 +2,7 @@
 
 A record identifies a user's file by its text. What the file computes also depends on the modules that it imports. This
 file finds the user's modules, directly or indirectly imported: beside the file, in packages, elsewhere on ``sys.path``.
-It skips the modules of Python and of installed packages.
+Modules of Python and of installed packages are skipped.
 """
 
 from __future__ import annotations

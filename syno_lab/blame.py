@@ -61,7 +61,7 @@ def said_by(error: BaseException) -> str:
 def is_theirs(error: BaseException) -> bool:
     """Tell whether an exception of the user's own code is reported as an error of that code.
 
-    It is not for lack of memory, for Ctrl-C, and for exceptions of a signal handler that ran meanwhile.
+    A lack of memory, Ctrl-C, and an exception of a signal handler that ran meanwhile are no such errors.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit) or is_out_of_memory(error):
         return False

@@ -46,8 +46,8 @@ lab demo pgraphs.sample pgraphs.enumerate alpha.synthesise pgraphs.replay pgraph
 network board operators show pgraphs.export worker doctor
 """
 
-# The exception of typer for a wrong command line. It has no public name; its class is click's or typer's own, depending
-# on the version.
+# The exception of typer for a wrong command line. This exception has no public name; its class is click's or typer's
+# own, depending on the version.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 #: True if the running command has the option ``--traceback``.

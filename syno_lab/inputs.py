@@ -63,7 +63,7 @@ def positive(value: object) -> int | None:
 def printable(text: str, most: int | None = None) -> str:
     """Replace each character that is not printable (ESC, BEL, U+202E, a line break, …), and cut the text to ``most``.
 
-    It raises no exception.
+    This function raises no exception.
     """
     cut = text if most is None or len(text) <= most else text[: max(0, most - 1)] + "…"
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in cut)

@@ -37,7 +37,7 @@ def keep_private() -> None:
 def usual() -> Iterator[None]:
     """Restore the user's own umask for the block, for exports to a path that the user names.
 
-    It also works as a decorator.
+    The context manager also works as a decorator.
     """
     now = os.umask(_before[0]) if _before else None
     try:
@@ -86,7 +86,7 @@ def _narrow(path: Path) -> None:
 def create(path: str | os.PathLike[str], mode: str = "wb") -> IO[bytes]:
     """Open ``path`` to write bytes (``wb``, ``xb`` or ``ab``); a new file has mode 0600.
 
-    It follows no symbolic link, and writes only to regular files. Raises OSError as `open`.
+    Refuse symbolic links, and everything but regular files. Raises OSError as `open`.
     """
     flags = {"wb": os.O_TRUNC, "xb": os.O_EXCL, "ab": os.O_APPEND}[mode]
     # Without O_NONBLOCK, opening a FIFO would block until there is a reader.
@@ -101,8 +101,8 @@ def create(path: str | os.PathLike[str], mode: str = "wb") -> IO[bytes]:
 def config_folder() -> Path:
     """Return the folder of the user's settings and keys; create it with mode 0700 if it is missing.
 
-    It is ``SYNO_LAB_CONFIG``, else ``syno-lab`` in ``XDG_CONFIG_HOME``, else ``syno-lab`` in ``~/.config``. Raises
-    SynoError if another user owns it or others may write to it.
+    The folder is ``SYNO_LAB_CONFIG``, else ``syno-lab`` in ``XDG_CONFIG_HOME``, else ``syno-lab`` in ``~/.config``.
+    Raises SynoError if another user owns the folder or others may write to it.
     """
     named = os.environ.get(CONFIG_VARIABLE)
     usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "syno-lab"

@@ -165,8 +165,7 @@ class OperatorSpace(Protocol):
         """Estimate the quality of an operator within milliseconds, without training: numbers from 0 up, equal each
         time.
 
-        ``score``, from 0 to about 1, ranks operators; 1 promises as much as the replaced layers. None: there is no
-        probe.
+        ``score``, from 0 to about 1, ranks operators; 1 promises as much as the replaced layers. None: without a probe.
         """
         return None
 

@@ -206,7 +206,7 @@ def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> An
 
 
 def builders() -> tuple[str, ...]:
-    """List the builders of all systems. A tuning, which may come from a file, must name one of them."""
+    """List the builders of all systems. A tuning, which may come from a file, must name a listed builder."""
     return (*BUILDERS.values(), _BUILDER)
 
 

@@ -209,7 +209,7 @@ def tune(
 
 
 class OpenLab:
-    """The results in the folder of a lab. Each call reads them anew, also while searches write them."""
+    """The results in the folder of a lab. Each call reads the results anew, also while searches write them."""
 
     def __init__(self, folder: Path) -> None:
         from syno_lab.reports import LabReader

@@ -24,8 +24,8 @@ def command(
 ) -> None:
     """Search operators, train them on images, tune them by TVM on this machine, draw the Pareto curve.
 
-    It is a small search in this process. If it is interrupted, run it again with the same options: it continues from
-    its results store.
+    The demo is a small search in this process. After an interruption, run it again with the same options: the search
+    continues from its results store.
     """
     from syno_lab.experiments.demo import DemoOptions, run_demo
 

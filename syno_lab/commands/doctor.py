@@ -25,7 +25,7 @@ def command(
         str | None, typer.Option(help="The kind of the boards, as for `syno-lab tune`. [default: asked of the board]")
     ] = None,
 ) -> None:
-    """List the things that this machine has and lacks; the exit status is 1 if a needed one is missing."""
+    """List the things that this machine has and lacks; the exit status is 1 if a needed thing is missing."""
     if tracker is None and (key is not None or target is not None):
         raise SynoError("expected --tracker HOST:PORT beside --key and --target")
     with Reporter() as report:

@@ -142,7 +142,7 @@ def watch(
 ) -> int:
     """Watch jobs until none of them waits or runs. Ctrl-C ends only the watching.
 
-    Exit status: 0 when all have finished, 1 when one has not.
+    The exit status is 0 if all jobs have finished, else 1.
     """
     with use_lab(folder) as lab:
         records = _follow(lab, jobs or None)

@@ -42,7 +42,7 @@ def install(
         typer.Option(metavar="NAME=VALUE", help="A variable of its environment; may be repeated."),
     ] = None,
 ) -> None:
-    """Install the kernel for Jupyter. It runs this Python; a new installation replaces the old one."""
+    """Install the kernel for Jupyter. The kernel runs this Python; a new installation replaces the old one."""
     if user + sys_prefix + (prefix is not None) > 1:
         raise SynoError("expected one of --user, --prefix and --sys-prefix, found several")
     variables = [_variable(text) for text in env or []]

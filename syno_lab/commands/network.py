@@ -58,8 +58,8 @@ def command(
     """Tune a backbone with the operator in every slot, and the same backbone with convolutions; compare latencies.
 
     Each network is tuned and then measured through Relax where it runs: on this machine, or on the board behind
-    --tracker. Both have the same trials, rules and scheduler; 3x3 convolutions of stride 1 become conv2d's pGraph.
-    Records are kept in --out: functions that both networks call are tuned once.
+    --tracker. Both networks have the same trials, rules and scheduler; 3x3 convolutions of stride 1 become conv2d's
+    pGraph. Records are kept in --out: functions that both networks call are tuned once.
     """
     preset, trials, target, tracker, key = msgspec.structs.astuple(tuned)
     label, value = load_operator(operator)

@@ -146,7 +146,7 @@ def _cell(value: JSON) -> str:
 class Reporter:
     """Print progress on standard error: as bars on a terminal, else as a line every few seconds.
 
-    It is a context manager and a function ``report(stage, fraction, message)``; ``fraction`` is the done share, 0 to 1.
+    A reporter is a context manager and a function ``report(stage, fraction, message)``; ``fraction`` is done, 0 to 1.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ KIND = "search"
 DEFAULT_MINUTES, UNTRAINED_MINUTES = 30.0, 5.0
 #: The number of seeds for the baseline and the best operators, without rungs.
 SEEDS = 3
-#: From so many epochs on, the first epoch is judged; with fewer it is a large part of a training, but says little.
+#: From so many epochs on, the first epoch is judged; with fewer, its accuracy says too little.
 FEW_EPOCHS = 5
 
 

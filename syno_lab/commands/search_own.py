@@ -27,7 +27,7 @@ def with_own(request: TrialRequest, network: Network, *, tries: bool = True) -> 
     """Add the network and the data of the user's own to the request, and the layers to replace.
 
     ``tries``: whether operators are tried in the layers; a line says which layers stay and why. The files run here,
-    because the user has named them. Raises SynoError in one line for errors in them.
+    because the user has named them. Raises SynoError in one line for errors in the files.
     """
     if network.model is None and network.dataset is None:
         if network.layers:

@@ -53,8 +53,8 @@ def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: 
     """Return the slope of a random sum of the output as one tensor moves in a random direction: by torch, by reference.
 
     The second slope uses two central differences of :meth:`~syno_lab.protocol.Operator.reference` and Richardson's
-    extrapolation. It is exact, except for rounding, if the output is a polynomial of at most the fourth degree in the
-    tensor. ``moved`` is 0 for the input, else the number of the weight.
+    extrapolation. This slope is exact, except for rounding, if the output is a polynomial of at most the fourth degree
+    in the tensor. ``moved`` is 0 for the input, else the number of the weight.
     """
     random = np.random.default_rng(1)
     direction: Array = np.asarray(random.standard_normal(arrays[moved].shape))

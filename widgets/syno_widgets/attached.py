@@ -1,6 +1,6 @@
 """The lab of this kernel: the folder of ``SYNO_LAB_FOLDER``, else ``.syno-lab`` in the working directory.
 
-It is opened on first use, so that a notebook that only draws creates no folder.
+The lab is opened on first use, so that a notebook that only draws creates no folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AttachedLab:
             self.opened()
 
     def table(self) -> JobsView:
-        """Return the table of its jobs, always the same table. Raises SynoError if the folder cannot be opened."""
+        """Return the table of the lab's jobs, always the same table. Raises SynoError if the lab cannot be opened."""
         from syno_widgets.jobs_view import JobsView
 
         self.opened()

@@ -44,7 +44,7 @@ class ComparesPlaces(Comparing):
     session: Session
 
     def compare(self, *places: int) -> Compare:
-        """Compare the shown place with one to three other places, by number; the page opens it below the stepper."""
+        """Compare the shown place with one to three other places, by number, below the stepper."""
         entries = self.session.places
         if wrong := [place for place in places if not 0 <= place < len(entries)]:
             raise SpecError(f"place: expected a number from 0 to {len(entries) - 1}, found {wrong[0]}")

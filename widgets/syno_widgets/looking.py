@@ -17,8 +17,8 @@ _STATIC_S = 5.0  # Seconds between two pictures for pages without a kernel.
 class LookingView(View):
     """A view whose :meth:`refresh` is called regularly, so that it updates while a cell runs.
 
-    A subclass defines :meth:`refresh`, :meth:`_is_busy` and, if its static picture changes too, :meth:`_pictured`. It
-    calls :meth:`_start_looking` at the end of its ``__init__``.
+    A subclass defines :meth:`refresh`, :meth:`_is_busy` and, if its static picture changes too, :meth:`_pictured`. A
+    subclass calls :meth:`_start_looking` at the end of its ``__init__``.
     """
 
     _closed: threading.Event

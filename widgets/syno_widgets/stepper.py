@@ -48,9 +48,9 @@ _UNLISTED = "They are being listed."
 class Stepper(MovesByHand, ComparesPlaces):
     """A pGraph, a kernel of Canvas, a chain of αNAS, or an operator of another system, under construction.
 
-    It is created by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas: kernels
-    for its layers, within its budget), ``Stepper(draft)`` (αNAS: a chain with the wanted properties), :meth:`of` or
-    :meth:`showing`.
+    A stepper is created by ``Stepper(spec)``, ``Stepper(state)``, ``Stepper(operator)``, ``Stepper(sampler)`` (Canvas:
+    kernels for its layers, within its budget), ``Stepper(draft)`` (αNAS: a chain with the wanted properties),
+    :meth:`of` or :meth:`showing`.
 
     In Python: :attr:`state`, :attr:`operator`, :meth:`apply`, :meth:`undo`, :meth:`redo`, :meth:`reset`, :meth:`go`,
     :meth:`jump`, :meth:`load`, :meth:`open_text`, :meth:`suggest`, :meth:`finish`, :meth:`complete_at_random`, and the

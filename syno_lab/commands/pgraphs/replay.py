@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Draw the operators of a record again: the same seed and spec give the same operators.
 
-    Exit status 0 if all are the same, 1 if one differs. For another version or other rules, a note is printed.
+    The exit status is 0 if all operators are the same, else 1. For another version or other rules, a note is printed.
     """
     from syno_lab.synthesis import record as records
 
