@@ -156,9 +156,9 @@ def improve(
     """Search operators for the layers of your own network, with trainings on your own data.
 
     This is the search of the command ``syno-lab search``. The search replaces the layers by known and discovered
-    operators, and trains these: first for few steps, then the best operators for more steps. In the end it trains the
-    best operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds, and compares
-    them on the test examples. The lab in ``folder`` stores every outcome at once. After a stop the same call continues.
+    operators, and trains these: first for few steps, then the best operators for more steps. The finals train the best
+    operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds. They compare
+    these on the test examples. The lab in ``folder`` stores every outcome, so that the same call continues later.
 
     Args:
         model: an ``nn.Module`` (each training starts with a copy of it, weights included); a function that returns a

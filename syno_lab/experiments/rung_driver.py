@@ -165,8 +165,8 @@ class RungDriver(Loop):
     def _queue_baselines(self, gaps: int | None = None) -> None:
         """Queue the baseline's trainings on seeds of the finals, for times when workers would wait.
 
-        At the start each worker gets one seed. At each of the ``gaps`` each worker but one gets one more: otherwise the
-        last worker would take a seed too, before the next stage is in the queue. None: all seeds.
+        At the start each worker gets one seed. At each of the ``gaps`` all workers but one get one more: the last
+        worker must not take a seed before the next stage is queued. None: all seeds.
         """
         workers = self.settings.workers
         count = None if gaps is None else workers + gaps * (workers - 1)

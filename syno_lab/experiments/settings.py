@@ -98,8 +98,8 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
         tree: the kind of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also values actions wherever they were
             taken.
         minutes, trials: the limits of the search, of which one must be set; None: no limit.
-        max_replaced_ratio: the largest share of the replaced layers' FLOPs that an operator may take, else it is not
-            trained (section 7.2: a hard limit); for whole networks a share of the network's FLOPs.
+        max_replaced_ratio: the largest share of the replaced layers' FLOPs that a trained operator may take (section
+            7.2: a hard limit); for whole networks a share of the network's FLOPs.
         max_traffic_ratio: the most elements that an operator may store, over the elements of the replaced layers'
             outputs (:meth:`.System.traffic`). Operators above it are not trained, because their training steps are slow
             even with few FLOPs. None: no limit.

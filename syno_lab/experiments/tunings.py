@@ -1,12 +1,12 @@
 """Algorithm 1, lines 6 to 9: tunes trials about as accurate as the baseline, while the search continues.
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab. When the job ends, the trial's latency
-goes to the store: the latency of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`), or, as a quick
-estimate, the sum over the replaced layers, for one example: calls x milliseconds of the operator in each layer. The sum
-leaves out the rest of the network, pooling for strides and biases, which cost the same for every operator.
-Where the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the search:
-the reason is in its job and shown with the trial. Whole networks are tuned one after another, because they share
-records and would disturb each other.
+goes to the store. It is the latency of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`). Or it is
+a quick estimate for one example, the sum over the replaced layers: calls x milliseconds of the operator in each. The
+sum leaves out the rest of the network, pooling for strides and biases, which cost the same for every operator. Where
+the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the search: the
+reason is in its job and shown with the trial. Whole networks are tuned one after another, because they share records
+and would disturb each other.
 """
 
 from __future__ import annotations

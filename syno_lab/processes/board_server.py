@@ -1,7 +1,7 @@
 """The RPC server of a board, in one file that needs only Python 3.10 and TVM. Copy the file to the board and run it.
 
-``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). It adds to TVM's
-own ``python -m tvm.exec.rpc_server``:
+``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). The server adds
+to TVM's own ``python -m tvm.exec.rpc_server``:
 
 - The tracker gets TVM's version, the architecture, threads and power mode, so that a client refuses a wrong version
 before an upload. A session gets the current clocks, temperature and load.

@@ -60,7 +60,7 @@ def tame_intrinsics(*families: str) -> None:
     """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
     MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic, and
-    each parse reads source lines of all loaded modules for ``inspect.stack()``: a float32 search would waste 12 CPU
+    for each reads source lines of all loaded modules by ``inspect.stack()``. A float32 search would waste 12 CPU
     seconds on that. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]

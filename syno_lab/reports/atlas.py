@@ -1,10 +1,10 @@
 """An atlas of operators: known and discovered operators on one plane, where similar operators are near each other.
 
 The distance of two operators is the Euclidean distance of their traits at the sizes of one layer, :data:`LAYER`.
-Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`): what the middle output element
-reads of each axis, the kernel's effective ranks, multiply-adds and parameters, mostly as logarithms to the base 2. A
-trait that only one operator has is 0 in the other. Distance 0 means that no trait distinguishes two operators. Systems
-have different traits, so operators of two systems are farther apart than their functions are.
+Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`). Traits are what the middle
+output element reads of each axis, the kernel's effective ranks, multiply-adds and parameters, mostly as logarithms to
+the base 2. A trait that only one operator has is 0 in the other. Distance 0 means that no trait distinguishes two
+operators. Systems have different traits, so operators of two systems are farther apart than their functions are.
 
 The plane is that of classical multidimensional scaling (Torgerson, Psychometrika 17, 1952): of all planes it keeps most
 of the squared distances, and :attr:`Atlas.kept` is the share. The plane does not depend on random numbers.

@@ -184,7 +184,7 @@ def case_study(study: Study) -> dict[str, JSON]:
 
 
 def write_case_study(lab: Path, name: str) -> Path:
-    """Write the notebook of a search that has ended into its folder. Raises StoreError as :func:`read_study` does."""
+    """Write the notebook of an ended search into the search's folder. Raises StoreError as :func:`read_study` does."""
     path = lab / "searches" / name / FILE_NAME
     text = msgspec.json.format(msgspec.json.encode(case_study(read_study(lab, name))), indent=1)
     path.write_bytes(text + b"\n")

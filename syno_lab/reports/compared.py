@@ -22,8 +22,8 @@ GROUP = "Results"
 def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | None]:
     """Return, for each operator, its most informative trial in a lab, else None.
 
-    A trial belongs to an operator that equals the trial's operator. A trial with an accuracy comes before a trial with
-    only a probe, and a newer trial before an older trial.
+    An operator's trials are the trials with an equal operator. A trial with an accuracy comes before a trial with only
+    a probe, and a newer trial before an older trial.
     """
 
     @cache

@@ -50,9 +50,8 @@ class InNetwork:
 def in_network(row: TrialRow, source: Source) -> InNetwork:
     """Return the network in which a trial was trained, from the settings of its search, without any file of data.
 
-    No code of the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (it is the
-    user's own, its data are missing, the source has no settings of trainings), or its costs differ from the trial's,
-    because another version made the trial.
+    No code of the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (a user's
+    own network, missing data, no settings of trainings), or its costs differ from those of a trial of another version.
     """
     from syno_lab.trial import TrialRequest
 

@@ -26,8 +26,8 @@ Amount = Count | Annotated[float, msgspec.Meta(ge=0)]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 #: The value of a field that a kind of search does not have. The files leave the field out.
 NOT_SAID: Any = msgspec.UNSET
-#: The fields of the files, in order: of results in rungs, of searches that train each operator in the network itself,
-#: and of searches without training; then of the status of each while it runs.
+#: The fields of the files, in order. First of results: in rungs, with trainings in the network itself, and without
+#: training. Then of the status of each while it runs.
 IN_RUNGS = (
     *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "funnel", "time", "baseline"),
     *("best", "finalists", "comparisons", "not_compared", "verdict", "front", "recorded", "folder"),
