@@ -222,9 +222,9 @@ class _Drawing:
         )
 
     def _ranks(self) -> None:
-        """Write which nodes share a row, and their order; if not steady, only put the input above, the output below."""
+        """Write which nodes share a row, in order; if not steady, only put the input above and the output below."""
         if not self.is_steady:
-            # Beside the output, reductions would make more lines cross. So they have the row in which they are used.
+            # Reductions are drawn where they are used. Beside the output they would make more lines cross.
             self.lines += ["{ rank=min; x }", "{ rank=max; y }"]
             return
         complete = Growth(tuple(self.nodes), tuple(self.joints.values()))
@@ -234,7 +234,7 @@ class _Drawing:
             self.lines.append(f"{{ rank=same; edge [style=invis]; {nodes} }}")
 
     def _grown(self, replay: State) -> None:
-        """Store the picture after a step; the data so far takes the input's position."""
+        """Store the nodes and lines after a step, with the data so far in the position of the input."""
         if not self.is_steady:
             return
         ends = [

@@ -61,7 +61,7 @@ class _Around:
         kind = "coordinate" if name in self.coordinates else "tensor" if _TENSORS.fullmatch(name) else "primitive"
         if kind != "coordinate":
             light |= {line for line in self.joints if line.endswith(f"--{name}")}
-        # The title of a tensor names its step; the tensor's coordinates belong to other steps too.
+        # A loop nest marks a tensor by its own name, because its coordinates also occur in other places.
         touched = self._touched(name) if kind == "primitive" else []
         return Link(words, kind, tuple(sorted(light - {"x", "y"} | {name})), tuple(touched))
 
@@ -92,6 +92,6 @@ class _Around:
         if shared := _SHARE.fullmatch(name):
             return [shared[2]]
         results = [upper for upper in self.coordinates if name in self._ends(upper)]
-        # Coordinates above a SHARE are drawn above its node; here the shared coordinate takes the node's place.
+        # A line to a SHARE counts as a line to the coordinate that is shared.
         lower = {shared[2] if (shared := _SHARE.fullmatch(end)) else end for end in self._ends(name)}
         return results or [upper for upper in self.coordinates if upper in lower]

@@ -202,7 +202,7 @@ class _Rows:
         """Move each node to its cheapest position in its row; return the cost and the order."""
         order = [list(row) for row in order]
         rows = range(len(order))
-        at_rest = {at for at in rows if len(order[at]) < 2}  # a row stays here until a row beside it changes
+        at_rest = {at for at in rows if len(order[at]) < 2}  # rows that wait for a change of a row beside them
         for _ in range(_ROUNDS):
             for at in (*rows, *reversed(rows)):
                 if at in at_rest:

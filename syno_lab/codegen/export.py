@@ -147,18 +147,18 @@ def export_network(
     format: Format | str | None = None,  # noqa: A002 - the word its users know
     axes: Sequence[int] = (0,),
 ) -> Exported:
-    """Write a whole network with operators in it as ONNX, ``.pt2`` or weights; compared with the network itself.
+    """Export a network with operators in it as ONNX, ``.pt2`` or weights, and compare the file with the network.
 
-    It is exported in evaluation mode, and in its own mode again afterwards; the file's record has its operators.
+    The network is exported in evaluation mode and keeps its own mode. The file's record has the network's operators.
 
     Args:
-        module: one tensor in, one tensor out.
-        path: the file.
-        example: an input.
-        format: None goes by the suffix of ``path``.
+        module: a network from one tensor to one tensor.
+        path: the path of the file.
+        example: an input of the network.
+        format: the format; None means the format of the suffix of ``path``.
         axes: the axes of the input that take any size.
 
-    Raises ExportError as :func:`export`, and for a format that holds no networks.
+    Raises ExportError as :func:`export`, and for a format that cannot hold a network.
     """
     import torch
 

@@ -1,8 +1,8 @@
 """Programs of whole tensors with axes of any size: ``torch.export`` archives (``.pt2``) and ONNX files.
 
 This module never reads foreign ``.pt2`` files. ``torch.export.load`` of torch 2.13 unpickles parts of the archive and
-passes texts to sympy; each can run code. Open only files of authors that you trust. The operator in the archive can be
-read without ``torch.export.load`` (:func:`~syno_lab.codegen.export_record.read_operator`).
+parses texts with sympy, which can run code. Open only files of authors that you trust. The operator in the archive can
+be read without ``torch.export.load`` (:func:`~syno_lab.codegen.export_record.read_operator`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             exported.save(path, external_data=False)
         run = _in_onnxruntime(path)
     except Exception as error:
-        # The exporter and the runtime share no base class of errors. Errors that are not about the model pass as is.
+        # The exporter and the runtime share no base class of errors. Other errors than the model's are raised again.
         if not _is_about_the_model(error):
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
@@ -123,7 +123,7 @@ def _in_onnxruntime(path: Path) -> Callable[[Any], Any]:
 
 
 def _pool_by_mean(pool: Any) -> Callable[..., Any]:
-    """Return a decomposition of pooling with a divisor: a mean times a number. ONNX has only means; torch drops it."""
+    """Decompose pooling with a divisor into a mean times a number, because ONNX has only means."""
 
     def decomposed(
         x: Any,

@@ -110,7 +110,7 @@ def parse_record(text: str | bytes, where: str) -> Record:
 
 
 def read_record(path: str | Path) -> Record:
-    """Read the record in an exported file, in the way of its suffix; nothing in the file is run.
+    """Read the record in an exported file, by the format of its suffix; nothing in the file is run.
 
     Raises FormatError when the file cannot be read or was not exported by Syno Lab.
     """

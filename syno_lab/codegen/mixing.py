@@ -7,7 +7,7 @@ The definitions use the preimage of a set of output elements (Definition 3.2; :m
 * A pairing is **all-to-one** (Definition 3.5) if the preimage of *some* output element has an element at every position
   along l. Else it is **many-to-one** if some preimage has more than one position, else **one-to-one**. The paper says
   that exactly one of the three holds, but different elements can satisfy different ones. At the edge of an image a
-  window may hold one pixel, in the middle several. They are checked in the paper's order, so the widest preimage
+  window may hold one pixel, in the middle several. The three are checked in the paper's order, so the widest preimage
   counts. Locality depends on l alone. An axis of length 1 is all-to-one.
 
 For a binding, every slice and every element is checked, while the paper's own inference checks the centre alone. Axes
@@ -83,13 +83,13 @@ class Column(NamedTuple):
 
 
 def column_by_rules(operator: Operator, axis: int) -> Column:
-    """Return what the rules settle of an input axis's column."""
+    """Return the part of an input axis's column that the rules settle."""
     coordinate, number = operator.inputs[axis], len(operator.spec.output_shape)
     bounded = bounds(operator)
     if bounded:
         own, leaves = _made_of(coordinate), reach(_leaves(coordinate), bounded)
         for bound in bounded:
-            # The bound of another coordinate restricts this one, or perhaps no element satisfies the bound.
+            # The bound of another coordinate restricts this coordinate, or perhaps no element satisfies the bound.
             if bound not in own and not (leaves.isdisjoint(_leaves(bound)) and _can_hold(bound)):
                 return Column(None, (None,) * number)
     return _by_rules(coordinate, number)
@@ -98,7 +98,7 @@ def column_by_rules(operator: Operator, axis: int) -> Column:
 @lru_cache(maxsize=REMEMBERED)
 def _by_rules(coordinate: Coordinate, number: int) -> Column:
     if any(c.size.is_one for c in _made_of(coordinate)):
-        return Column(None, (None,) * number)  # the only position is one and all
+        return Column(None, (None,) * number)  # the only position is all positions
     leaves = _leaves(coordinate)
     reductions = frozenset(leaf for leaf in leaves if leaf.is_reduction)
     alone = taken(coordinate, reductions)
@@ -232,7 +232,7 @@ def meets(operator: Operator, wants: Iterable[Wish] | None = None) -> bool:
 
 
 def wish_verdict(operator: Operator) -> str:
-    """Return whether the operator meets its spec's wishes, as text that continues *it*; empty without wishes."""
+    """Return whether the operator meets its spec's wishes, as text after the word *it*; empty without wishes."""
     wants = operator.spec.wants
     if not wants:
         return ""

@@ -73,8 +73,7 @@ class Nest:
         sums: the inner loops.
         conditions: the conditions in the order of their checks.
         factors: the elements that are multiplied.
-        scatters: whether several iterations add to the same element, so that the whole result must be set to zero
-            before.
+        scatters: whether several iterations add to the same element, so that all elements must start at zero.
         note: a remark for readers.
     """
 

@@ -143,7 +143,7 @@ class Contraction:
         free: coordinates of weight and result.
         sliding: axes over which a window of the weight slides and is summed.
         opened: axes over which a window of the weight slides and stays; the window's coordinates are among ``free``.
-        obstacles: axes without any of these roles; divided into one axis for each coordinate, they have one.
+        obstacles: axes without any of these roles; each of their coordinates as a separate axis has a role.
     """
 
     batch: tuple[Axis, ...]

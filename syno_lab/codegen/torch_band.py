@@ -89,7 +89,7 @@ def sum_by_dilated_band(lines: Lines, factor: Factor, place: int, kept: Fused, g
     """Sum a dilated window by a band of ones, because each window position reads elements of one remainder alone.
 
     The axis becomes blocks of ``step`` elements, the window slides over the blocks, and the remainder is another axis
-    of the product. Slices would need a tensor for each position forward, and one of the padded size for each backward.
+    of the product. Slices would need a tensor for each position forward, and backward a padded tensor for each.
     """
     step, front = gone.step, factor.axes[place].left % gone.step
     lines.pad(factor, {place: (front, -(factor.axes[place].length + front) % step)})

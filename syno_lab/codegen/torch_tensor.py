@@ -20,8 +20,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 INDENT = " " * 8
-SHORT_RUN = 8  # elements that stay adjacent in a copy; with fewer of them a copy takes
-SHORT_RUN_COST = 4  # times as long (measured on a CPU)
+SHORT_RUN = 8  # the fewest adjacent elements of a fast copy
+SHORT_RUN_COST = 4  # the time of a copy of fewer elements, relative to a fast copy (measured on a CPU)
 
 
 class Form(NamedTuple):
@@ -42,8 +42,8 @@ class Form(NamedTuple):
 class Copies:
     """Pending copies of each element along an axis: ``x[((position + steps) % all) // copies]``.
 
-    They come from flattening an axis with a coordinate along which the tensor is constant, rolled or not. Written out,
-    they are ``copies`` times as large as the tensor. If the copies are summed, the tensor and its roll by 1 are enough.
+    They come from flattening an axis together with a coordinate along which the tensor is constant. Written out, they
+    are ``copies`` times as large as the tensor. If the copies are summed, the tensor and its roll by 1 are enough.
 
     Attributes:
         axis: the coordinate of the existing axis.

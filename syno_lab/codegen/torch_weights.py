@@ -1,4 +1,4 @@
-"""Initial weights of a generated module, which keep the output's variance at the input's."""
+"""Initial weights of a generated module, with which the output has the variance of the input."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def find_target(target: str | Target) -> Target:
 
     ``target`` is any text that :func:`~syno_lab.codegen.target_names.describe` reads: a name in
     :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object. Raises SynoError
-    for a target that TVM does not know or has no code generator for. Also raises it for a processor that LLVM does not
-    know, because LLVM itself only prints a warning and generates code for a generic processor.
+    for a target that TVM does not know or has no code generator for. This includes a processor that LLVM does not know,
+    because LLVM itself only prints a warning and generates code for a generic processor.
     """
     if isinstance(target, Target):
         tvm_target = target
@@ -133,7 +133,7 @@ def for_target(module: IRModule, target: Target) -> IRModule:
     """Return ``module`` bound to ``target``; on a GPU its functions get TVM's default schedules (dlight).
 
     TVM does not accept all programs of dlight's rules, for example a reduction divided among threads beside undivided
-    ones. The rule for any program then replaces them. Functions with a schedule keep it.
+    ones. dlight's general rule then replaces them. Functions with a schedule keep it.
     """
     target = with_host(target)
     if "gpu" not in target.keys:

@@ -127,7 +127,7 @@ def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) ->
 
 
 def _scale(module: Any) -> float:
-    """Compute the constant factor between the module and its pGraph (``to_torch(scale=…)``) by running both.
+    """Compute the constant factor between the module and its pGraph (``to_torch(scale=…)``) by running the two.
 
     Raises SynoError when the module is not its pGraph times a constant.
     """

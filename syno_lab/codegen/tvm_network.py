@@ -50,7 +50,7 @@ def network_to_tvm(
     Args:
         net: any network that torch can export, with or without Syno operators in its placeholders.
         example_shape: the shape of the input, the batch included.
-        target: None returns the module as converted; a target fuses the module for it, see :func:`optimized`.
+        target: the target for which the module is fused (see :func:`optimized`); None leaves it as converted.
         keep_params: whether weights are parameters of ``main`` after ``x``, with their values in the attribute
             ``params`` of ``main``; else weights are constants. Buffers are always constants.
 
@@ -93,7 +93,7 @@ def from_exported(program: torch.export.ExportedProgram, *, keep_params: bool = 
         raise
     except (AssertionError, NotImplementedError, KeyError, ValueError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise SynoError(f"TVM cannot take this network over from torch: {reason}") from None
+        raise SynoError(f"TVM cannot import this network from torch: {reason}") from None
 
 
 def optimized(module: IRModule, target: Target) -> IRModule:
@@ -124,7 +124,7 @@ def optimized(module: IRModule, target: Target) -> IRModule:
 
 @tvm.transform.module_pass(opt_level=0)
 def _normalization(module: IRModule, _context: PassContext) -> IRModule:
-    """Replace normalization by constants with one product and one sum. TVM's own uses four operations and divides."""
+    """Replace normalization by constants with one product and one sum. TVM's version has four, with a division."""
     x, gamma, beta, mean, variance = wildcard(), is_const(), is_const(), is_const(), is_const()
     call = is_op("relax.nn.batch_norm")(x, gamma, beta, mean, variance)
 

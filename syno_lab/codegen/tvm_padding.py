@@ -3,7 +3,7 @@
 A window that only slides over the incoming tensor reads a padded copy of it, as TVM's own convolutions do. Only the
 copy checks indices against bounds, so the loops that multiply have no branches and vectorize. The copy also undoes the
 views above the UNFOLD, because views are only defined in bounds. Where a weight shares the UNFOLD's result, or an
-EXPAND drops it, it would be no copy of the incoming tensor, and the stage checks the bounds itself.
+EXPAND drops it, the padded tensor would be no copy of the incoming tensor. The stage then checks the bounds itself.
 
 This module needs no TVM.
 """

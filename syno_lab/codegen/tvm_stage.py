@@ -208,8 +208,7 @@ def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> Exp
 
     TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n, which is wrong for
     an iterator that is shifted twice. It does not simplify the truncating remainder, which has the same value for a
-    dividend that is not negative. ``plain``, the expression over operands in their ``domains``, proves that the
-    dividend is not.
+    dividend that is not negative. ``plain``, the expression over operands in their ``domains``, proves this.
     """
     if not isinstance(expression, tvm.tirx.FloorMod) or not isinstance(plain, tvm.tirx.FloorMod):
         return expression

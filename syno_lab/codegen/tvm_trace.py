@@ -1,8 +1,8 @@
 """Check recorded schedules, which are data: before TVM applies a schedule, it must not hold a program of its own.
 
-A trace is a list of instructions on our program; most of them are names and numbers. Two kinds could add code that is
-compiled with ours: an annotation that imports source text, and a layout whose expression calls a function. No rule of
-TVM or of the lab writes these kinds. This module needs no TVM.
+A trace is a list of instructions on our program; most of them are names and numbers. Two kinds of them could add code
+that is compiled with ours: an annotation that imports source text, and a layout whose expression calls a function. No
+rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_trace(trace: Any) -> None:
 
 
 def check_database(folder: str | Path) -> None:
-    """Check TVM's own records in a folder in the same way; a folder without records is fine.
+    """Check that TVM's own records in a folder hold no code; a folder without records is fine.
 
     Raises FormatError when the file is no JSON or too large; TuningError as :func:`check_trace`.
     """

@@ -334,7 +334,7 @@ def _letters_of(face: tuple[str, str, str]) -> frozenset[str]:
 
 @lru_cache(maxsize=128)
 def _subset(path: str | None, letters: str) -> str:
-    """Return the given letters of a font as WOFF in base64, always in the same bytes."""
+    """Return the given letters of a font as WOFF in base64; equal letters give equal bytes."""
     from fontTools import subset
 
     assert path is not None

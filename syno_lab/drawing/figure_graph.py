@@ -141,7 +141,7 @@ class GraphFigure(Figure):
             text_artist.set_fontsize(float(text_artist.get_fontsize()) / too_wide)
 
     def _label(self, name: str, text: str, *, for_paper: bool) -> tuple[str, bool]:
-        """Return a text of the part ``name``, with its mathematics if it has any, and whether it has.
+        """Return a text of the part ``name`` with its mathematics, and whether it has any.
 
         For TeX, text outside of mathematics is escaped.
         """

@@ -19,9 +19,9 @@ STEM = 64
 
 
 class DenseLayer(nn.Module):
-    """[B, C, H, W] to [B, C + 32, H, W]: a 1x1 convolution to 128 channels, a 3x3 convolution to 32, behind the input.
+    """[B, C, H, W] to [B, C + 32, H, W]: the input, then the 32 channels of a 1x1 and a 3x3 convolution.
 
-    Normalisation and ReLU come before each convolution.
+    The 1x1 convolution has 128 channels. Normalisation and ReLU come before each convolution.
     """
 
     def __init__(self, channels: int) -> None:

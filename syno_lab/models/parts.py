@@ -47,7 +47,7 @@ def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
 
 
 def scale_images(images: Tensor, resolution: int) -> Tensor:
-    """Scale floating-point images [B, C, H, W] to ``resolution`` x ``resolution``, bilinear; fitting images stay.
+    """Scale floating-point images [B, C, H, W] to ``resolution`` x ``resolution``, bilinearly; other images stay.
 
     Pixels are squares (corners are not aligned). Smaller images are averaged over neighbours first. Raises SpecError
     for a resolution below 1.

@@ -25,15 +25,16 @@ class Rung:
     """One rung of the trials of a search.
 
     Attributes:
-        name: the displayed name, unique in its backbone. changes: the fields of a :class:`syno_lab.trial.TrialRequest`
-            that make the proxy. Sizes are upper bounds: a request with a smaller network, smaller images, a shorter
-            context or fewer steps keeps its own value. ``options`` are merged. Empty changes mean the network itself
-            with the full recipe. seeds: the number of trainings of an operator on this rung, with seeds from 0 up; the
-            reward is their mean. keep: the share of its trials that continue on the next rung, above 0 and at most 1.
-            measure: the measure by which the rung ranks. unproven: whether the rung is used only after a validation has
-            shown that it ranks better than FLOPs and parameters.
+        name: the displayed name, unique in its backbone.
+        changes: the fields of a :class:`syno_lab.trial.TrialRequest` that make the proxy. Sizes are upper bounds: a
+            request with smaller sizes keeps its own. ``options`` are merged. No changes mean the network with the full
+            recipe.
+        seeds: the number of trainings of an operator on this rung, with seeds from 0 up; the reward is their mean.
+        keep: the share of its trials that continue on the next rung, above 0 and at most 1.
+        measure: the measure by which the rung ranks.
+        unproven: whether the rung is used only after a validation in which it ranks better than FLOPs and parameters.
 
-        Raises SpecError for numbers out of range.
+    Raises SpecError for numbers out of range.
     """
 
     name: str

@@ -128,13 +128,16 @@ class Selection:
     """A rule for which layers to replace.
 
     Attributes:
-        kinds: ``conv2d``, ``linear`` or these two. names: shell patterns (``*.qkv``); the name of a layer must match
-            one of them. leave: shell patterns of layers that always stay. kernel_size, stride: the rows and columns of
-            a convolution; None accepts any. groups: the number of groups of a convolution; None accepts any. pointwise:
-            whether 1x1 convolutions are replaced without a ``kernel_size``. predicate: a function of name and module
-            that accepts a layer. strides: the treatment of strides; see :meth:`Site.form`.
+        kinds: ``conv2d``, ``linear`` or these two.
+        names: shell patterns (``*.qkv``); the name of a layer must match one of them.
+        leave: shell patterns of layers that always stay.
+        kernel_size, stride: the rows and columns of a convolution; None accepts any.
+        groups: the number of groups of a convolution; None accepts any.
+        pointwise: whether 1x1 convolutions are replaced without a ``kernel_size``.
+        predicate: a function of name and module that accepts a layer.
+        strides: the treatment of strides; see :meth:`Site.form`.
 
-        Raises SpecError for an unknown kind or an unknown treatment of strides.
+    Raises SpecError for an unknown kind or an unknown treatment of strides.
     """
 
     kinds: tuple[Kind, ...] = ("conv2d",)
@@ -183,9 +186,9 @@ class Selection:
 def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wish, ...]:
     """Return the wish for layers of one form: what their own kernels read and mix (:mod:`syno_lab.common.wants`).
 
-    Each input axis but the fixed axis gets the mark of the layer's own mixing property (αNAS, section 3.1). A mark a
-    becomes m, so that grouped operators, which read some of the channels, meet the wish too. A 3x3 convolution wishes
-    ``C_in>=m, H>=m, W>=m``; a 1x1 convolution ``C_in>=m, H>=o, W>=o``; a linear layer ``C_in>=m``.
+    Each input axis but the fixed axis gets the mark of the layer's own mixing property (αNAS, section 3.1). The mark
+    ``a`` becomes ``m``, so that grouped operators, which read some of the channels, meet the wish too. A 3x3
+    convolution wishes ``C_in>=m, H>=m, W>=m``; a 1x1 convolution ``C_in>=m, H>=o, W>=o``; a linear layer ``C_in>=m``.
 
     One operator replaces all layers, so it should read as much as each of them. For several layers, each axis gets the
     highest mark of a layer. With the lowest mark, an operator without neighbours could replace 3x3 convolutions as soon

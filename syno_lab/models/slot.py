@@ -52,7 +52,7 @@ class Place:
 
 
 class Slot(InPlaceOf):
-    """Replace ``original`` by a :class:`.Placeholder` that an operator fills.
+    """A replacement of the layer ``original``, with a :class:`.Placeholder` that an operator fills.
 
     A convolution maps [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]. With ``strides="pool"`` the operator works on H x W
     and an average pooling of s x s follows (windows at the far edge may be smaller). With ``"shape"`` the operator
@@ -179,7 +179,7 @@ def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
         try:
             try_network(copied(net), call)
         except SpecError:
-            raise SpecError(f"{error}; so it is without an operator too") from error
+            raise SpecError(f"{error}; the network fails without an operator too") from error
         raise
 
 

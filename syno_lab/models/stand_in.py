@@ -101,7 +101,7 @@ def is_of_torch(hook: Any) -> bool:
 
 
 class InPlaceOf(nn.Module):
-    """Replace the layer ``original``, named ``whose``, and answer for its attributes.
+    """A module that replaces the layer ``original``, named ``whose``, and has the layer's attributes.
 
     Plain attributes (channels, kernel size, stride, attributes of its class) are the layer's. Its tensors are
     :class:`StandIn`. Its bias is a copy that is trained. The input is positional or named. The module has the layer's

@@ -25,7 +25,7 @@ class AlignedRow:
 
     @property
     def mark(self) -> Mark:
-        """``same``: all have an equal step; ``some``: several have one; ``differs``; ``only``: one has one."""
+        """The mark: ``same`` in all operators, ``some`` (equal in several), ``differs``, or ``only`` in one."""
         if len(self.there) == 1:
             return "only"
         if len({cell.key for cell in self.cells if cell is not None}) > 1:

@@ -46,8 +46,8 @@ class Piece(TypedDict):
 class Link(TypedDict):
     """The links of a node of a picture.
 
-    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. The page highlights with the node: the ids in
-    ``light``, the pieces of a loop nest with the ids in ``marks``, and the loop nest's lines in ``lines``, from 0.
+    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. With the node, the page highlights the ids in ``light``,
+    the pieces of the loop nest with the ids in ``marks``, and the lines of the loop nest (from 0) in ``lines``.
     """
 
     words: str

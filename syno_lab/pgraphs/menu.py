@@ -155,7 +155,7 @@ def _item(
 
 
 def _reason(state: State, verdict: Verdict) -> str:
-    """Return the rule's sentence, and the share of different elements where that is counted at once."""
+    """Return the rule's sentence, and the share of different elements where counting is fast."""
     reason, rewrite = verdict.reason or "", verdict.rewrite
     for binding in state.spec.binding_maps[:1]:
         if rewrite is not None and rewrite.points(binding) <= COUNTED and verdict.differing is not None:

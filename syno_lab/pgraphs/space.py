@@ -2,9 +2,9 @@
 
 A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps that are left, and the path to the node. Rules
 and distance depend only on the node, so every path to a node has the same next steps. Statistics are shared by the
-node's name as the key. The final operator depends on the whole path. So do the few rules that check deeper, and the
-budgets of a whole operator (FLOPs, parameters, memory). These are checked for complete operators (Syno, section 7.2: a
-hard limit).
+node's name as the key. The final operator depends on the whole path. A few rules and the budgets of a whole operator
+(FLOPs, parameters, memory) depend on the path too, and are checked for complete operators (Syno, section 7.2: a hard
+limit).
 
 In a space that is too large to count, the first choice is the largest number of steps. All numbers from the fewest on
 are equally likely. Otherwise random descents would use nearly all steps, because most operators have many steps; but

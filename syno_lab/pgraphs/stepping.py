@@ -418,7 +418,7 @@ class _Counted(Sequence[tuple[int, Candidate]]):
 
 
 def _kind(state: State) -> tuple[Kind, str]:
-    """Return whether a state is an operator, and for a complete state outside the space, why."""
+    """Return the kind of a state, and the reason why a complete state is no operator of the space."""
     if not state.is_complete:
         return "open", ""
     operator = state.operator()

@@ -122,7 +122,7 @@ def test_operators_stay_functions_of_their_own() -> None:
     assert found["calls"] == 3
     assert found["parameters"] == [1, 6]
     assert [8, 3, 3, 8] in found["values"]
-    assert found["unsupported"].startswith("TVM cannot take this network over from torch: ")
+    assert found["unsupported"].startswith("TVM cannot import this network from torch: ")
     assert "svd" in found["unsupported"]
 
 
