@@ -69,7 +69,7 @@ def facts_of(request: TrialRequest) -> Facts:
 
 
 def context_of(request: TrialRequest) -> int:
-    """Return the tokens in a window of the request's text. Raises SpecError unless their number is whole and above 0."""
+    """Return the tokens in a window of the request's text. Raises SpecError unless this is a whole number above 0."""
     context = request.options.get("context", min(CONTEXT, backbone(request.backbone).size))
     if isinstance(context, bool) or not isinstance(context, int) or context < 1:
         raise SpecError(f"context: expected a whole number from 1 up, found {quoted(context)}")
