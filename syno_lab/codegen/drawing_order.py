@@ -1,11 +1,11 @@
 """The rows of a pGraph's picture, chosen so that a step changes the picture as little as possible.
 
 The layout program starts anew for each picture, so a node can move from left to right after a step. Here the *rows* of
-a picture (which nodes share a row, and their order) depend only on the rows of the picture one step before, back to the
-output alone. So equal steps always give equal rows. A node has the lowest row above all nodes below it, so its row
-never changes. A reduction has the row right below its first use. Within the rows, the order minimises the crossings of
-lines plus a twentieth of the pairs of nodes that have changed sides. The method is that of Sugiyama, Tagawa and Toda
-(1981): sweeps over the rows that sort nodes by means, then moves of single nodes to their cheapest position. The layout
+a picture say which nodes share a row, and in which order. They depend only on the rows one step before, back to the
+picture of the output alone. So equal steps always give equal rows. A node has the lowest row above all nodes below it,
+so its row never changes. A reduction has the row right below its first use. Within the rows, the order minimises the
+crossings of lines plus a twentieth of the pairs of nodes that have changed sides. The method follows Sugiyama, Tagawa
+and Toda (1981). Sweeps over the rows sort nodes by means; then single nodes move to their cheapest position. The layout
 program receives the rows and chooses the distances and the curves.
 """
 

@@ -1,7 +1,7 @@
 """The record in an exported file: which operators it has, in which submodules, and for which sizes.
 
-A record is JSON. It is stored in the metadata of ONNX files, as an extra file in ``.pt2`` archives, in the header of
-safetensors files and as constants in Python files. :func:`read_operator` reads the operator without running the file.
+A record is JSON. ONNX files store it in the metadata, ``.pt2`` archives as an extra file, safetensors files in the
+header. Python files store it as constants. :func:`read_operator` reads the operator without running the file.
 """
 
 from __future__ import annotations

@@ -37,12 +37,12 @@ OF = ("graph", "loops", "equation")
 _PRIME = "'"
 _LATEX_BREAK = re.compile(r" (?=(?:[-+]|\\bmod) )")
 _BRACKETS = (("(", ")"), (r"\lfloor", r"\rfloor"))
-_LETTER = 0.602  # the width of a letter of DejaVu Sans Mono, in font sizes
-_TEX_LETTER = 0.532  # the width of a letter of cmtt and lmtt at 8 points, the widest case
-_LINE = 1.25  # the distance of two lines, in font sizes
+_LETTER = 0.602  # The width of a letter of DejaVu Sans Mono, in font sizes.
+_TEX_LETTER = 0.532  # The width of a letter of cmtt and lmtt at 8 points, the widest case.
+_LINE = 1.25  # The distance of two lines, in font sizes.
 _INDENT = re.compile(r" *")
-_MORE = 4  # columns by which the rest of a wrapped line is indented
-_LEAST_COLUMNS = 64  # a page of fewer columns gets smaller letters instead
+_MORE = 4  # Columns by which the rest of a wrapped line is indented.
+_LEAST_COLUMNS = 64  # A page of fewer columns gets smaller letters instead.
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
 _COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}
 
@@ -139,7 +139,7 @@ class CodeFigure(Figure):
         for line in self._code.expandtabs(4).rstrip().split("\n"):
             deep = _INDENT.match(line)
             assert deep is not None
-            sign = re.match(r"#|//", line.strip())  # the rest of a wrapped comment is a comment too
+            sign = re.match(r"#|//", line.strip())  # The rest of a wrapped comment is a comment too.
             # Half of the usual indentation, so that seven loops and two conditions fit into a column.
             start = " " * (len(deep[0]) // 2)
             wrapped = textwrap.wrap(

@@ -21,7 +21,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
-Factor = tuple[Array, tuple[int, ...]]  # an array, and the number of an iterator or input axis for each of its axes
+Factor = tuple[Array, tuple[int, ...]]  # An array, and the number of an iterator or input axis for each of its axes.
 #: The most elements of an intermediate array: 16 MiB.
 MOST_ELEMENTS = 1 << 21
 #: The most multiplications in one contraction; they take a second or less.

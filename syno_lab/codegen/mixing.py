@@ -2,8 +2,8 @@
 
 The definitions use the preimage of a set of output elements (Definition 3.2; :mod:`syno_lab.codegen.receptive_field`):
 
-* Input dimension l is **paired** with output dimension k (Definition 3.4) if the preimage of *some* slice of the output
-  along k has an element at every position along l.
+* Input dimension l is **paired** with output dimension k (Definition 3.4) if *some* slice of the output along k reads
+  an element at every position along l.
 * A pairing is **all-to-one** (Definition 3.5) if the preimage of *some* output element has an element at every position
   along l. Else it is **many-to-one** if some preimage has more than one position, else **one-to-one**. The paper says
   that exactly one of the three holds, but different elements can satisfy different ones. At the edge of an image a
@@ -19,8 +19,8 @@ come from all slices and elements of two generic bindings of different scale, on
 
 Generic means: every size is more than 1, and a size with a primary is larger than every size without. A rule gives the
 positions that an input coordinate takes while some iterators run and the others have their best fixed values. The
-answer is ``all``, ``some`` (more than one, but not all), ``one``, or None where it depends on the exact numbers, such
-as how many blocks a window touches. Rules exist only for coordinates that share no iterator with the bound of another
+answer is ``all``, ``some`` (more than one, but not all) or ``one``. It is None if it depends on exact numbers, such as
+how many blocks a window touches. Rules exist only for coordinates that share no iterator with the bound of another
 coordinate, so that each can be at its best place.
 """
 

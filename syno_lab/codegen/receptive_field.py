@@ -1,8 +1,8 @@
 """The exact set of input elements that an output element reads, from the coordinate expressions.
 
 An input element *contributes to* an output element if its coefficient there is not identically zero as a function of
-the weights (αNAS, Definition 3.1). Here that means that at least one term of the loop nest reads it: a coefficient is a
-sum of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` is the paper's preimage
+the weights (αNAS, Definition 3.1). Here that means: at least one term of the loop nest reads it. A coefficient is a sum
+of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` is the paper's preimage
 (Definition 3.2) of one output element, of a slice, or of the whole output.
 
 The input's axes are divided into :func:`parts` that share no iterator. The elements that are read are the product of
@@ -33,9 +33,9 @@ from syno_lab.ir.state import Step
 
 Array = np.ndarray[Any, Any]
 _CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
-_CHUNK = 1 << 20  # points that are evaluated together
-MAX_POINTS = 1 << 30  # a run of some minutes
-MAX_ELEMENTS = 1 << 27  # input elements, each with a count of eight bytes
+_CHUNK = 1 << 20  # Points that are evaluated together.
+MAX_POINTS = 1 << 30  # A run of some minutes.
+MAX_ELEMENTS = 1 << 27  # Input elements, each with a count of eight bytes.
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,8 @@ def describe(name: str) -> Described | str | None:
     """Return TVM's description of the target ``name``: JSON object, tag or kind; None for this machine's processor.
 
     ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
-    (``nvidia/jetson-orin-nano``) or kind (``llvm``), or the command-line form ``llvm -mcpu=skylake -num-cores=4`` of
-    older TVMs, which this TVM does not accept. Raises SynoError for any other text, before TVM sees it.
+    (``nvidia/jetson-orin-nano``) or kind (``llvm``). It may be the command-line form of older TVMs, ``llvm
+    -mcpu=skylake -num-cores=4``, which this TVM rejects. Raises SynoError for any other text, before TVM sees it.
     """
     if local_threads(name) is not None:
         return None

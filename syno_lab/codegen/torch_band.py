@@ -1,8 +1,8 @@
 """Few channels and windows as matrices: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
 
 A CPU's convolution processes eight channels at once. With fewer channels it takes the same time, and its gradient takes
-up to a hundred times as long as a matrix product. A window along a short axis can be a matrix product: with a band of
-ones for a sum, with a Toeplitz matrix for a weight. All bounds were measured, forward and backward, on two CPUs' cores.
+up to a hundred times as long as a matrix product. A window along a short axis can be a matrix product. A sum needs a
+band of ones, a weight needs a Toeplitz matrix. All bounds were measured, forward and backward, on two CPUs' cores.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from math import prod
 from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding
 from syno_lab.codegen.torch_tensor import Factor, Lines
 
-LANES = 8  # input and output channels of a group that a CPU's convolution processes at once
-MOST_MERGED = 8  # groups merged into one; more groups cost more multiplications than full lanes save
-FEW_CHANNELS = 16  # at most so many channels become one group where no other number of groups fills the lanes
-BAND_GAIN = 16  # positions along an axis that a matrix product processes in the time of adding one slice
-MOST_TOEPLITZ = 1 << 16  # elements of a weight's Toeplitz matrix
+LANES = 8  # Input and output channels of a group that a CPU's convolution processes at once.
+MOST_MERGED = 8  # Groups merged into one; more groups cost more multiplications than full lanes save.
+FEW_CHANNELS = 16  # At most so many channels become one group where no other number of groups fills the lanes.
+BAND_GAIN = 16  # Positions along an axis that a matrix product processes in the time of adding one slice.
+MOST_TOEPLITZ = 1 << 16  # Elements of a weight's Toeplitz matrix.
 
 
 def groups_to_merge(groups: int, c: int, f: int) -> int:
@@ -53,7 +53,7 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     """Replace a window that slides over an axis by a contraction of the whole axis with a Toeplitz matrix.
 
     ``T[i, j] = W[j - stride * i + left]``, zero outside of the window. The weight's window becomes two axes: the places
-    of the window, and the whole axis, which has the name of the window's first coordinate and is summed.
+    of the window, and the whole axis. The whole axis gets the name of the window's first coordinate, and is summed.
     """
     window = [weight.axes[weight.axis_of(t.coordinate)] for t in s.window.terms]
     other_axes = [axis for axis in weight.axes if axis not in window]

@@ -23,12 +23,12 @@ from syno_lab.ir.spec import Binding
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-BATCH = 64  # the examples in a timed batch, as many as in a training by default
-MOST_ELEMENTS = 1 << 20  # elements of the timed input; larger examples make a smaller batch
-TURNS = 5  # timed runs of each candidate, after one to warm up
-MOST_FLOPS = 2.0  # a plan with more than so many times the least FLOPs is not tried
-NEAR = 0.95  # a form must take less than this share of the default's time
-KEPT = 1024  # cached choices
+BATCH = 64  # The examples in a timed batch, as many as in a training by default.
+MOST_ELEMENTS = 1 << 20  # Elements of the timed input; larger examples make a smaller batch.
+TURNS = 5  # Timed runs of each candidate, after one to warm up.
+MOST_FLOPS = 2.0  # A plan with more than so many times the least FLOPs is not tried.
+NEAR = 0.95  # A form must take less than this share of the default's time.
+KEPT = 1024  # Cached choices.
 
 
 _chosen: dict[Any, Form] = {}

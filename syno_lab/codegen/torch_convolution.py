@@ -21,8 +21,8 @@ from syno_lab.codegen.torch_band import (
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_SLICES = 32  # positions of a window; a longer window becomes a view with a separate axis
-MAX_SLIDING = 3  # sliding axes of F.conv3d
+MAX_SLICES = 32  # Positions of a window; a longer window becomes a view with a separate axis.
+MAX_SLIDING = 3  # Sliding axes of F.conv3d.
 
 
 def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:

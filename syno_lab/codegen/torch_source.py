@@ -28,8 +28,8 @@ from syno_lab.ir.plan import Plan, Stage, plan
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-RECOMPUTE_FACTOR = 8  # an intermediate so many times larger than input plus output is recomputed
-MAX_TRIED = 5  # tensors of a product; for more, not every order of multiplication is tried
+RECOMPUTE_FACTOR = 8  # An intermediate so many times larger than input plus output is recomputed.
+MAX_TRIED = 5  # Tensors of a product; for more, not every order of multiplication is tried.
 
 #: For ``to(memory_format=torch.channels_last)``, which changes tensors of four axes and fails for tensors of five axes.
 _OF_FIVE_AXES = (
@@ -219,8 +219,8 @@ class Writer(Lines):
         having = [f for f in factors if any(f.has(r) for r in results)]
         if not having:
             if step.primitive != "UNFOLD":
-                return  # constant along the result, and so along the operands
-            self.expand(factors[0], results)  # but UNFOLD sets elements outside its bounds to zero
+                return  # Constant along the result, and so along the operands.
+            self.expand(factors[0], results)  # But UNFOLD sets elements outside its bounds to zero.
             having = [factors[0]]
         scattered = len(results) > 1 and not all(f.has(r) for f in having for r in results) and len(having) > 1
         if scattered or (len(factors) > 1 and self._hinders(factors[0], step, results)):
@@ -336,8 +336,8 @@ class Writer(Lines):
                 summed -= here - factor.coordinates
         self._unify(factors, summed)
         while len(factors) > 1:
-            first, second = factors[:2]  # the data are the first of the two
-            if len(factors) > 2 and self.form.order != "naive":  # else multiply in the given order
+            first, second = factors[:2]  # The data are the first of the two.
+            if len(factors) > 2 and self.form.order != "naive":  # Else multiply in the given order.
                 sets = [frozenset(f.coordinates) for f in factors]
                 pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
                 first, second = (factors[place] for place in pair)

@@ -20,8 +20,8 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 INDENT = " " * 8
-SHORT_RUN = 8  # the fewest adjacent elements of a fast copy
-SHORT_RUN_COST = 4  # the time of a copy of fewer elements, relative to a fast copy (measured on a CPU)
+SHORT_RUN = 8  # The fewest adjacent elements of a fast copy.
+SHORT_RUN_COST = 4  # The time of a copy of fewer elements, relative to a fast copy (measured on a CPU).
 
 
 class Form(NamedTuple):
@@ -114,10 +114,10 @@ class Lines:
         self.binding = binding
         self.lines: list[str] = []
         self.intermediates = 0
-        self.matters = False  # whether the other value of ``form.late`` would move a flattened axis
-        self.copying = 0  # the cost of elements copied in another order or as slices
-        self.largest = 0  # the elements of the largest tensor in this stage
-        self.layouts: dict[int, tuple[int, ...]] = {}  # the order of axes in the memory of each weight
+        self.matters = False  # Whether the other value of ``form.late`` would move a flattened axis.
+        self.copying = 0  # The cost of elements copied in another order or as slices.
+        self.largest = 0  # The elements of the largest tensor in this stage.
+        self.layouts: dict[int, tuple[int, ...]] = {}  # The order of axes in the memory of each weight.
 
     def size(self, coordinate: Coordinate) -> int:
         """Return the number of values of a coordinate."""

@@ -22,16 +22,16 @@ from syno_lab.ir.plan import Stage
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-Environment = dict[Coordinate, ExprWithOp]  # each coordinate as a TVM expression
-Range = tuple[int, int]  # the least and the greatest value
+Environment = dict[Coordinate, ExprWithOp]  # Each coordinate as a TVM expression.
+Range = tuple[int, int]  # The least and the greatest value.
 
 
 class StageWriter:
     """The writer of one stage: a sum of products, and a padded copy of the input if windows exceed its bounds.
 
     Attributes:
-        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values: results of
-            this stage's UNFOLDs, and axes of its own tensor that a later stage reads ``beyond`` their bounds.
+        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values. They are
+            results of this stage's UNFOLDs, or axes of its tensor that a later stage reads ``beyond`` their bounds.
         padded: the coordinates of ``leaving`` along which the incoming tensor is padded; each term checks the others.
     """
 
@@ -96,10 +96,10 @@ class StageWriter:
     def _is_misscheduled(self, shape: tuple[int, ...]) -> bool:
         """Check whether MetaSchedule's rules may generate wrong code for the stage, so that they must skip it.
 
-        There are two kinds of sums that MetaSchedule moves into the loops of a later stage: sums that it does not tile
-        (no factor is read twice for an element), and sums that it divides by rfactor (more terms than elements). The
-        sum then lies below the later stage's summing loops, but is set to zero above them (RewriteReductionBlock), so
-        terms count several times. The loops of a skipped stage still become parallel and unrolled.
+        MetaSchedule moves two kinds of sums into the loops of a later stage: sums that it does not tile (no factor is
+        read twice), and sums that it divides by rfactor (more terms than elements). The sum then lies below the later
+        stage's summing loops, but is set to zero above them (RewriteReductionBlock), so terms count several times. The
+        loops of a skipped stage still become parallel and unrolled.
         """
         if self.last or not self.stage.summed:
             return False
@@ -206,8 +206,8 @@ def _first(coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
 def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> ExprWithOp:
     """Return ``expression`` in a form that TVM does not simplify wrongly if it wraps around, as SHIFT's does.
 
-    TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n, which is wrong for
-    an iterator that is shifted twice. It does not simplify the truncating remainder, which has the same value for a
+    TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n. That is wrong for an
+    iterator that is shifted twice. It does not simplify the truncating remainder, which has the same value for a
     dividend that is not negative. ``plain``, the expression over operands in their ``domains``, proves this.
     """
     if not isinstance(expression, tvm.tirx.FloorMod) or not isinstance(plain, tvm.tirx.FloorMod):

@@ -123,8 +123,8 @@ def _writers(
     """Return a writer for each stage; a later stage decides how far out of bounds the earlier stages must go.
 
     Only the input is copied to be padded. An intermediate is computed out of bounds instead, where it is zero because
-    the padded input is zero. MetaSchedule would take a padded copy of a summed intermediate for a mere write-back and
-    move it into the loops of that stage, where no statement writes the copy's border.
+    the padded input is zero. MetaSchedule would take a padded copy of a summed intermediate for a mere write-back. It
+    would move the copy into the loops of that stage, where no statement writes the copy's border.
     """
     chosen = plan(operator, binding, order)
     stages = _laid_out(operator, chosen.stages)

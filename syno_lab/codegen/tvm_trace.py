@@ -1,8 +1,8 @@
 """Check recorded schedules, which are data: before TVM applies a schedule, it must not hold a program of its own.
 
-A trace is a list of instructions on our program; most of them are names and numbers. Two kinds of them could add code
-that is compiled with ours: an annotation that imports source text, and a layout whose expression calls a function. No
-rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
+A trace is a list of instructions on our program; most of them are names and numbers. Two kinds of instructions could
+add code that is compiled with ours. One is an annotation that imports source text, the other a layout whose expression
+calls a function. No rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from html import escape
 from syno_lab.drawing.style import LINE
 from syno_lab.drawing.svg import titled
 
-_ACROSS = 26  # the width of a step, in pixels
-_HIGH = 54  # the height of a curve, in pixels
-_MARGIN = 22  # the space for a number above the highest place, and beside the first and the last place
-_BAND, _GAP, _NAMES = 56, 8, 52  # of several curves: the height of each, the space around it, the width of its name
+_ACROSS = 26  # The width of a step, in pixels.
+_HIGH = 54  # The height of a curve, in pixels.
+_MARGIN = 22  # The space for a number above the highest place, and beside the first and the last place.
+_BAND, _GAP, _NAMES = 56, 8, 52  # Of several curves: the height of each, the space around it, the width of its name.
 
 
 def course_svg(

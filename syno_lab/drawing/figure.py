@@ -38,13 +38,13 @@ WIDTHS = {"column": 3.33, "page": 7.0}
 TEX = ("tex", "tikz", "pgf")
 FORMS = ("pdf", "svg", "png", *TEX)
 FONTS = ("sans", "serif")
-MARGIN = 2.0  # points around the drawing, for thick borders
-_LEAST, _MOST = 0.5, 40.0  # inches
+MARGIN = 2.0  # Points around the drawing, for thick borders.
+_LEAST, _MOST = 0.5, 40.0  # Inches.
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
 #: Matplotlib's settings are global for the process, so this lock lets threads draw one figure at a time.
 _settings = threading.RLock()
-_LONGEST = 500  # the most characters of a description in a file's head
+_LONGEST = 500  # The most characters of a description in a file's head.
 # For matplotlib's own SVG: quoted names are font families, other names are generic.
 _FAMILY = re.compile(r"'([^']+)'")
 _SLANT = re.compile(r"\b(italic|oblique)\b")
@@ -89,8 +89,9 @@ class Figure(ABC):
         r"""Write the picture in the format of the suffix; after an error no partial file is left.
 
         Args:
-            path: a path with the suffix ``.pdf``, ``.svg`` or ``.png``, or with ``.tex``, ``.tikz`` or ``.pgf`` for a
-                file that a TeX document reads with ``\input``; its first lines name the packages that it needs.
+            path: the path, with the suffix ``.pdf``, ``.svg``, ``.png``, ``.tex``, ``.tikz`` or ``.pgf``. A TeX
+                document reads the last three with ``\input``; the first lines of the file name the packages that it
+                needs.
             width: ``column`` (3.33 inches), ``page`` (7) or a number of inches: the exact width of a PDF's page.
             font: ``sans``, ``serif`` (like Times), or the name of an installed family. TeX uses the document's own
                 fonts for the first two and accepts no family.
@@ -199,8 +200,8 @@ def style(page: Page) -> Iterator[None]:
         "font.monospace": ["DejaVu Sans Mono"],
         "font.size": page.points,
         "mathtext.fontset": "stix" if is_serif else "dejavusans",
-        "text.parse_math": False,  # a name may have two dollar signs
-        "text.hinting": "none",  # else letters are up to half a PNG dot wider than measured
+        "text.parse_math": False,  # A name may have two dollar signs.
+        "text.hinting": "none",  # Else letters are up to half a PNG dot wider than measured.
         "svg.fonttype": "none",
         "svg.hashsalt": "syno-lab",
         "pdf.fonttype": 42,  # TrueType; journals refuse the default Type 3
@@ -223,8 +224,8 @@ def style(page: Page) -> Iterator[None]:
 
 # -- room for texts: long labels, legends above axes -------------------------------------------------------------------
 
-_LETTER = 0.58  # the width of a letter, in font sizes
-_SMALL = 0.85  # the size of a legend's letters, in font sizes
+_LETTER = 0.58  # The width of a letter, in font sizes.
+_SMALL = 0.85  # The size of a legend's letters, in font sizes.
 _LARGE = 1e4
 
 

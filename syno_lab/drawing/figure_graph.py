@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
 
 Point = tuple[float, float]
-_USUAL_POINTS = 12.0  # the size of the letters in the lab's DOT texts
-_ROOM = 2.0  # points by which a text that is alone in its line may be wider than the layout program's space
-_SPACE = 0.28  # the width of a space, in sizes of a letter
+_USUAL_POINTS = 12.0  # The size of the letters in the lab's DOT texts.
+_ROOM = 2.0  # Points by which a text that is alone in its line may be wider than the layout program's space.
+_SPACE = 0.28  # The width of a space, in sizes of a letter.
 #: Distances for the screen (as in :mod:`.drawing.style`) and for paper, where space is scarce.
 _TIGHTER = (
     ('margin="0.14,0.06"', 'margin="0.08,0.03"'),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SIZE = 14.0  # points
 _GAP = 10.0
-_MOST = 150  # LaTeX characters in a line, about half as many on the page
+_MOST = 150  # LaTeX characters in a line, about half as many on the page.
 # The places before the brackets of conditions, and before the product behind the brackets.
 _BREAKS = re.compile(r"(?=\\left\[0 )|(?<=\\right\]) (?!\\left\[0 )")
 # Brackets keep their size, because the lab's formulas have nothing tall in them. An arrow is no bracket.

@@ -1,7 +1,7 @@
 """Draw DOT text by ``graphviz-pure``, the layout program in the PyPI package of that name.
 
-The package ``graphviz`` starts the program, but its own setting (``DOT_BINARY``, usually the system's ``dot``) is not
-changed, so that a user's other drawings still use it.
+The package ``graphviz`` starts the program. Its own setting (``DOT_BINARY``, usually the system's ``dot``) is not
+changed, because a user's other drawings use it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All convolutions and linear layers of a network, with shapes, FLOPs and the reasons why a layer cannot be replaced.
 
-One forward pass over an example reads them, so any ``nn.Module`` works: a backbone of :mod:`.registry`, a model that
-``transformers`` builds from a configuration, or a user's own network. On the meta device, a survey needs no memory and
-no time. A network with weights is run once.
+One forward pass over an example reads them, so any ``nn.Module`` works. It may be a backbone of :mod:`.registry`, a
+model that ``transformers`` builds from a configuration, or a user's own network. On the meta device, a survey needs no
+memory and no time. A network with weights is run once.
 """
 
 from __future__ import annotations
@@ -310,8 +310,8 @@ def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -
     """Replace forwards, in evaluation mode. Hooks would see the layers' outputs only after the network's own hooks."""
     with ExitStack() as after:
         after.enter_context(modes_kept(net))
-        for parameter in net.parameters():  # torch counts by hooks that fail for views of tensors with gradients
-            if parameter.requires_grad and parameter.is_leaf:  # parameters of TorchScript's copies are no leaves
+        for parameter in net.parameters():  # torch counts by hooks that fail for views of tensors with gradients.
+            if parameter.requires_grad and parameter.is_leaf:  # Parameters of TorchScript's copies are no leaves.
                 after.callback(setattr, parameter, "requires_grad", True)
                 parameter.requires_grad = False
         after.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())

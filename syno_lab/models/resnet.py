@@ -2,15 +2,15 @@
 
 Source: K. He, X. Zhang, S. Ren, J. Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2 (CIFAR)
 and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the latter: torchvision's
-``resnet18`` and ``resnet34``, with the same parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds
-(1.81e9 and 3.66e9 on 224 x 224) and names of layers.
+``resnet18`` and ``resnet34``. Parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds (1.81e9 and 3.66e9
+on 224 x 224) and names of layers are the same.
 
 Source of ResNeXt: S. Xie, R. Girshick, P. Dollár, Z. Tu, K. He, Aggregated Residual Transformations for Deep Neural
 Networks, CVPR 2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64
-channels and four times the channels at the end of a block (34.4 and 68.1 million parameters). Syno's name
-ResNeXt-29-2x64D is that of a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference
-here: a 1x1 convolution as the first layer, three stages of three blocks, and twice the channels of the groups at the
-end of a block; 9,128,778 parameters at 10 classes.
+channels (34.4 and 68.1 million parameters). Their blocks end in four times the channels. Syno's ResNeXt-29-2x64D is a
+smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference here. It has a 1x1 convolution
+as the first layer and three stages of three blocks. A block ends in twice the channels of its groups. It has 9,128,778
+parameters at 10 classes.
 
 Shapes: B images, C channels, H rows, W columns.
 """

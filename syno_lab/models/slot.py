@@ -54,8 +54,8 @@ class Place:
 class Slot(InPlaceOf):
     """A replacement of the layer ``original``, with a :class:`.Placeholder` that an operator fills.
 
-    A convolution maps [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]. With ``strides="pool"`` the operator works on H x W
-    and an average pooling of s x s follows (windows at the far edge may be smaller). With ``"shape"`` the operator
+    A convolution maps [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]. With ``strides="pool"`` the operator works on H x W.
+    An average pooling of s x s follows; its windows at the far edge may be smaller. With ``"shape"`` the operator
     changes the size itself. A linear layer maps [..., C_in] to [..., C_out]; the operator has all positions as one axis
     N. A bias is a copy of the original's bias, added at the end. For the attributes see :class:`.InPlaceOf`;
     :attr:`original` is the replaced layer.

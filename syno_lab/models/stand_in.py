@@ -48,8 +48,8 @@ class StandIn(nn.Parameter):
         if torch.compiler.is_dynamo_compiling():
             stand_in = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
         else:
-            with _disable_current_modes():  # export's fake tensors cannot become a stand-in
-                weight = weight.data  # torch.jit.trace can make a constant of .data
+            with _disable_current_modes():  # Export's fake tensors cannot become a stand-in.
+                weight = weight.data  # torch.jit.trace can make a constant of .data.
                 stand_in = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
         stand_in._answers = (weight.device, is_trained, f"{place._whose}.{name}", place.refusal)  # type: ignore[attr-defined]
         return stand_in

@@ -1,7 +1,7 @@
 """Text as tokens for a GPT: bytes, characters, or learnt pieces of words. Nothing is downloaded.
 
 Pieces come from byte-pair encoding on bytes (Sennrich et al. 2016; Radford et al. 2019, section 2.2), which the package
-``tokenizers`` learns from the text itself. Every text is a sequence of such pieces.
+``tokenizers`` learns from the text. Every text is a sequence of pieces.
 
 Shapes: T tokens, V tokens of the vocabulary.
 """
@@ -33,8 +33,8 @@ _AT_ONCE = 1 << 20  # characters in one call, because ``tokenizers`` needs some 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Numbers for the pieces of a text: the 256 bytes of UTF-8, the characters of an ``alphabet`` in order, or the
-    pieces of ``learnt``, the JSON text of a tokenizer from :func:`learn`.
+    """Numbers for the pieces of a text: the 256 bytes of UTF-8, or the characters of an ``alphabet`` in order. With
+    ``learnt``, the JSON text of a tokenizer from :func:`learn`, they are the pieces of the tokenizer.
 
     Raises SpecError for an alphabet that is empty or has a character twice, and for an alphabet with ``learnt``.
     """

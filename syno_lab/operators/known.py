@@ -196,8 +196,8 @@ def operator_1() -> Operator:
 def operator_2() -> Operator:
     """OPERATOR 2 of the paper, a RECONSTRUCTION from its words alone (section 9.2).
 
-    The paper describes a variant of OPERATOR 1 that resembles two 1-D convolutions with weights connected using SHARE
-    in a similar manner, with less than a quarter of conv2d's parameters. The paper has no figure of it. Here one
+    The paper describes a variant of OPERATOR 1 with less than a quarter of conv2d's parameters. It resembles two 1-D
+    convolutions with weights connected using SHARE in a similar manner. The paper has no figure of it. Here one
     convolution runs along the width and one along the height. The weights share the bottleneck m:
 
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, m < C_out/(g*s);

@@ -1,10 +1,10 @@
 """The known operators that are similar to an operator, by a distance between pGraphs in steps.
 
 Each pGraph is a multiset of elements: its steps, its input and its output. *Facets* without variables' names describe
-an element (:func:`elements`): the kind of its parameter, and for each coordinate that it takes or gives the step that
-made the coordinate, the kind of its size, and its other uses. The difference of two elements of one primitive is the
-Jaccard distance of their facets, between 0 and 1 (for multisets: 1 minus the size of the intersection over the size of
-the union). Elements of different primitives are never matched.
+an element (:func:`elements`). One facet is the kind of its parameter. For each coordinate that the element takes or
+gives there are the step that made the coordinate, the kind of its size, and its other uses. The difference of two
+elements of one primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the
+size of the intersection over the size of the union. Elements of different primitives are never matched.
 
 The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, an
 element without a partner costs 1. This is the bipartite approximation of the graph edit distance (Riesen and Bunke,

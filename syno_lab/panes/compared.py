@@ -52,8 +52,8 @@ class Subject:
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
     """Return the subjects with their names: the given names, else the names of equal known operators.
 
-    Raises SynoError for fewer than two or more than four values, for another number of names, and for a value that is
-    not an operator, the name of a known operator, the file or text of an operator, or the state of an operator.
+    Raises SynoError for fewer than two or more than four values, and for another number of names. A value must be an
+    operator, the name of a known operator, the file or text of an operator, or the state of an operator.
     """
     if not FEWEST <= len(values) <= MOST:
         raise SpecError(f"compare: expected {FEWEST} to {MOST} operators, found {len(values)}")

@@ -46,8 +46,8 @@ class Piece(TypedDict):
 class Link(TypedDict):
     """The links of a node of a picture.
 
-    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. With the node, the page highlights the ids in ``light``,
-    the pieces of the loop nest with the ids in ``marks``, and the lines of the loop nest (from 0) in ``lines``.
+    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. With the node, the page highlights the ids in ``light`` and
+    the pieces of the loop nest with ids in ``marks``. ``lines`` has the highlighted lines of the loop nest, from 0.
     """
 
     words: str

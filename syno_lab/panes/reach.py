@@ -1,9 +1,9 @@
 """The receptive field of an operator of any system, from gradients of its torch module, and its picture.
 
 The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear.
-For them an input element counts as read if the gradient of the output element is not zero for at least one of
-:data:`DRAWS` random inputs and weights. A closed ReLU passes no gradient, and a maximum passes none to other elements.
-So elements that are read only through these may be missing.
+For them an input element counts as read if the gradient of the output element there is not zero. One of :data:`DRAWS`
+random inputs and weights with that gradient is enough. A closed ReLU passes no gradient, and a maximum passes none to
+other elements. So elements that are read only through these may be missing.
 """
 
 from __future__ import annotations

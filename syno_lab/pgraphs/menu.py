@@ -21,9 +21,9 @@ from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
 
-COUNTED = 1 << 14  # the most points for a page's comparison of an approximate rule's sides; about a millisecond
-SHOWN = 40  # the most canonical and the most pruned steps that are listed for a primitive, of perhaps many hundreds
-JUDGED = 200  # the nearest steps of a primitive whose verdicts are computed; a state takes some milliseconds
+COUNTED = 1 << 14  # The most points for a page's comparison of an approximate rule's sides; about a millisecond.
+SHOWN = 40  # The most canonical and the most pruned steps that are listed for a primitive, of perhaps many hundreds.
+JUDGED = 200  # The nearest steps of a primitive whose verdicts are computed; a state takes some milliseconds.
 _WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 

@@ -3,7 +3,7 @@
 A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps that are left, and the path to the node. Rules
 and distance depend only on the node, so every path to a node has the same next steps. Statistics are shared by the
 node's name as the key. The final operator depends on the whole path. A few rules and the budgets of a whole operator
-(FLOPs, parameters, memory) depend on the path too, and are checked for complete operators (Syno, section 7.2: a hard
+(FLOPs, parameters, memory) depend on the path too. They are checked for complete operators (Syno, section 7.2: a hard
 limit).
 
 In a space that is too large to count, the first choice is the largest number of steps. All numbers from the fewest on
@@ -106,8 +106,8 @@ class _Space:
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
-        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # by the state's key
-        self._first: dict[int, list[tuple[Move, float]]] = {}  # of the root, by the steps that are left
+        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # By the state's key.
+        self._first: dict[int, list[tuple[Move, float]]] = {}  # Of the root, by the steps that are left.
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
     def operator(self, path: Path, key: Hashable) -> Operator | None:
