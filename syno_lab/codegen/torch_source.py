@@ -227,8 +227,10 @@ class Writer(Lines):
             # The digits are in different tensors, or the view's axis is within a window: multiply first.
             self._contract(factors, left, summable)
             having = factors
+        # The name of a primitive of the user's own may be the name of another method.
+        is_written = step.primitive in ("SPLIT", "MERGE", "SHIFT", "STRIDE", "UNFOLD")
         for factor in having:
-            getattr(self, f"_{step.primitive.lower()}", self._gather)(factor, step, results)
+            (getattr(self, f"_{step.primitive.lower()}") if is_written else self._gather)(factor, step, results)
 
     def _hinders(self, data: Factor, step: Step, results: tuple[Coordinate, ...]) -> bool:
         """Check whether a window that still slides over the data prevents a view."""

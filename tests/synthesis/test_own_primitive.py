@@ -78,6 +78,17 @@ def test_numpy_torch_and_the_loop_nest_agree(cell: dict[str, Any]) -> None:
     assert cell["flip"].card.top_down == "The dimension is read from its end."
 
 
+@pytest.mark.parametrize("name", ["ROLL", "STAGE"])
+def test_its_name_may_be_that_of_a_method_of_code_generation(name: str) -> None:
+    sl.add_primitive(name, lambda i, n: n - 1 - i)
+    try:
+        build = sl.Build("[H]", "[H]", ["H"])
+        module = build.finish(build.view(name, *build.output)).to_torch({"H": 3})
+        assert module(torch.arange(3.0)).tolist() == [2.0, 1.0, 0.0]
+    finally:
+        sl.remove_primitive(name)
+
+
 def test_it_is_a_step_like_any_other(cell: dict[str, Any]) -> None:
     sampler = sl.Sampler("[N, H]", "[N, H]", ["N: 0", "H=6: 0"], [], fixed_io_pairs=[(0, 0)], max_primitives=2,
                          min_weights=0, max_shifts=0, max_tensors=1)  # fmt: skip
