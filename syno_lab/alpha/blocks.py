@@ -234,7 +234,7 @@ def why_none(graph: Graph) -> str:
 
 
 def in_numbers(graph: Graph) -> Graph:
-    """Return the graph with each size that is relative to an axis, as :func:`relative` writes it, as a number."""
+    """Return the graph with a number for each size that is relative to an axis, as :func:`relative` makes it."""
     nodes = enumerate(graph.nodes)
     sized = [replace(node, operation=node.operation.at(*graph.input_shapes(number))) for number, node in nodes]
     return replace(graph, nodes=tuple(sized))
@@ -298,7 +298,7 @@ def _split(graph: Graph, stages: list[tuple[str, frozenset[int]]]) -> Network:
             outputs = graph.region(nodes).outputs if nodes else tensors
         graphs.append((name, graph.part(nodes, tensors, outputs)))
         tensors = outputs
-    if len(parts) == 1:  # no block: all is the stem
+    if len(parts) == 1:  # without blocks the stem is the whole network
         stem = graphs[0][1]
         if len(stem.outputs) != 1:
             raise SpecError(f"expected blocks, or one output, found no blocks and {len(stem.outputs)} outputs")

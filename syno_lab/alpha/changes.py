@@ -123,13 +123,13 @@ def _values(draft: Draft, name: str, entry: tuple[int, int] | None) -> Iterator[
 def _shapes(draft: Draft) -> Iterator[tuple[Shape | None, Kind]]:
     """Yield no shape, the chain's present shape, and the wanted shape with one axis halved or doubled."""
     now = wanted(draft, "shape")
-    found: dict[Shape, None] = {} if now == draft.shape else {draft.shape: None}
+    shapes: dict[Shape, None] = {} if now == draft.shape else {draft.shape: None}
     if now is not None:
         yield None, "weaker"
         for axis in range(1, len(now)):
             sizes = [now[axis] // 2] if now[axis] % 2 == 0 else []
-            found |= {(*now[:axis], size, *now[axis + 1 :]): None for size in (*sizes, 2 * now[axis])}
-    for shape in found:
+            shapes |= {(*now[:axis], size, *now[axis + 1 :]): None for size in (*sizes, 2 * now[axis])}
+    for shape in shapes:
         yield shape, "other" if now is not None else "stricter"
 
 
@@ -155,10 +155,10 @@ def wanted(draft: Draft, name: str) -> Any:
 
 def wanted_mixing(draft: Draft) -> Pairing:
     """Return the wanted matrix; where none is wanted, a matrix of x for the wanted or present shapes."""
-    found: Pairing | None = wanted(draft, MIXING.name)
-    if found is None:
+    matrix: Pairing | None = wanted(draft, MIXING.name)
+    if matrix is None:
         return nothing(wanted(draft, SHAPE.name) or draft.shape, draft.input_shape)
-    return pairing_of(found.marks, len(found.columns))
+    return pairing_of(matrix.marks, len(matrix.columns))
 
 
 def said(value: Shape | int | str | None) -> str:

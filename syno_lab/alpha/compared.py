@@ -27,11 +27,11 @@ from syno_lab.errors import SpecError
 
 _BATCH = 2
 #: Limits of the comparison in FLOPs of one example: both modes with gradients, training with and evaluation without
-#: gradients, evaluation alone. A larger network is not compared, nor is one with more bytes of weights.
+#: gradients, evaluation alone. A network beyond the last limit, or with more bytes of weights, is not compared.
 EVERYTHING, ONCE, VALUES, BYTES = 1e9, 4e9, 2e10, 2**29
 #: The bound for weights without values, on the meta device, which get random values for the comparison.
 _DRAWN_BYTES = 2**26
-#: Largest difference of two equal tensors as a share of a tensor's spread, by type, and of the spread of all gradients.
+#: Tensors are equal up to these shares of a tensor's spread, by dtype, and of the spread of all gradients.
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2}
 _TOLERANCE, _LEAST = 1e-4, 1e-6
 #: A larger difference is not caused by rounding.
@@ -75,7 +75,7 @@ def check_same(graph: Graph, seen: Record, example: Example) -> None:
 
 
 def _refusal(graph: Graph, net: nn.Module, inputs: list[Tensor], modes: list[tuple[bool, bool]]) -> str:
-    """Return why a network refuses inputs; empty after a comparison in some modes, each (training, gradients)."""
+    """Return why a network refuses inputs; empty after a comparison. A mode is (training, gradients)."""
     network, module = twin(net), _module(graph, net)
     for training, with_gradients in modes:
         gradients = with_gradients
@@ -119,7 +119,7 @@ def _reason(
     with _NoDropout() if are_random else nullcontext():
         if are_random:
             wanted, reseeded = (_passed(twin(net), inputs, *mode, seed) for seed in (0, 1))
-            if _difference(wanted, reseeded)[0]:  # other random numbers than dropout differ
+            if _difference(wanted, reseeded)[0]:  # random numbers other than dropout's differ
                 return ""
             found = _passed(_module(graph, net), inputs, *mode)
         message, share = _difference(wanted, found)

@@ -140,12 +140,12 @@ def _drawn(
     titles: dict[str, str] = {}
     lines: list[str] = []
 
-    def box(name: str, text: list[str], fill: str, border: str, css: str, said: str, style: str, width: int) -> None:
+    def box(name: str, text: list[str], fill: str, border: str, css: str, words: str, style: str, width: int) -> None:
         lines.append(
             f'{name} [id="{name}", class="{css}", label={dot_text(*text)}, style="{style}", '
             f'fillcolor="{fill}", color="{border}", penwidth={width}]'
         )
-        titles[name] = said
+        titles[name] = words
 
     def edge(tensor: int, below: str, side: int) -> None:
         maker, shape = graph.maker(tensor), _shape(graph, tensor)
@@ -153,25 +153,25 @@ def _drawn(
         label = plate([shape, *notes.get(tensor, ())], "#ffffff", _LABEL_POINTS)
         lines.append(f'{above} -> {below} [id="{below}-in{side}", class="tensor", label={label}]')
         # Graphviz names edges by their ends, so two edges with equal ends share a title.
-        before, said = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
-        titles[f"{above}->{below}"] = f"{before}; {said}" if before else said
+        before, words = titles.get(f"{above}->{below}"), f"t{tensor} of {shape}"
+        titles[f"{above}->{below}"] = f"{before}; {words}" if before else words
 
     for number in range(len(graph.inputs)):
-        said = f"input {number}"
-        box(f"t{number}", [said], INPUT.fill, INPUT.border, "input", said, "rounded,filled", 2)
+        words = f"input {number}"
+        box(f"t{number}", [words], INPUT.fill, INPUT.border, "input", words, "rounded,filled", 2)
     for number, node in enumerate(graph.nodes):
         _, fill, border = LOOKS[kind_of(node.operation, *graph.input_shapes(number))]
-        said = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
+        words = f"node {number}: {node}, gives t{graph.tensor(number)} of {_shape(graph, graph.tensor(number))}"
         if node.source:
-            said += f", from {node.source}"
+            words += f", from {node.source}"
         css = f"operation {node.operation.name}{' highlight' if number in highlight else ''}"
         border, width = (HIGHLIGHT, 3) if number in highlight else (border, 1)
-        box(f"n{number}", _lines(node.operation), fill, border, css, said, "filled", width)
+        box(f"n{number}", _lines(node.operation), fill, border, css, words, "filled", width)
         for side, tensor in enumerate(node.inputs):
             edge(tensor, f"n{number}", side)
     for number, tensor in enumerate(graph.outputs):
-        said = f"output {number}"
-        box(f"out{number}", [said], OUTPUT.fill, OUTPUT.border, "output", said, "rounded,filled", 2)
+        words = f"output {number}"
+        box(f"out{number}", [words], OUTPUT.fill, OUTPUT.border, "output", words, "rounded,filled", 2)
         edge(tensor, f"out{number}", 0)
     head = [
         "digraph graph_of_operations {",

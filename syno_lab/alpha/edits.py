@@ -1,8 +1,8 @@
 """Edits of networks as values: an edit is one mutation of a network, and a lineage of edits can be replayed.
 
 An edit names blocks and nodes by number, so it is valid for one network only. A :class:`Variant` is a seed network with
-edits applied in order. Its file contains the edits and :attr:`.Network.digest` of the seed, so that reading refuses
-edits of another seed in one line.
+edits applied in order. Its file contains the edits and :attr:`.Network.digest` of the seed, so that reading raises an
+error for edits of another seed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Duplication:
-    """A copy of the block of this number ``before`` another block; the number of blocks means the end."""
+    """A copy of ``block`` in front of the block ``before``; the number of all blocks as ``before`` means the end."""
 
     block: int
     before: int

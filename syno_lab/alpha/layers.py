@@ -162,7 +162,7 @@ def module(made: Operation, *shapes: Shape) -> nn.Module:
 
 
 def parameter(made: Operation) -> nn.Parameter:
-    """Return the weight of a `parameter`, with random values as for a layer with the last axis as its inputs."""
+    """Return the weight of a `parameter`, random as in a layer with as many inputs as the last axis is long."""
     shape = made.on()["shape"]
     bound = shape[-1] ** -0.5 if prod(shape) else 0.0
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound))

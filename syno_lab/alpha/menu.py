@@ -165,12 +165,12 @@ def ends(state: Draft) -> tuple[str, ...]:
     return ("out0", f"n{last}" if state.chain else "t0")
 
 
-def _group(state: Draft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
-    offered = [index for index in mine if found[index].verdict not in LEFT_OUT]
-    left_out = [index for index in mine if found[index].verdict in LEFT_OUT]
+def _group(state: Draft, found: Sequence[Candidate], name: str, indices: list[int], is_whole: bool) -> Group:
+    offered = [index for index in indices if found[index].verdict not in LEFT_OUT]
+    left_out = [index for index in indices if found[index].verdict in LEFT_OUT]
     most = None if is_whole else SHOWN
-    row = found[mine[0]].operation.row
-    sign, _, colour = drawing.LOOKS[drawing.kind_of(found[mine[0]].operation, state.shape)]
+    row = found[indices[0]].operation.row
+    sign, _, colour = drawing.LOOKS[drawing.kind_of(found[indices[0]].operation, state.shape)]
     kind = {True: "linear", False: "not linear", None: "does not count for the depth"}[row.linear]
     return Group(
         name,
@@ -186,24 +186,24 @@ def _group(state: Draft, found: Sequence[Candidate], name: str, mine: list[int],
     )
 
 
-def _item(state: Draft, index: int, one: Candidate) -> Item:
-    is_left_out = one.verdict in LEFT_OUT
-    said = f"{one.verdict}: {one.reason}" if is_left_out else one.verdict
+def _item(state: Draft, index: int, candidate: Candidate) -> Item:
+    is_left_out = candidate.verdict in LEFT_OUT
+    verdict = f"{candidate.verdict}: {candidate.reason}" if is_left_out else candidate.verdict
     return Item(
         index,
-        str(one.operation),
-        None if isinf(one.distance) else plain(one.distance),
-        not isinf(one.distance),
-        one.reason if is_left_out else "",
-        one.rule or LEFT_OUT[one.verdict][0] if is_left_out else "",
+        str(candidate.operation),
+        None if isinf(candidate.distance) else plain(candidate.distance),
+        not isinf(candidate.distance),
+        candidate.reason if is_left_out else "",
+        candidate.rule or LEFT_OUT[candidate.verdict][0] if is_left_out else "",
         ends(state),
-        notes=[said, ", ".join(_change(state, one, name) for name in NAMES)],
+        notes=[verdict, ", ".join(_change(state, candidate, name) for name in NAMES)],
     )
 
 
-def _change(state: Draft, one: Candidate, name: str) -> str:
+def _change(state: Draft, candidate: Candidate, name: str) -> str:
     """Return a candidate's change of a distance: ``Δ shape -1``."""
-    before, after = state.distances[name], one.distances[name]
+    before, after = state.distances[name], candidate.distances[name]
     if isinf(before) or isinf(after):
         return f"{name} {plain(after)}"
     return f"Δ {name} {after - before:+g}" if after != before else f"Δ {name} 0"

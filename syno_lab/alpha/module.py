@@ -32,7 +32,7 @@ from syno_lab.models.slot import Place
 
 @dataclass(frozen=True)
 class _Part:
-    """A node that is a module or a weight of this name in its owner, and the name of its operation."""
+    """A node with a module or a weight, by its name in the owner, and the name of the node's operation."""
 
     name: str
     operation: str
@@ -170,7 +170,7 @@ def to_torch(graph: Graph, traced: Graph | None = None) -> nn.Module:
     """
     origin = graph.origin if traced is None else traced.origin
     if traced is not None and origin is None:
-        raise SpecError("expected a graph of sl.alpha.trace to take weights from, found one of no network")
+        raise SpecError("expected a graph of sl.alpha.trace to take weights from, found a graph without a network")
     return _Builder(graph, origin).module
 
 
@@ -273,7 +273,7 @@ class _Builder:
 
 
 def _is_same(node: Node, shapes: tuple[Shape, ...], made: Made) -> bool:
-    """Return whether a node is unchanged since the trace and its inputs have as many channels."""
+    """Return whether a node is unchanged since the trace and its inputs have the same numbers of channels."""
     if node.operation.name != made.operation.name or len(shapes) != len(made.shapes):
         return False
     if node.operation.name == OPAQUE:

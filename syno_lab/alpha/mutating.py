@@ -7,8 +7,8 @@ The shape is kept if an operation with several inputs follows, such as the sum o
 Then the subgraph is part of a chain inside the block, and mutation keeps the shapes of inner chains (section 4.6).
 Other shapes rarely fit: 6 of 210 in ResNet-20.
 
-Synthesis makes chains. For other graphs (section 4.6 and appendix B.4), the *skeleton* is all operations with several
-inputs, or that rearrange axes, or that synthesis never chooses. The skeleton stays as it is. Each chain between two
+Synthesis makes chains. For other graphs (section 4.6 and appendix B.4), the *skeleton* is the operations that have
+several inputs, rearrange axes or are never chosen by synthesis. The skeleton stays as it is. Each chain between two
 parts of the skeleton is synthesised again, for its own mutated properties.
 """
 
@@ -30,7 +30,7 @@ from syno_lab.alpha.wanted import Properties
 from syno_lab.errors import SearchError, SpecError
 from syno_lab.inputs import positive, quoted
 
-# -- a subgraph anew, chain by chain ----------------------------------------------------------------------------------
+# -- synthesis of a subgraph, chain by chain --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

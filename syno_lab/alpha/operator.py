@@ -135,8 +135,8 @@ class NetworkOperator:
         wanted = [self.input_sizes(binding), *self.weight_sizes(binding)]
         arrays = [np.asarray(array) for array in (x, *weights)]
         if [array.shape for array in arrays] != wanted:
-            expected, found = ([list(shape) for shape in shapes] for shapes in (wanted, [a.shape for a in arrays]))
-            raise SpecError(f"αNAS: expected tensors of {quoted(expected)}, found {quoted(found)}")
+            expected, actual = ([list(shape) for shape in shapes] for shapes in (wanted, [a.shape for a in arrays]))
+            raise SpecError(f"αNAS: expected tensors of {quoted(expected)}, found {quoted(actual)}")
         return run(self.at(binding), arrays[:1], arrays[1:])[0]
 
     def to_torch(self, binding: Binding | None = None, /) -> nn.Module:

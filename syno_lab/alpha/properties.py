@@ -164,7 +164,7 @@ def _shape_distance(value: Shape, target: Shape, normalised: bool) -> float:
 
 @lru_cache(1 << 14)
 def _leads(axes: Shape, target: Shape) -> bool:
-    """Return whether strides that divide by the target, or a pool over whole axes, lead from axes to the target."""
+    """Return whether strides, by steps that the target divides, or a pool over whole axes lead to the target."""
     if axes == target or not divides(axes, target):
         return axes == target
     fewer = {tuple(-(-size // stride) for size in axes) for stride in STRIDES} - {axes}
@@ -182,7 +182,7 @@ SHAPE: Property[Shape, Shape] = Property(
     name="shape",
     start=lambda shape: shape,
     after=lambda state, operation, shapes, position: operation.shape(*shapes),
-    join=lambda one, other: one,
+    join=lambda first, other: first,
     value=lambda state: state,
     apart=lambda before, after: after,
     distance=_shape_distance,
@@ -216,15 +216,15 @@ def depth_property(producer: Producer | None = None) -> Property[Runs, int]:
     """Return the depth: the most runs of alternately linear and non-linear operations on a path (section 3.2).
 
     Args:
-        producer: None counts runs, 0 without operations. The authors' published code counts changes of the kind
-            instead, also from ``producer``, the kind of the operation before the subgraph, to the first operation. An
-            input of the network counts as non-linear.
+        producer: None counts runs, 0 without operations. The authors' published code counts changes of the kind. It
+            also counts a change from ``producer``, the kind of the operation before the subgraph, to the first
+            operation. An input of the network counts as non-linear.
     """
     return Property(
         name="depth",
         start=lambda shape: Runs(0, None if producer is None else producer == "linear"),
         after=_one_more,
-        join=lambda one, other: max(one, other, key=lambda state: state.runs),
+        join=lambda first, other: max(first, other, key=lambda state: state.runs),
         value=lambda state: state.runs,
         apart=lambda before, after: 0,
         distance=_depth_distance,

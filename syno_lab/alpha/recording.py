@@ -186,13 +186,13 @@ def record(net: nn.Module, example: Example) -> tuple[Record, tuple[Tensor, ...]
     network that refuses the example, or that cannot be recorded: the unsupported operation and its position.
     """
     examples = _examples(net, example)
-    one, two = (_run(net, [tensor.new_zeros((batch, *tensor.shape[1:])) for tensor in examples]) for batch in BATCHES)
+    small, large = (_run(net, [x.new_zeros((batch, *x.shape[1:])) for x in examples]) for batch in BATCHES)
     name = type(net).__name__
-    left, right = ([(call.target, call.region) for call in run.calls] for run in (one, two))
-    if left != right or one.outputs != two.outputs:
+    left, right = ([(call.target, call.region) for call in run.calls] for run in (small, large))
+    if left != right or small.outputs != large.outputs:
         raise SpecError(f"expected a network that does the same for any batch, found that this {name} does not")
-    common, merged = replace(one, shapes=(*one.shapes, *two.shapes)), []
-    for call, other in zip(one.calls, two.calls, strict=True):
+    common, merged = replace(small, shapes=(*small.shapes, *large.shapes)), []
+    for call, other in zip(small.calls, large.calls, strict=True):
         try:
             flops = max(0, 2 * call.flops - other.flops)
             merged.append(replace(call, arguments=_merged(call.arguments, other.arguments), flops=flops))
@@ -216,17 +216,17 @@ def _examples(net: nn.Module, example: Example) -> tuple[Tensor, ...]:
     return tuple([torch.empty((1, *tensor.shape[1:]), dtype=tensor.dtype, device="meta") for tensor in tensors])
 
 
-def _single(one: int, two: int) -> int:
+def _single(small: int, large: int) -> int:
     """Return the size for a batch of one."""
-    if one == two:
-        return one
-    growth = (two - one) // (BATCHES[1] - BATCHES[0])
-    if (one, two) != (BATCHES[0] * growth, BATCHES[1] * growth):
-        raise SpecError(f"expected sizes that are multiples of the batch, found {one} and {two} for {BATCHES}")
+    if small == large:
+        return small
+    growth = (large - small) // (BATCHES[1] - BATCHES[0])
+    if (small, large) != (BATCHES[0] * growth, BATCHES[1] * growth):
+        raise SpecError(f"expected sizes that are multiples of the batch, found {small} and {large} for {BATCHES}")
     return growth
 
 
-def _merged(one: Any, two: Any) -> Any:
+def _merged(small: Any, two: Any) -> Any:
     theirs = iter(leaves(two))
 
     def both(leaf: Any) -> Any:
@@ -240,12 +240,12 @@ def _merged(one: Any, two: Any) -> Any:
             raise SpecError(f"expected the same for any batch, found {leaf!r:.40} and {other!r:.40}")
         return leaf
 
-    return map_aggregate(one, both)
+    return map_aggregate(small, both)
 
 
-def _are_equal(one: Any, two: Any) -> bool:
+def _are_equal(x: Any, y: Any) -> bool:
     try:
-        return bool(one == two)
+        return bool(x == y)
     except (RuntimeError, ValueError, NotImplementedError):  # objects of TorchScript raise these
         return False
 
@@ -353,7 +353,7 @@ class _Recorder(TorchFunctionMode):
     values: list[Tensor] = field(default_factory=list)  # keeps all tensors alive, so that each id is unique
     place: str = ""
     is_inside: bool = False
-    flops: int = 0  # of the present call
+    flops: int = 0  # FLOPs of the present call
 
     def __post_init__(self) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ Tensors have channels last; norms and dropout compute as in inference.
 The weights are those of PyTorch's layers, in their order. A dense layer has [features, channels] and [features]. A
 convolution has [features, channels of a group, windows…] and [features]. A norm has scale and offset, each [channels].
 Self-attention has the layer of queries, keys and values, [3 channels, channels] and [3 channels], then the layer of the
-result. A norm over a batch has mean 0 and variance 1, as a new norm.
+result. A batch norm uses mean 0 and variance 1, as a new module does.
 """
 
 from __future__ import annotations

@@ -110,7 +110,8 @@ class Row:
     Attributes:
         name: the name of the operation.
         shape: the rule for the shape of the result.
-        pairing: the rule for the pairing of the result's axes (rows) with the axes of the input of a number (columns).
+        pairing: the rule for the pairing of the result's axes (rows) with an input's axes (columns), by the input's
+            number.
         attributes: the definitions of the attributes, by name.
         weights: the shapes of the weights, in the order of PyTorch's layers (:mod:`syno_lab.alpha.reference`).
         flops: the FLOPs for the given shapes, batch included.

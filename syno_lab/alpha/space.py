@@ -1,6 +1,6 @@
 """The variants of a seed network as a space (:class:`.OperatorSpace`) for any search, and αNAS's evolution in it.
 
-A state is a variant. Its children are the end of the search path and numbered mutations. The state and the number of a
+A state is a variant. The children of a state are the stop and numbered mutations. The state and the number of a
 mutation are the seed of its random numbers, so each draw gives the same mutation. A search finds a variant again by
 its edits.
 """
@@ -68,7 +68,7 @@ class NetworkState:
 
     @property
     def key(self) -> Hashable:
-        """The structure of a complete state; else also the types and numbers of nodes, on which mutations depend."""
+        """The structure of a complete state. Other keys also have types and node numbers, on which mutations depend."""
         if self.is_complete:
             return self.variant.key
         return self.variant.network.digest, len(self.variant.edits)

@@ -85,23 +85,23 @@ def reader(
     """See :meth:`.Construction.reader`."""
 
     def read(
-        one: PlaceRecord, before: Sequence[Place[Draft, Operation | Change]], where: str
+        entry: PlaceRecord, before: Sequence[Place[Draft, Operation | Change]], where: str
     ) -> Place[Draft, Operation | Change]:
-        contents = [part for part in (one.operation, one.change, one.aim) if part is not None]
-        if len(contents) != 1 or (one.parent is None and one.aim is None):
+        contents = [part for part in (entry.operation, entry.change, entry.aim) if part is not None]
+        if len(contents) != 1 or (entry.parent is None and entry.aim is None):
             raise FormatError(f"session: {where}: expected one of an operation, a change and an aim, the first an aim")
         step: Operation | Change | None = None
-        if one.aim is not None:
-            state = _draft(one.aim, where)
+        if entry.aim is not None:
+            state = _draft(entry.aim, where)
         else:
-            if one.change is not None:
-                value = one.change.value
-                step = Change(one.change.name, tuple(value) if isinstance(value, list) else value, one.change.entry)  # type: ignore[arg-type]  # checked by apply
+            if entry.change is not None:
+                value = entry.change.value
+                step = Change(entry.change.name, tuple(value) if isinstance(value, list) else value, entry.change.entry)  # type: ignore[arg-type]  # checked by apply
             else:
-                assert one.operation is not None
-                step = operation_of(one.operation)
-            state = construction.apply(before[one.parent or 0].state, step)
-        return Place(construction, state, step, operator=_operator(one, state, where))
+                assert entry.operation is not None
+                step = operation_of(entry.operation)
+            state = construction.apply(before[entry.parent or 0].state, step)
+        return Place(construction, state, step, operator=_operator(entry, state, where))
 
     return read
 
@@ -202,9 +202,9 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
     ) -> Sequence[Candidate]:
         """Return all operations with their verdicts (:meth:`.Draft.candidates`), represented operations included."""
 
-        def judged(one: Candidate) -> Candidate:
-            rule = refusing(rules, state, one.operation) if one.verdict not in listing.LEFT_OUT else None
-            return one if rule is None else replace(one, verdict="refused", reason=rule.reason, rule=rule.name)
+        def judged(option: Candidate) -> Candidate:
+            rule = refusing(rules, state, option.operation) if option.verdict not in listing.LEFT_OUT else None
+            return option if rule is None else replace(option, verdict="refused", reason=rule.reason, rule=rule.name)
 
         return list(map(judged, state.candidates(represented=True)))
 
@@ -244,7 +244,7 @@ class ChainConstruction(Construction[Draft, Taken, Candidate], Aiming[Draft, Tak
 
     reader = reader
 
-    # -- as a page shows it ------------------------------------------------------------------------------------------
+    # -- pictures and texts ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
         """Draw the chain with its last operation highlighted, and the properties' distances after each operation."""

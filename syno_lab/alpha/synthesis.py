@@ -43,7 +43,7 @@ Choice = tuple[Operation, ...]
 
 @lru_cache(1 << 12)
 def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) -> tuple[Choice, ...]:
-    """List the operations that may follow a tensor of this shape and divide each axis by a whole number.
+    """List the operations that may follow a tensor of this shape; spatial axes may only shrink by whole factors.
 
     Operations of one name with equal properties are one choice (section 4.5). An operation is evaluated once for all
     its features, because its pairing does not depend on them.
@@ -59,21 +59,21 @@ def offered(shape: Shape, features: Shape = (), others: tuple[Shape, ...] = ()) 
     factors = {**dict.fromkeys(FEATURES), **dict.fromkeys(Rel(number, shape[-1]) for number in features)}
     sizes = {r: shape[-1] * r.mul // r.div for r in factors if shape[-1] * r.mul % r.div == 0}
     groups_found: dict[tuple[object, ...], list[Operation]] = {}
-    for one in _of_same_features():
+    for op in _of_same_features():
         try:
-            after, pairings = one.shape(shape), one.pairings(shape)
+            after, pairings = op.shape(shape), op.pairings(shape)
         except SpecError:
             continue
         if not divides(shape[1:-1], after[1:-1]):
             continue
-        if one.name not in _SIZED:
-            groups_found.setdefault((one.name, after, pairings), []).append(one)
+        if op.name not in _SIZED:
+            groups_found.setdefault((op.name, after, pairings), []).append(op)
             continue
-        groups = one.at(shape)["groups"] if one.name == "conv" else 1
+        groups = op.at(shape)["groups"] if op.name == "conv" else 1
         for factor, size in sizes.items():
             if size % groups == 0 and prod(after[:-1]) * size <= LARGEST_SIZE:
-                alike = groups_found.setdefault((one.name, (*after[:-1], size), pairings), [])
-                alike.append(_with_features(one, factor))
+                alike = groups_found.setdefault((op.name, (*after[:-1], size), pairings), [])
+                alike.append(_with_features(op, factor))
     return tuple(map(tuple, groups_found.values()))
 
 
@@ -82,21 +82,21 @@ def _suiting(shape: Shape, features: Shape, others: tuple[Shape, ...]) -> tuple[
     results: list[Choice] = []
     for choice in offered(shape, features):
         alike: dict[tuple[Shape, ...], list[Operation]] = {}
-        for one in choice:
+        for op in choice:
             try:
-                after = tuple([one.shape(other) for other in others])
+                after = tuple([op.shape(other) for other in others])
             except SpecError:
                 continue
             if all(divides(old[1:-1], new[1:-1]) for old, new in zip(others, after, strict=True)):
-                alike.setdefault(after, []).append(one)
+                alike.setdefault(after, []).append(op)
         results += map(tuple, alike.values())
     return tuple(results)
 
 
 @cache
 def _of_same_features() -> tuple[Operation, ...]:
-    """Return all operations that may be chosen; with output channels only those that keep the number."""
-    return tuple([one for one in choices() if one.name not in _SIZED or one["features"] == Rel()])
+    """Return all operations that may be chosen; those with output channels only with an unchanged number."""
+    return tuple([op for op in choices() if op.name not in _SIZED or op["features"] == Rel()])
 
 
 @lru_cache(1 << 14)
@@ -332,7 +332,7 @@ def _walked(
 
 
 def greedy(start: Draft, rng: random.Random, refuses: Refuses | None = None) -> Answer:
-    """Algorithm 1: append the nearest operation, chosen at random among equals, while the paper's distance shrinks."""
+    """Algorithm 1: append the nearest operation, at random among equals; at most as many as the paper's distance."""
     return _walked(start, rng, refuses)
 
 
@@ -362,10 +362,10 @@ def enumerative(start: Draft, rng: random.Random, most: int = MOST_EVALUATIONS) 
         for draft in level:
             drafts = list(draft.drafts())
             rng.shuffle(drafts)
-            for one in drafts:
+            for longer_draft in drafts:
                 evaluations += 1
-                if one.is_complete:
-                    return Answer(one, evaluations)
+                if longer_draft.is_complete:
+                    return Answer(longer_draft, evaluations)
                 if evaluations >= most:
                     return Answer(None, evaluations, f"none among {most} drafts")
             longer += drafts

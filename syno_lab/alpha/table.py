@@ -64,7 +64,7 @@ def _window(at: Applied) -> tuple[int, int, int]:
 def _windows(at: Applied) -> list[pair.Windows]:
     """Return the windows of a convolution or a pool along each spatial axis."""
     if len(at.shape) < 3:
-        raise SpecError("expected at least 3 axes: batch, spatial ones and channels")
+        raise SpecError("expected at least 3 axes: batch, spatial axes and channels")
     width, step, apart = _window(at)
     span, axes_windows = (width - 1) * apart + 1, []
     for length in at.shape[1:-1]:
@@ -152,10 +152,10 @@ def _terms(equation: Value) -> tuple[list[str], str] | None:
         return None
     left, arrow, result = equation.partition("->")
     terms = left.split(",")
-    each = [*terms, result]
-    if not arrow or len(terms) != 2 or any(not (t.isascii() and t.isalpha()) and t for t in each):
+    texts = [*terms, result]
+    if not arrow or len(terms) != 2 or any(not (t.isascii() and t.isalpha()) and t for t in texts):
         return None
-    ok = all(len(set(t)) == len(t) <= MOST_AXES for t in each) and set(result) <= set("".join(terms))
+    ok = all(len(set(t)) == len(t) <= MOST_AXES for t in texts) and set(result) <= set("".join(terms))
     return (terms, result) if ok else None
 
 
@@ -168,16 +168,16 @@ def _product(at: Applied) -> tuple[list[str], str, dict[str, int]]:
             raise SpecError("expected two tensors of the same number of axes, at least 2")
         batch = "abcdefgh"[: rank - 2]
         equation = f"{batch}ij,{batch}jk->{batch}ik"
-    found = _terms(equation)
-    assert found is not None
+    letters = _terms(equation)
+    assert letters is not None
     sizes: dict[str, int] = {}
-    for term, shape in zip(found[0], at.shapes, strict=True):
+    for term, shape in zip(letters[0], at.shapes, strict=True):
         if len(term) != len(shape):
             raise SpecError(f"expected {len(term)} axes for {quoted(term)}, found {len(shape)}")
         for letter, n in zip(term, shape, strict=True):
             if sizes.setdefault(letter, n) != n:
                 raise SpecError(f"expected one size for {quoted(letter)}, found {sizes[letter]} and {n}")
-    return (*found, sizes)
+    return (*letters, sizes)
 
 
 def _product_shape(at: Applied) -> Shape:
@@ -270,8 +270,8 @@ def _broadcast_pairing(at: Applied, number: int) -> Pairing:
 
 def _mean_pairing(at: Applied, number: int) -> Pairing:
     axes, rank = _averaged(at), len(at.shape)
-    kept = [i for i in range(rank) if at["keep"] or i not in axes]
-    return pair.selected(_mean_shape(at), at.shape, [-1 if i in axes else kept.index(i) for i in range(rank)])
+    axes_kept = [i for i in range(rank) if at["keep"] or i not in axes]
+    return pair.selected(_mean_shape(at), at.shape, [-1 if i in axes else axes_kept.index(i) for i in range(rank)])
 
 
 def _transpose_pairing(at: Applied, number: int) -> Pairing:
@@ -280,8 +280,8 @@ def _transpose_pairing(at: Applied, number: int) -> Pairing:
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
-#: Values of synthesis (the specification, 2.1): factors of the input's channels, and other attributes. Of the dilations
-#: the source has only the number; the groups of a group norm are those that can divide the channels.
+#: Values of synthesis (the specification, 2.1): factors of the input's channels, and other attributes. The source has
+#: only the number of dilations; the groups of a group norm are those that can divide the channels.
 FEATURES = (Rel(1, 4), Rel(1, 2), Rel(1), Rel(2), Rel(4))
 KERNELS, STRIDES, DILATIONS, WINDOWS = (1, 3, 5), (1, 2, 3), (1, 2, 3), (2, 3, 4, 8, 0)
 GROUPS = (1, 2, 4, 16, 64)

@@ -41,14 +41,14 @@ _SAME = {
 
 @dataclass(frozen=True)
 class _Context:
-    """A call whose first argument is a tensor of the graph, and where its nodes go."""
+    """A call whose first argument is a tensor of the graph, with the tracer that adds the call's nodes."""
 
     tracer: Tracer
     call: Call
     source: str
     x: Placed
     rest: tuple[Any, ...]
-    named: Mapping[str, Any]  # of a module its attributes
+    named: Mapping[str, Any]  # keyword arguments, or a module's attributes
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
         """Return an argument after the first tensor, by position or name."""

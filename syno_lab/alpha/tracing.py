@@ -6,7 +6,7 @@ order than its input has.
 
 A call with a row in OPERATIONS (:mod:`.torch_rows`) becomes a node of the row. Another call becomes one opaque node for
 each resulting tensor. Calls of a module become opaque too if several calls use its weights. An edit of one call would
-change the other calls.
+change the other calls, or their number.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def second(rank: int) -> tuple[int, ...]:
 
 
 def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int], list[int]]]:
-    """Return which axes become which in a reshape: the smallest groups of consecutive axes with equal products.
+    """Return the groups of axes that a reshape exchanges: the smallest consecutive groups with equal products.
 
     A size is a tuple with a number for each batch size; the products are compared for each batch size.
     """

@@ -260,10 +260,10 @@ def _table(raw: _Raw, name: str, read: Callable[[_Raw], Value | None]) -> Table[
     if single is not None:
         return ((single,),)
 
-    def value_of(one: _Raw) -> Value | None:
-        value = None if one is None else read(one)
-        if value is None and one is not None:
-            raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(one)}")
+    def value_of(cell: _Raw) -> Value | None:
+        value = None if cell is None else read(cell)
+        if value is None and cell is not None:
+            raise SpecError(f"properties: {name}: expected {_EXPECTED[name]}, found {quoted(cell)}")
         return value
 
     rows = tuple([tuple(map(value_of, _sequence(row, name))) for row in _sequence(raw, name)])

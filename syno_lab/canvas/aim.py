@@ -31,7 +31,7 @@ def candidates_of(draft: Draft, room: Room = FREE_HAND) -> list[Candidate]:
 
 
 def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
-    """Return in one line why a draft cannot become a kernel within the room; None without a known reason.
+    """Return in one line why a draft cannot become a kernel within the room; None if no reason is known.
 
     None does not prove that the draft can be completed: the needed primitives are counted, not tried.
     """
@@ -122,7 +122,7 @@ class AimedDraft:
 
     @property
     def short(self) -> int:
-        """The number of primitives that are missing for the least number."""
+        """The number of primitives that the draft lacks for the least number."""
         return max(0, self.aim.fewest - len(self.draft.nodes))
 
     @cached_property
@@ -188,7 +188,7 @@ class AimedDraft:
 # -- paths from a draft to an operator: a shortest path to suggest a step, a random path to complete a draft -----------
 
 _WHAT = "looking for a way to an operator"
-#: The share of the time for a shortest path that the proof gets; a random path gets the rest.
+#: The proof's share of the time for a shortest path; the rest of the time is for a random path.
 _PROOF = 0.5
 #: The most primitives of a random path beyond the needed ones, and about the most primitives of its kernel.
 _MORE, _MANY = 4, 12

@@ -58,7 +58,8 @@ def dot(
 
     Args:
         what: the draft or operator.
-        binding: a binding of an operator: the picture shows sizes as numbers too, and the template's use at the place.
+        binding: the numbers of an operator: then the picture also shows sizes as numbers, and the template's runs at
+            the place.
         title: a line above the drawing; the function escapes any text.
         highlight: numbers of tensors to draw with a thick border.
         leaves_marked: whether a draft's tensors without a user have a colour and a label of their own.
@@ -121,7 +122,7 @@ def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _captions(operator: AtPlaces, place: Place, template: Mapping[str, int]) -> list[str]:
-    """Describe the use of the template at a place, and the numbers for it; the boxes show one part."""
+    """Describe the runs of the template at a place, and the place's numbers; the boxes show one run."""
     lines = [str(place)]
     if operator.inner:
         lines.append(", ".join(f"{name} = {template[name]}" for name in operator.inner))

@@ -69,12 +69,12 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
             return f"base solution: expected at most {most} {name}, found {quoted(needed)}"
     solver.fill()
     spent = Spent(*solver.spent)
-    for name, least, found in (
+    for name, least, spent_now in (
         ("FLOPs", budget.min_flops, spent.flops),
         ("parameters", budget.min_params, spent.params),
     ):
-        if least is not None and found < least:
-            return f"filled solution: expected at least {least} {name}, found {found}"
+        if least is not None and spent_now < least:
+            return f"filled solution: expected at least {least} {name}, found {spent_now}"
     numbers = tuple(map(tuple, solver.values))
     for shape in dict.fromkeys(kernel.shapes):
         for place, known_ratios, row in zip(merged, ratios, numbers, strict=True):
@@ -124,7 +124,7 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
 
 
 def conditions_of(kernel: Kernel) -> tuple[list[Size], list[tuple[Size, int]]]:
-    """Return the sizes that must be whole: sizes without a dynamic variable, and others with its index in `free`."""
+    """Return the sizes that must be whole, without and with a dynamic variable; the latter with its index in `free`."""
     static, free = [], []
     for size in kernel.conditions:
         variables = variables_of(size)  # at most one variable (Theorem 1)
@@ -181,7 +181,7 @@ def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: Ratios
 
 
 def _polynomial(costs: Sequence[tuple[Size, int]], times: int, index: Mapping[int, int], ratios: Ratios) -> list[_Term]:
-    """Return ``times`` the sum of costs, one term for each product of variables."""
+    """Return a sum of costs, multiplied by ``times``, with one term for each product of variables."""
     by_powers: dict[tuple[int, ...], tuple[int, int]] = {}
     for size, number in costs:
         variables = variables_of(size)
@@ -234,7 +234,7 @@ class _Solver:
         return _value(flops, values), _value(params, values)
 
     def fill(self) -> None:
-        """Grow variables by the whole number, by a half, by a quarter, …, by one lcm, until no step fits."""
+        """Grow variables by their number, by a half, by a quarter, …, by one lcm, until no step fits."""
         if min(self.most) == inf:
             return
         halvings = 0

@@ -98,13 +98,13 @@ class Fitted:
         SpecError for a number that is missing or no positive integer, for sizes that are not whole, and for a C that
         does not agree with C_in and C_out.
         """
-        given = dict(binding or {})
+        sizes = dict(binding or {})
         outers = (outer_of(place) for place in self.places)
-        first = next((o for o in outers if all(given.get(name, size) == size for name, size in o.items())), None)
+        first = next((o for o in outers if all(sizes.get(name, size) == size for name, size in o.items())), None)
         defaults = _DEFAULTS if first is None else first
         bound: dict[str, int] = {}
         for name in OUTER:
-            value = given.get(name, 1 if name == "N" else defaults.get(name))
+            value = sizes.get(name, 1 if name == "N" else defaults.get(name))
             number = positive(value)
             if value is None:
                 raise SpecError(f"Canvas: no value for {name}: bind it to a size of the convolution that is replaced")
@@ -115,11 +115,11 @@ class Fitted:
                 )
             bound[name] = number
         place = place_in(bound)
-        if "C" in given and (given["C"] != place.channels or not {"C_in", "C_out"} <= given.keys()):
-            actual = ", ".join(f"{name}={quoted(given[name])}" for name in ("C", "C_in", "C_out") if name in given)
+        if "C" in sizes and (sizes["C"] != place.channels or not {"C_in", "C_out"} <= sizes.keys()):
+            actual = ", ".join(f"{name}={quoted(sizes[name])}" for name in ("C", "C_in", "C_out") if name in sizes)
             raise SpecError(f"Canvas: expected C_in and C_out, and no C but the smaller of them, found {actual}")
-        missing = [name for name in self.kernel.free if name not in given]
-        chosen = {"G": self.groups, **(self._solution(place) if missing else {}), **given}
+        missing = [name for name in self.kernel.free if name not in sizes]
+        chosen = {"G": self.groups, **(self._solution(place) if missing else {}), **sizes}
         for name in self.inner:
             number = positive(chosen[name])
             if number is None:

@@ -429,7 +429,7 @@ def _substituted(node: Node, number: int, by: Size) -> Node:
 
 @lru_cache(maxsize=1 << 16)
 def _stays_whole(primitive: Primitive, shapes: tuple[Shape, ...], number: int, by: Size) -> bool:
-    """Return whether the other numbers of a primitive that must be whole are whole after a substitution."""
+    """Return whether the sizes of :func:`conditions_of` a primitive stay whole after a substitution."""
     return all(fault_of(substitute(size, number, by)) is None for size in conditions_of(primitive, shapes))
 
 

@@ -427,16 +427,16 @@ def key_of(draft: Draft, normalise: bool = False) -> str:
     """Return the canonical key: equal if and only if two micro-DAGs are isomorphic (Canvas, section 6.1).
 
     Two drafts are isomorphic if they differ only in the order of nodes, the numbers of dynamic variables, and the sides
-    of commutative broadcasts. The sides must have equal shapes. The paper's hash is approximate, and does not
-    distinguish a - b from b - a. This key is a hash of a canonical form, 32 hexadecimal digits, and a normalising
-    kernel has a different key.
+    of commutative broadcasts. Sides are only exchanged if their shapes are equal. The paper's hash is approximate, and
+    does not distinguish a - b from b - a. This key is a hash of a canonical form, 32 hexadecimal digits, and a
+    normalising kernel has a different key.
     """
     form = f"{least_form(_vertices(draft))!r}{' normalised' if normalise else ''}"
     return blake2b(form.encode(), digest_size=16).hexdigest()
 
 
 def _without_number(size: Size) -> str:
-    """Return the size as text with its dynamic variable, of any number, as x."""
+    """Return the size as text, with x for its dynamic variable of any number."""
     return f"{static_part(size)}{'*x' if variables_of(size) else ''}"
 
 

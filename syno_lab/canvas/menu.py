@@ -118,9 +118,9 @@ def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole:
     return [_group(state, found, name, by_name[name], name in whole) for name in PRIMITIVES if name in by_name]
 
 
-def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[int], is_whole: bool) -> Group:
-    allowed = [index for index in mine if found[index].may_be_taken]
-    refused = [index for index in mine if not found[index].may_be_taken]
+def _group(state: AimedDraft, found: Sequence[Candidate], name: str, indices: list[int], is_whole: bool) -> Group:
+    allowed = [index for index in indices if found[index].may_be_taken]
+    refused = [index for index in indices if not found[index].may_be_taken]
     judged = allowed if is_whole else allowed[:JUDGED]
     far = {index: _far(state, found[index]) for index in judged}
     nearest = sorted(judged, key=lambda index: (far[index] is None, far[index] or 0, index))
@@ -142,27 +142,27 @@ def _group(state: AimedDraft, found: Sequence[Candidate], name: str, mine: list[
     )
 
 
-def _far(state: AimedDraft, one: Candidate) -> int | None:
+def _far(state: AimedDraft, candidate: Candidate) -> int | None:
     try:
-        return state.apply(one.taken).needed
+        return state.apply(candidate.taken).needed
     except PrimitiveError:
         return None
 
 
-def _item(state: AimedDraft, index: int, one: Candidate, far: int | None) -> Item:
-    reason, rule = ("", "") if one.verdict is None else (str(one.verdict), one.verdict.name)
-    operands = [f"t{number}" for number in dict.fromkeys(one.inputs)]
-    return Item(index, str(one), far, far is not None, reason, rule, operands, notes=notes(state, one))
+def _item(state: AimedDraft, index: int, candidate: Candidate, far: int | None) -> Item:
+    reason, rule = ("", "") if candidate.verdict is None else (str(candidate.verdict), candidate.verdict.name)
+    operands = [f"t{number}" for number in dict.fromkeys(candidate.inputs)]
+    return Item(index, str(candidate), far, far is not None, reason, rule, operands, notes=notes(state, candidate))
 
 
-def notes(state: AimedDraft, one: Candidate) -> list[str]:
-    """Return the new tensor with its shape, after the tensors that a substitution changes with both shapes."""
+def notes(state: AimedDraft, candidate: Candidate) -> list[str]:
+    """Return the tensors that a substitution changes, with both shapes, then the new tensor with its shape."""
     draft = state.draft
-    result = f"t{len(draft.shapes)}: {one.shape}"
-    if one.substitution is None:
+    result = f"t{len(draft.shapes)}: {candidate.shape}"
+    if candidate.substitution is None:
         return [result]
     try:
-        after = draft.apply(one.taken)
+        after = draft.apply(candidate.taken)
     except PrimitiveError:
         return []
     changed = [
@@ -244,7 +244,7 @@ def preview(
         )
         for candidate in candidates
     ]
-    choices.sort(key=lambda one: not one.canonical)
+    choices.sort(key=lambda choice: not choice.canonical)
     distances = [choice.distance for choice in choices if choice.canonical and choice.distance is not None]
     shapes = " onto ".join(str(state.draft.shapes[int(name[1:])]) for name in (*share, *give))
     text = f"{count_of(len(choices), 'step')} with {shapes}" if choices else f"Nothing can be done with {shapes}."

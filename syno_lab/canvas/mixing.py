@@ -131,11 +131,11 @@ def _whole(length: int) -> int:
 
 def _mark(sets: Array, out: int, length: int) -> Letter:
     """Return the mark from an input axis of this length to an output axis, from the input axis's ``sets`` [C, H, W]."""
-    whole = _whole(length)
-    if not (_union(sets, (out,)) == whole).any():  # no line along the output axis covers the input axis
+    full = _whole(length)
+    if not (_union(sets, (out,)) == full).any():  # no line along the output axis covers the input axis
         return "x"
     reads = {int(bits) for bits in np.unique(sets)}
-    if whole in reads:
+    if full in reads:
         return "a"
     return "m" if any(bits.bit_count() > 1 for bits in reads) else "o"
 
@@ -148,7 +148,7 @@ def _mark(sets: Array, out: int, length: int) -> Letter:
 INPUTS = 4
 #: Rows and columns of the output, where the operator has whole sizes for them.
 SIDE = 8
-#: The most elements of the input's copies, and the most FLOPs of the forward pass: tenths of a second.
+#: The most elements of the input's copies, and the most FLOPs of the forward pass; the probe takes tenths of a second.
 MOST_ELEMENTS, MOST_FLOPS = 1 << 23, 1 << 33
 
 

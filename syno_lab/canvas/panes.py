@@ -135,7 +135,7 @@ def place_name(place: Place) -> str:
 def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
     """Return the numbers of all dynamic variables at these places, with their derivation.
 
-    For other places than the operator's, they are the base solution of the single place.
+    At other places than the operator's, the numbers are the base solution of the single place.
     """
     kernel = operator.kernel
     solved = {replace(place, layers=1) for place in operator.places}

@@ -95,7 +95,7 @@ class Budget:
     """Limits of the sums over all places; None is no limit.
 
     Attributes:
-        max_flops, max_params: the most FLOPs for one example, and the most weight elements; the solver fills up.
+        max_flops, max_params: the most FLOPs for one example, and the most weight elements, which the solver uses up.
         min_flops, min_params: the least FLOPs and weight elements of the result.
 
         Raises SpecError where a limit is no whole number from 1 up, or a lower limit is above the upper limit.
@@ -173,8 +173,8 @@ def obstacle_to(site: Site) -> str | None:
     if site.groups != 1 or site.dilation != (1, 1):
         return "expected a dense convolution, without groups and dilation"
     if any(size not in WINDOWS for size in site.kernel_size):
-        found = "x".join(map(str, site.kernel_size))
-        return f"expected a window of {', '.join(map(str, WINDOWS))}, found {found}"
+        window = "x".join(map(str, site.kernel_size))
+        return f"expected a window of {', '.join(map(str, WINDOWS))}, found {window}"
     if max(site.in_channels, site.out_channels) % min(site.in_channels, site.out_channels):
         return (
             "expected channels of which one number is a multiple of the other, "

@@ -71,7 +71,7 @@ class Kind:
     """A row of the table, and the card of its primitives.
 
     ``choices`` are the possible parameters, or the useful parameters for a shape. An FC has no choices, because the
-    draft chooses its size. A broadcast has none, because shape matching computes its parameter.
+    draft chooses its size. A broadcast has no choices, because shape matching computes its parameter.
     """
 
     name: str

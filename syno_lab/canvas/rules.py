@@ -113,18 +113,18 @@ def _has_a_negated_side(at: Added) -> bool:
 
 def _could_shift_at_once(at: Added) -> bool:
     """Return whether the input is a shift that together with this shift moves no axis by more than 1."""
-    made = at.made()
-    before = dict(SHIFTS.get(made.parameter, ()))
-    return made.name == "shift" and all(before.get(axis) != by for axis, by in SHIFTS[at.primitive.parameter])
+    last = at.made()
+    before = dict(SHIFTS.get(last.parameter, ()))
+    return last.name == "shift" and all(before.get(axis) != by for axis, by in SHIFTS[at.primitive.parameter])
 
 
 def _shifts_what_it_folds(at: Added) -> bool:
-    made = at.made()
-    return made.name == "shift" and all(axis == at.primitive.parameter for axis, _ in SHIFTS[made.parameter])
+    last = at.made()
+    return last.name == "shift" and all(axis == at.primitive.parameter for axis, _ in SHIFTS[last.parameter])
 
 
 def _is_mean_of_softmax(at: Added) -> bool:
-    """Return whether means over all axes of the softmax, this one included, follow the softmax."""
+    """Return whether this mean completes means over all axes of an earlier softmax."""
     axes = {at.primitive.parameter}
     while at.made().name == "fold_avg":
         axes.add(at.made().parameter)
@@ -171,12 +171,12 @@ def _is_unbounded(at: Added) -> bool:
 
 def _is_constant_along(at: Added) -> bool:
     """Return whether the softmax is over axes along which a side of the sum before is constant."""
-    made = at.made()
-    if made.name not in _SUMS:
+    last = at.made()
+    if last.name not in _SUMS:
         return False
     left, right = (at.shapes[number] for number in at.nodes[at.inputs[0] - 1].inputs)
-    start, stop = span_of(made.parameter)
-    if not parts_of(made.parameter, left, right).lhs.is_one:
+    start, stop = span_of(last.parameter)
+    if not parts_of(last.parameter, left, right).lhs.is_one:
         return False
     return all(axis in SLOTS[start:stop] for axis in axes_of(at.primitive.parameter))
 
@@ -340,7 +340,7 @@ class Room:
     """The limits of a kernel: its number of primitives, and its required and allowed contents.
 
     Attributes:
-        primitives: the most primitives, without input and output.
+        primitives: the number of primitives of a kernel, without input and output.
         width: the most leaves at a time.
         fcs: the fewest and the most FCs.
         include: the names of the allowed primitives.

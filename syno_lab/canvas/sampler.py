@@ -64,8 +64,8 @@ class Sampler:
         fcs: the fewest and the most FCs.
         groups: the number of groups; None: drawn from the common divisors of the channels.
         include: names of the allowed primitives; None: all.
-        must_have: names of the required primitives, each at least once. This makes kernels of few types that need all
-            of them much more frequent.
+        must_have: names of the required primitives, each at least once. Kernels of few types that need all of them are
+            then drawn much more often.
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
         normalise: whether results of FCs are normalised (:class:`.Kernel`); the cost includes the normalisation.
@@ -287,12 +287,12 @@ def _is_zero(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and value == 0
 
 
-def _names(what: str, given: Collection[str], known: Collection[str]) -> frozenset[str]:
-    if isinstance(given, str):
-        raise SpecError(f"{what}: expected a list of names, found the text {quoted(given)}")
-    unknown = [name for name in given if name not in known]
-    if unknown or (what == "include" and not given):
+def _names(field: str, names: Collection[str], known: Collection[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise SpecError(f"{field}: expected a list of names, found the text {quoted(names)}")
+    unknown = [name for name in names if name not in known]
+    if unknown or (field == "include" and not names):
         wrong = ", ".join(map(quoted, unknown)) or "none"
         listed = ", ".join([name for name in PRIMITIVES if name in known])
-        raise SpecError(f"{what}: expected primitives among {listed}, found {wrong}")
-    return frozenset(given)
+        raise SpecError(f"{field}: expected primitives among {listed}, found {wrong}")
+    return frozenset(names)

@@ -145,7 +145,7 @@ class _Rules:
 class KernelState:
     """A draft with its room and the choices so far."""
 
-    rules: _Rules  # the space and its acceptance
+    rules: _Rules  # the space, and the callback that accepts operators
     draft: Draft
     room: Room | None = None  # None until the number of primitives is chosen.
     name: str = ""  # The name of the primitive whose tensors are chosen next, or empty.

@@ -157,17 +157,17 @@ def reader(
     """See :meth:`.Construction.reader`."""
     aims = [_aim(aim_record) for aim_record in record.aims]
 
-    def read(one: PlaceRecord, before: Sequence[Place[AimedDraft, Taken]], where: str) -> Place[AimedDraft, Taken]:
+    def read(entry: PlaceRecord, before: Sequence[Place[AimedDraft, Taken]], where: str) -> Place[AimedDraft, Taken]:
         step: Taken | None = None
-        aim, given = head_of(one.parent, one.step is not None, one.aim, aims, "an aim", where), one.step
+        aim, step_record = head_of(entry.parent, entry.step is not None, entry.aim, aims, "an aim", where), entry.step
         if aim is not None:
             state = AimedDraft(Draft(), aim)
-        elif given is not None:
-            last = before[one.parent or 0].state
-            primitive = Primitive(given.primitive, given.parameter)
-            step = last.step(Taken(primitive, tuple(given.inputs), _substitution(given, where)))
+        elif step_record is not None:
+            last = before[entry.parent or 0].state
+            primitive = Primitive(step_record.primitive, step_record.parameter)
+            step = last.step(Taken(primitive, tuple(step_record.inputs), _substitution(step_record, where)))
             state = last.apply(step)
-        operator = None if one.operator is None else files.from_json(one.operator)
+        operator = None if entry.operator is None else files.from_json(entry.operator)
         check_operator(operator is None or operator.kernel.nodes == state.draft.nodes, where)
         return Place(construction, state, step, operator=operator)
 
@@ -344,7 +344,7 @@ class KernelConstruction(
     why = staticmethod(listing.why)
     menu = staticmethod(listing.menu)
 
-    # -- tensors that are ticked -------------------------------------------------------------------------------------
+    # -- ticked tensors ----------------------------------------------------------------------------------------------
 
     ticks, ticked = staticmethod(listing.ticks), staticmethod(listing.ticked)
 
@@ -358,12 +358,12 @@ class KernelConstruction(
         should_stop: Stop | None,
     ) -> Preview:
         """See :func:`.menu.preview`."""
-        return listing.preview(state, share, give, lambda one: judged(state, one, rules))
+        return listing.preview(state, share, give, lambda c: judged(state, c, rules))
 
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: AimedDraft) -> Branch:
-        """Return a draft as an operator, a dead end or an open branch; its distance is the needed primitives."""
+        """Return the branch of a draft: an operator, a dead end or open; its distance is that of the draft."""
         return _branch(f"after {count_of(len(state.draft.nodes), 'primitive')}", state)
 
     def following(
@@ -375,17 +375,17 @@ class KernelConstruction(
         """
         look = lambda: effort.tick("looking at the space")  # noqa: E731 - a callback for frequent calls
         options = growth.candidates(state.draft, state.aim.room, look=look)
-        listed = [(index, judged(state, one, rules)) for index, one in enumerate(options)]
+        listed = [(index, judged(state, c, rules)) for index, c in enumerate(options)]
         allowed = [entry for entry in listed if entry[1].may_be_taken]
         refused = [entry for entry in listed if not entry[1].may_be_taken and entry[1].verdict is not SUBSTITUTION]
         return [*allowed, *refused] if pruned else allowed
 
     def leading(self, state: AimedDraft) -> Callable[[Candidate], Branch]:
         """Return a function that maps a next primitive to its branch: an operator, a dead end, or an open draft."""
-        return lambda one: (
-            _branch(str(one), state.apply(one.taken))
-            if one.verdict is None
-            else Branch("", str(one), "pruned", reason=str(one.verdict))
+        return lambda c: (
+            _branch(str(c), state.apply(c.taken))
+            if c.verdict is None
+            else Branch("", str(c), "pruned", reason=str(c.verdict))
         )
 
 

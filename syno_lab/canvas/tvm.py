@@ -209,8 +209,8 @@ class _Writer:
         if primitive in ("fold_avg", "fold_max"):
             return self._fold(tensor, node.inputs[0], primitive, (parameter,), read, name)
         if primitive == "shift":
-            return self._compute(tensor, lambda n, a, found: read(n, a, self._shifted(found, parameter)), name)
-        return self._compute(tensor, lambda n, a, found: self._element(primitive, read(n, a, found)), name)
+            return self._compute(tensor, lambda n, a, at: read(n, a, self._shifted(at, parameter)), name)
+        return self._compute(tensor, lambda n, a, at: self._element(primitive, read(n, a, at)), name)
 
     def _compute(self, tensor: int, element: Read, name: str) -> te.Tensor:
         axes, filled = self._axes(tensor), self.kernel.shapes[tensor].filled
@@ -261,15 +261,15 @@ class _Writer:
 
         def element(n: Index, *place: Index) -> Expr:
             a, indices = self._apart(place, axes)
-            found = {slot: index for slot, index in zip(filled, indices, strict=True) if slot != "C"}
-            found |= zip(slots, summed, strict=True)
+            slots_at = {slot: index for slot, index in zip(filled, indices, strict=True) if slot != "C"}
+            slots_at |= zip(slots, summed, strict=True)
             # The axis of the channels has the groups of all parts. Without channels each part is a group.
             channel = place[0] if "C" in filled else a
             group, output = _divided(channel, groups, outputs)
             part, own = _divided(group, self.parts, groups // self.parts)
             if shape["G"] is not None:
-                found["G"] = own
-            product = read(n, part, found) * weight[group, output, _flat(summed, sizes)]
+                slots_at["G"] = own
+            product = read(n, part, slots_at) * weight[group, output, _flat(summed, sizes)]
             return te.sum(product, axis=summed) if summed else product
 
         stored = self._stored(axes)
@@ -332,11 +332,11 @@ class _Writer:
         largest = self._fold(tensor, source, "fold_max", slots, read, f"{name}_max")
         powers = self._compute(
             tensor,
-            lambda n, a, found: self._element("exp", read(n, a, found) - folded(largest, n, a, found)),
+            lambda n, a, at: self._element("exp", read(n, a, at) - folded(largest, n, a, at)),
             f"{name}_exp",
         )
         total = self._fold(tensor, source, "sum", slots, of_powers, f"{name}_sum")
-        return self._compute(tensor, lambda n, a, found: of_powers(n, a, found) / folded(total, n, a, found), name)
+        return self._compute(tensor, lambda n, a, at: of_powers(n, a, at) / folded(total, n, a, at), name)
 
     def _broadcast(self, tensor: int, node: Node, name: str) -> te.Tensor:
         """Return the blend of RHS and of LHS at the same position, modulo the size of LHS in the parameter's slots."""
@@ -366,7 +366,7 @@ class _Writer:
         # never out of bounds, prevents this: along the longest axis except the last axis, which is vectorized.
         self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
-        return self._compute(tensor, lambda n, a, found: element(n, a, found, right.filled[longest]), name)
+        return self._compute(tensor, lambda n, a, at: element(n, a, at, right.filled[longest]), name)
 
 
 #: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. They move the sum into the

@@ -116,7 +116,7 @@ _BLEND: dict[str, Callable[[Range, Range], Range]] = {
 
 
 class Term(NamedTuple):
-    """A tensor by its number, and its repeats, the last repeat first; a view of another shape is no repeat."""
+    """The number of a tensor, and the broadcasts that repeat the tensor, the last one first; views do not count."""
 
     tensor: int
     repeats: tuple[Parts, ...] = ()
@@ -125,7 +125,7 @@ class Term(NamedTuple):
 def terms_of(
     nodes: Nodes, shapes: Shapes, term: Term, names: Sequence[str], sign: int = 1
 ) -> Iterator[tuple[Term, int]]:
-    """Yield the terms of a term that primitives of these names compute, with their signs; otherwise the term itself."""
+    """Split a term that primitives of these names compute into terms with signs; yield another term unchanged."""
     node = nodes[term.tensor - 1] if term.tensor else None
     if node is None or node.primitive.name not in names:
         yield term, sign
