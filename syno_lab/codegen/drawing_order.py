@@ -1,7 +1,7 @@
 """The rows of a pGraph's picture, chosen so that a step changes the picture as little as possible.
 
 The layout program starts anew for each picture, so a node can move from left to right after a step. Here the *rows* of
-a picture say which nodes share a row, and in which order. They depend only on the rows one step before, back to the
+a picture say which nodes share a row, and in which order. The rows depend only on the rows one step before, back to the
 picture of the output alone. So equal steps always give equal rows. A node has the lowest row above all nodes below it,
 so its row never changes. A reduction has the row right below its first use. Within the rows, the order minimises the
 crossings of lines plus a twentieth of the pairs of nodes that have changed sides. The method follows Sugiyama, Tagawa
@@ -40,7 +40,7 @@ class Growth(NamedTuple):
 
 
 class Passing(NamedTuple):
-    """The point where a line passes through a row. It takes a position in the row as a node does."""
+    """The point where a line passes through a row. The point takes a position in the row, as a node does."""
 
     joint: Joint
     row: int

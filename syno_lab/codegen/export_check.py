@@ -121,8 +121,8 @@ def example_like(module: nn.Module, x: Array) -> torch.Tensor:
 def compare(found: Array, wanted: Array, eps: float, what: str, against: str) -> float:
     """Return the largest absolute difference of ``found``, from the file ``what``, and ``wanted``, from ``against``.
 
-    ``eps`` is the machine epsilon of the file's dtype. Its square root times the largest expected element is allowed.
-    Raises ExportError when the shapes or the numbers differ.
+    ``eps`` is the machine epsilon of the file's dtype. The square root of ``eps`` times the largest expected element is
+    allowed. Raises ExportError when the shapes or the numbers differ.
     """
     if found.shape != wanted.shape:
         raise ExportError(f"{what}: read back, expected an output of shape {wanted.shape}, found {found.shape}")

@@ -3,10 +3,10 @@
 An operator is linear in each of its tensors, so a gradient is the exact transpose. ``dX`` has the same terms as ``Y``,
 and each term is added to the element of ``X`` that it reads. The *scatter* form adds the terms in the forward order.
 The *gather* form runs over the elements of the result instead. For a top coordinate, Table 1 (Syno, section 5) then
-gives the bottom coordinates that lead to it. This needs at most one more loop, over the other digit of a MERGE or the
-window of an UNFOLD. It needs at most one condition, the bounds of an UNFOLD or the divisor of a STRIDE. So every pGraph
-of these primitives has a gather form; a pGraph with a primitive that :func:`undo` does not support gets the scatter
-form.
+gives the bottom coordinates that lead to it. The form needs at most one more loop, over the other digit of a MERGE or
+the window of an UNFOLD. It has at most one condition, the bounds of an UNFOLD or the divisor of a STRIDE. So every
+pGraph of these primitives has a gather form; a pGraph with a primitive that :func:`undo` does not support gets the
+scatter form.
 """
 
 from __future__ import annotations

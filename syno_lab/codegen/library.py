@@ -192,7 +192,7 @@ def load_library(
     binding: Mapping[str, int] | None = None,
     dtype: str | None = None,
 ) -> Library:
-    """Load the library at ``path`` into this process. It is machine code, so load only files that you trust.
+    """Load the library at ``path`` into this process. A library is machine code, so load only files that you trust.
 
     ``operator``, ``binding`` and ``dtype`` are the expected values; None accepts any value.
 

@@ -5,23 +5,23 @@ The definitions use the preimage of a set of output elements (Definition 3.2; :m
 * Input dimension l is **paired** with output dimension k (Definition 3.4) if *some* slice of the output along k reads
   an element at every position along l.
 * A pairing is **all-to-one** (Definition 3.5) if the preimage of *some* output element has an element at every position
-  along l. Else it is **many-to-one** if some preimage has more than one position, else **one-to-one**. The paper says
-  that exactly one of the three holds, but different elements can satisfy different ones. At the edge of an image a
-  window may hold one pixel, in the middle several. The three are checked in the paper's order, so the widest preimage
-  counts. Locality depends on l alone. An axis of length 1 is all-to-one.
+  along l. Else the pairing is **many-to-one** if some preimage has more than one position, else **one-to-one**. The
+  paper says that exactly one of the three holds, but different elements can satisfy different ones. At the edge of an
+  image a window may hold one pixel, in the middle several. The three are checked in the paper's order, so the widest
+  preimage counts. Locality depends on l alone. An axis of length 1 is all-to-one.
 
 For a binding, every slice and every element is checked, while the paper's own inference checks the centre alone. Axes
 that share no iterator are checked separately; the result is the same, because their preimages multiply.
 
 Without a binding the sizes are generic: primaries are large and different, coefficients have their defaults. Rules on
-the coordinate expressions settle an entry for all such sizes where they can (:attr:`Mixing.proved`). The other entries
-come from all slices and elements of two generic bindings of different scale, one input axis at a time.
+the coordinate expressions settle an entry for all generic sizes where they can (:attr:`Mixing.proved`). The other
+entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
 
 Generic means: every size is more than 1, and a size with a primary is larger than every size without. A rule gives the
 positions that an input coordinate takes while some iterators run and the others have their best fixed values. The
-answer is ``all``, ``some`` (more than one, but not all) or ``one``. It is None if it depends on exact numbers, such as
-how many blocks a window touches. Rules exist only for coordinates that share no iterator with the bound of another
-coordinate, so that each can be at its best place.
+answer is ``all``, ``some`` (more than one, but not all) or ``one``. The answer is None if it depends on exact numbers,
+such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with the bound of
+another coordinate, so that each can be at its best place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The exact set of input elements that an output element reads, from the coordinate expressions.
 
 An input element *contributes to* an output element if its coefficient there is not identically zero as a function of
-the weights (αNAS, Definition 3.1). Here that means: at least one term of the loop nest reads it. A coefficient is a sum
-of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` is the paper's preimage
-(Definition 3.2) of one output element, of a slice, or of the whole output.
+the weights (αNAS, Definition 3.1). Here an input element contributes if at least one term of the loop nest reads it. A
+coefficient is a sum of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` is the
+paper's preimage (Definition 3.2) of one output element, of a slice, or of the whole output.
 
 The input's axes are divided into :func:`parts` that share no iterator. The elements that are read are the product of
 the parts' elements, so no loop runs over all axes at once.

@@ -1,9 +1,9 @@
 """Recognise a product of data and a weight as a convolution, a matrix product, or neither.
 
-A stage of the lowering plan multiplies and sums. Its library call depends on the coordinates alone, never on the
-operator's name. The data's axes are *affine*: each index is a sum of coordinates with coefficients. UNFOLD, STRIDE and
-SPLIT make these sums (Syno, Table 1; section 8 on lowering). :func:`recognise` sorts the coordinates into batch, group,
-contracted and free coordinates and into windows that slide over the data.
+A stage of the lowering plan multiplies and sums. The library call of a stage depends on the coordinates alone, never on
+the operator's name. The data's axes are *affine*: each index is a sum of coordinates with coefficients. UNFOLD, STRIDE
+and SPLIT make these sums (Syno, Table 1; section 8 on lowering). :func:`recognise` sorts the coordinates into batch,
+group, contracted and free coordinates and into windows that slide over the data.
 """
 
 from __future__ import annotations

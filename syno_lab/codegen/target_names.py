@@ -74,7 +74,7 @@ TARGETS: dict[str, NamedTarget] = {
         *_jetson("jetson-orin-nano", "Jetson Orin Nano", "cortex-a78ae", 6, "sm_87"),
         *_jetson("jetson-agx-orin", "Jetson AGX Orin 64GB", "cortex-a78ae", 12, "sm_87"),
         *_jetson("jetson-xavier", "Jetson AGX Xavier", "carmel", 8, "sm_72"),
-        # Without an arch TVM looks for a GPU and falls back to an arch that CUDA 13 has dropped. Its oldest is sm_75.
+        # Without an arch TVM looks for a GPU and falls back to an arch that CUDA 13 dropped. sm_75 is CUDA 13's oldest.
         NamedTarget("cuda", "any NVIDIA card since Turing (sm_75)", json.dumps(_gpu("sm_75"))),
     )
 }
@@ -101,7 +101,7 @@ def describe(name: str) -> Described | str | None:
     """Return TVM's description of the target ``name``: JSON object, tag or kind; None for this machine's processor.
 
     ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
-    (``nvidia/jetson-orin-nano``) or kind (``llvm``). It may be the command-line form of older TVMs, ``llvm
+    (``nvidia/jetson-orin-nano``) or kind (``llvm``). ``name`` may be the command-line form of older TVMs, ``llvm
     -mcpu=skylake -num-cores=4``, which this TVM rejects. Raises SynoError for any other text, before TVM sees it.
     """
     if local_threads(name) is not None:

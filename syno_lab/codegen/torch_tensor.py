@@ -42,8 +42,8 @@ class Form(NamedTuple):
 class Copies:
     """Pending copies of each element along an axis: ``x[((position + steps) % all) // copies]``.
 
-    They come from flattening an axis together with a coordinate along which the tensor is constant. Written out, they
-    are ``copies`` times as large as the tensor. If the copies are summed, the tensor and its roll by 1 are enough.
+    The copies come from flattening an axis together with a coordinate along which the tensor is constant. If written,
+    they are ``copies`` times as large as the tensor. If the copies are summed, the tensor and its roll by 1 are enough.
 
     Attributes:
         axis: the coordinate of the existing axis.

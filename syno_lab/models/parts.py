@@ -37,7 +37,7 @@ def draw_weights(net: nn.Module, *kinds: type[nn.Conv2d | nn.Linear], mode: Lite
 def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
     """A shortcut [B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] (option B of He et al. 2016, section 3.3).
 
-    It is a 1x1 convolution with normalisation if the shape changes, else the identity.
+    The shortcut is a 1x1 convolution with normalisation if the shape changes, else the identity.
     """
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()

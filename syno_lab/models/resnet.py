@@ -7,10 +7,10 @@ on 224 x 224) and names of layers are the same.
 
 Source of ResNeXt: S. Xie, R. Girshick, P. Dollár, Z. Tu, K. He, Aggregated Residual Transformations for Deep Neural
 Networks, CVPR 2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64
-channels (34.4 and 68.1 million parameters). Their blocks end in four times the channels. Syno's ResNeXt-29-2x64D is a
-smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference here. It has a 1x1 convolution
-as the first layer and three stages of three blocks. A block ends in twice the channels of its groups. It has 9,128,778
-parameters at 10 classes.
+channels (34.4 and 68.1 million parameters). Blocks of the paper end in four times the channels. Syno's ResNeXt-29-2x64D
+is a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference here. The variant has a 1x1
+convolution as the first layer and three stages of three blocks. A block ends in twice the channels of its groups. The
+variant has 9,128,778 parameters at 10 classes.
 
 Shapes: B images, C channels, H rows, W columns.
 """

@@ -63,9 +63,9 @@ def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int
     """Return the rungs of a backbone for images: two short trainings of a smaller network, then the network itself.
 
     The second rung has more steps and two seeds. The defaults are those of the first successful search, on ResNet-20.
-    Its proxy was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung ranks by the training
-    loss. In ResNet-20's validation the training loss agreed with the full recipe better than FLOPs and parameters. The
-    held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
+    The proxy of that search was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung ranks by
+    the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than FLOPs and
+    parameters. The held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
     """
     return _climbed({"options": dict(sizes), "resolution": resolution}, steps, ("training loss", "loss"))
 

@@ -1,7 +1,7 @@
 """Put operators into the places of a network's layers, and take them out again.
 
-A :class:`Slot` replaces a convolution or linear layer and stores it. It handles everything that does not depend on the
-operator: the pooling for a stride, the bias, and a linear layer's positions as one axis.
+A :class:`Slot` replaces a convolution or linear layer and stores it. A slot handles everything that does not depend on
+the operator: the pooling for a stride, the bias, and a linear layer's positions as one axis.
 
 Shapes: N images or positions, C_in and C_out channels, H rows, W columns, s a stride.
 """

@@ -103,8 +103,8 @@ def is_of_torch(hook: Any) -> bool:
 class InPlaceOf(nn.Module):
     """A module that replaces the layer ``original``, named ``whose``, and has the layer's attributes.
 
-    Plain attributes (channels, kernel size, stride, attributes of its class) are the layer's. Its tensors are
-    :class:`StandIn`. Its bias is a copy that is trained. The input is positional or named. The module has the layer's
+    Plain attributes (channels, kernel size, stride, attributes of its class) are the layer's. The layer's tensors are
+    :class:`StandIn`. The bias is a copy that is trained. The input is positional or named. The module has the layer's
     hooks for calls and gradients, except the hooks by which torch computes the layer's weight. ``original`` is no
     submodule: it is not trained, counted or saved, but follows the device and dtype.
     """
@@ -196,7 +196,7 @@ class InPlaceOf(nn.Module):
 def keep_padding(net: nn.Module) -> None:
     """Let each encoder of torch that contains a replaced layer leave padded inputs unchanged.
 
-    Its fused path converts padded inputs to nested tensors for all its layers if its first layer is torch's original.
+    An encoder's fused path converts padded inputs to nested tensors for all layers if the first is torch's original.
     """
     for module in net.modules():
         holds = isinstance(module, nn.TransformerEncoder) and any(

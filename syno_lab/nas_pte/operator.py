@@ -1,8 +1,8 @@
 """The three operators of NAS-PTE, with which Figure 9 of Syno compares: concatenations of convolutions, so no pGraphs.
 
 Source: Turner, Crowley, O'Boyle, Neural Architecture Search as Program Transformation Exploration, ASPLOS 2021. The
-operators follow the descriptions in the lab's design notes, not NAS-PTE's source code. They fulfil the protocol of
-operators in :mod:`syno_lab.protocol`; :mod:`syno_lab.nas_pte.system` is their system.
+operators follow the descriptions in the lab's design notes, not NAS-PTE's source code. The operators fulfil the
+protocol of operators in :mod:`syno_lab.protocol`; :mod:`syno_lab.nas_pte.system` is their system.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """
@@ -250,8 +250,8 @@ def nas_pte_1() -> NasPteOperator:
 def nas_pte_2() -> NasPteOperator:
     """16 output channels from a dense convolution, the others in 2 groups from the remaining input channels.
 
-    The description does not state the input of the dense convolution. Here it reads the first 16 input channels, so
-    that the others "remain".
+    The description does not state the input of the dense convolution. Here the dense convolution reads the first 16
+    input channels, so that the others "remain".
     """
     return NasPteOperator("nas_pte_2")
 
@@ -259,7 +259,8 @@ def nas_pte_2() -> NasPteOperator:
 def nas_pte_3() -> NasPteOperator:
     """An operator of which only the cost is known: Syno's authors timed a dense convolution over half of the height.
 
-    It is for latency only: its module computes the upper half of a convolution from the upper half of the input.
+    The operator is for latency only: its module computes the upper half of a convolution from the upper half of the
+    input.
     """
     return NasPteOperator("nas_pte_3", latency_only=True)
 

@@ -109,7 +109,7 @@ def parts_fingerprint(parts: Sequence[Part], input_shape: tuple[int, ...], rows:
 
 
 def _terms(part: Part, input_shape: tuple[int, ...], rows: int) -> tuple[Array, Array, Array]:
-    """Return the flat indices of output, input and weight in every term of one convolution that is not padding."""
+    """Return the flat indices of output, input and weight in every term of one convolution outside the padding."""
     images, channels, height, width = input_shape
     inputs, outputs = part.inputs // part.groups, part.outputs // part.groups
     shape = (images, part.outputs, rows, width, inputs, WINDOW, WINDOW)

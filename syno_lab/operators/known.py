@@ -41,7 +41,7 @@ def conv2d() -> Operator:
 def strided() -> Operator:
     """2-D convolution of stride s: ``Y[n, o, h, w] = sum X[n, c, s*h+p-K/2, s*w+q-K/2] W[c, p, q, o]``.
 
-    The STRIDE is an UNFOLD's main coordinate. That is legal, but outside the default space of synthesis.
+    The STRIDE is an UNFOLD's main coordinate. This STRIDE is legal, but outside the default space of synthesis.
     """
     build = Build("[N, C_in, s*H, s*W]", OUTPUT, IMAGE, ["k_1=3", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output
@@ -196,15 +196,15 @@ def operator_1() -> Operator:
 def operator_2() -> Operator:
     """OPERATOR 2 of the paper, a RECONSTRUCTION from its words alone (section 9.2).
 
-    The paper describes a variant of OPERATOR 1 with less than a quarter of conv2d's parameters. It resembles two 1-D
-    convolutions with weights connected using SHARE in a similar manner. The paper has no figure of it. Here one
+    The paper describes a variant of OPERATOR 1 with less than a quarter of conv2d's parameters. The variant resembles
+    two 1-D convolutions with weights connected using SHARE in a similar manner. The paper has no figure of it. Here one
     convolution runs along the width and one along the height. The weights share the bottleneck m:
 
     ``Z[n, a, m, h, w] = sum_{c,q} X[n, a*(C_in/g)+c, h, w+q-K/2] W1[a*(C_in/g)+c, q, m]``, m < C_out/(g*s);
     ``Y[n, o, h, w] = sum_{a,p,m} Z[n, a, m, h+p-K/2, w] W2[a, p, m, o]``.
 
-    It has C_in*K*C_out/(g*s) + K*C_out^2/s parameters: for C_in = C_out, K=3, g=4, s=2 that is 1.875/9 of conv2d's.
-    Weight 1 is W2 and weight 2 is W1, as in :func:`operator_1`.
+    The operator has C_in*K*C_out/(g*s) + K*C_out^2/s parameters: for C_in = C_out, K=3, g=4, s=2 that is 1.875/9 of
+    conv2d's. Weight 1 is W2 and weight 2 is W1, as in :func:`operator_1`.
     """
     build = Build(INPUT, OUTPUT, IMAGE, ["k_1=3", "g=4", "s=2"], fixed_io_pairs=[(0, 0)])
     n, o, h, w = build.output

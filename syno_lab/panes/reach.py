@@ -1,9 +1,9 @@
 """The receptive field of an operator of any system, from gradients of its torch module, and its picture.
 
 The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear.
-For them an input element counts as read if the gradient of the output element there is not zero. One of :data:`DRAWS`
-random inputs and weights with that gradient is enough. A closed ReLU passes no gradient, and a maximum passes none to
-other elements. So elements that are read only through these may be missing.
+An input element of such an operator counts as read if the gradient of the output element there is not zero. At least
+one of :data:`DRAWS` random inputs and weights must have that gradient. A closed ReLU passes no gradient, and a maximum
+passes none to other elements. So elements that are read only through these may be missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from syno_lab.panes.forms import drawn, form, whole
 from syno_lab.protocol import Operator, Pane
 
 Array = np.ndarray[Any, Any]
-#: The number of random inputs and weights. A single ReLU is closed in all of them for one of 2^8 elements.
+#: The number of random inputs and weights. A single ReLU is closed in all draws for one of 2^8 elements.
 DRAWS = 8
 #: Gradients below this share of the largest gradient are rounding errors.
 _ROUNDING = 1e-14

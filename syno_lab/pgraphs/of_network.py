@@ -228,9 +228,9 @@ def _with_stride(coefficients: list[str], stride: int, *, given: bool) -> list[s
 def known_operators(root: State, spec: Spec) -> dict[str, Operator]:
     """Return the operators of :data:`syno_lab.operators.KNOWN` in the space of ``root``, in the space's form, by name.
 
-    Their variables are the variables of ``spec`` with the same names. In the space, the order of steps may differ, and
-    a weight may share another coordinate. An operator is left out if the space has it only in another form, or if a
-    rule, a budget or a hard limit rejects it.
+    The operators' variables are the variables of ``spec`` with the same names. In the space, the order of steps may
+    differ, and a weight may share another coordinate. An operator is left out if the space has it only in another form,
+    or if a rule, a budget or a hard limit rejects it.
     """
     placed_operators: dict[str, Operator] = {}
     for name, make in KNOWN.items():

@@ -3,12 +3,12 @@
 A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps that are left, and the path to the node. Rules
 and distance depend only on the node, so every path to a node has the same next steps. Statistics are shared by the
 node's name as the key. The final operator depends on the whole path. A few rules and the budgets of a whole operator
-(FLOPs, parameters, memory) depend on the path too. They are checked for complete operators (Syno, section 7.2: a hard
-limit).
+(FLOPs, parameters, memory) depend on the path too. Such rules and budgets are checked for complete operators (Syno,
+section 7.2: a hard limit).
 
 In a space that is too large to count, the first choice is the largest number of steps. All numbers from the fewest on
-are equally likely. Otherwise random descents would use nearly all steps, because most operators have many steps; but
-the operators that people know and use have few.
+are equally likely. Without this choice, random descents would use nearly all steps, because most operators have many
+steps. But the operators that people know and use have few.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Space:
     def weight(self, move: Move, left: int) -> float:
         """Return the number of operators that a move leads to; if unknown, a weight that is larger nearer to the input.
 
-        In that case REDUCEs that alone exceed the budget of FLOPs get small weights.
+        With an unknown number, REDUCEs that alone exceed the budget of FLOPs get small weights.
         """
         if self.is_counted:
             edges = move.edges()
@@ -177,7 +177,7 @@ class _Space:
 
 
 def key_of(node: SearchNode, left: int) -> int:
-    """Return the key of a partial state. It stays the same after the graph has removed the node from its memory."""
+    """Return the key of a partial state. The key stays the same after the graph has removed the node from memory."""
     return node.name << 16 | left
 
 

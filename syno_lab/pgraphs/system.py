@@ -54,9 +54,9 @@ class PGraphs(System):
         """Return the sizes of an operator's variables for a layer.
 
         A variable that is an axis of the input or output by itself gets the size of that axis. Other variables are
-        matched by name (s, a stride). The first axis must be fixed. Otherwise the operator would be for one batch size,
-        and might mix images, or tokens with later tokens. Raises SpecError for another number of axes, or a first axis
-        that is not fixed.
+        matched by name (s, a stride). The first axis must be fixed. An operator without a fixed axis would be for one
+        batch size, and might mix images, or tokens with later tokens. Raises SpecError for another number of axes, or a
+        first axis that is not fixed.
         """
         spec = operator.spec
         axis_sizes: dict[str, int] = {}

@@ -17,7 +17,8 @@ from syno_lab.panes.generic import CostRow, costs
 def cost_pane(asked: Asked[Operator]) -> Costs:
     """Return the totals, and the cost of each stage.
 
-    The totals have ``naive_flops`` too, for a single stage with every loop. ``ids`` is a stage's domain.
+    The totals have ``naive_flops`` too, for a single stage with every loop. ``ids`` has the coordinates of a stage's
+    domain.
     """
     operator, bound = asked.operator, asked.bound()
     best = plan(operator, bound)
