@@ -133,7 +133,7 @@ def for_target(module: IRModule, target: Target) -> IRModule:
     """Return ``module`` bound to ``target``; on a GPU its functions get TVM's default schedules (dlight).
 
     TVM does not accept all programs of dlight's rules, for example a reduction divided among threads beside undivided
-    ones. dlight's general rule then replaces them. Functions with a schedule keep it.
+    ones. dlight's general rule then replaces them. Functions that have a schedule keep the schedule.
     """
     target = with_host(target)
     if "gpu" not in target.keys:

@@ -30,7 +30,7 @@ _TOLERANCE = 1e-8
 
 @cache
 def register() -> Any:
-    """Define the torch operation ``syno_lab::operator``, which has a shape and no kernel, because it is only exported."""
+    """Define the torch operation ``syno_lab::operator``, which is only exported, so it has a shape and no kernel."""
     torch.library.define(
         "syno_lab::operator",
         "(Tensor x, Tensor[] weights, str operator, str binding, int[] shape, float scale) -> Tensor",

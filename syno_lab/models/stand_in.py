@@ -143,7 +143,7 @@ class InPlaceOf(nn.Module):
         if len(values) != 1:
             raise self.refusal(f"expected one input for {self._whose}, where an operator stands, found {len(values)}")
         x = values[0]
-        if x.is_nested is not True:  # a torch.fx proxy is no nested tensor
+        if x.is_nested is not True:  # is_nested of a torch.fx proxy is a proxy
             return self._applied(x)
         if not self.is_linear:
             raise self.refusal(f"expected a plain tensor for {self._whose}, found a nested one: pad it")

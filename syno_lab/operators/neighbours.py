@@ -10,7 +10,7 @@ The distance is the cost of the cheapest change from one multiset to the other. 
 element without a partner costs 1. The distance is the bipartite approximation of the graph edit distance (Riesen and
 Bunke, Image and Vision Computing 27(7), 2009). The difference of elements is a metric, so the distance is a metric too:
 symmetric, 0 from a pGraph to itself, with the triangle inequality. Names of variables and the order of independent
-steps do not change it. Different operators can have the distance 0, if no step distinguishes them;
+steps do not change the distance. Different operators can have the distance 0, if no step distinguishes them;
 :func:`syno_lab.synthesis.orders.is_same_pgraph` compares them exactly.
 """
 
