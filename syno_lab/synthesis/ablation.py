@@ -57,13 +57,13 @@ def random_walk(
     """
     watched = effort or Effort()
     state = State.root(spec)
-    for left in reversed(range(spec.limits.max_primitives)):
+    for remaining in reversed(range(spec.limits.max_primitives)):
 
-        def accepts(here: State, step: Step, left: int = left) -> State | None:
+        def accepts(here: State, step: Step, remaining: int = remaining) -> State | None:
             if rejecting_rule(here, step, rules) is not None:
                 return None
             after = here.apply(step)
-            return after if not guided or _is_within_reach(after, left, watched) else None
+            return after if not guided or _is_within_reach(after, remaining, watched) else None
 
         following = _random_step(state, accepts, rng, watched, evenly)
         if following is None:
@@ -95,9 +95,9 @@ def _random_step(
     return None
 
 
-def _is_within_reach(state: State, left: int, effort: Effort) -> bool:
+def _is_within_reach(state: State, remaining: int, effort: Effort) -> bool:
     needed = distance(state, effort=effort)
-    return needed is not None and max(needed, state.spec.limits.min_weights - len(state.weights)) <= left
+    return needed is not None and max(needed, state.spec.limits.min_weights - len(state.weights)) <= remaining
 
 
 Report = Callable[[str, float, str], None]
@@ -262,8 +262,8 @@ def canonical_rates(
         except StoppedError:
             stopped = True
         if report is not None:
-            found = ", ".join(f"{size}: {t.canonical}/{t.pgraphs}" for size, t in tallies.items())
-            report("ablate", done / trials, f"canonical by size {found}")
+            rates = ", ".join(f"{size}: {t.canonical}/{t.pgraphs}" for size, t in tallies.items())
+            report("ablate", done / trials, f"canonical by size {rates}")
         if stopped:
             break
     rows = []
@@ -330,7 +330,7 @@ def distance_trials(
         raise SpecError(f"expected 1 trial or more, found {trials}")
     start = time.perf_counter()
     rng = random.Random(seed)  # noqa: S311 - for sampling, not for secrets
-    found: dict[Operator, None] = {}
+    operators: dict[Operator, None] = {}
     first: int | None = None
     valid = done = 0
     stage = "with" if guided else "without"
@@ -344,9 +344,9 @@ def distance_trials(
         if last is not None:
             valid += 1
             first = first or done
-            found.setdefault(last.operator())
+            operators.setdefault(last.operator())
         if report is not None:
-            report(stage, done / trials, f"{len(found)} operators after {done} trials")
+            report(stage, done / trials, f"{len(operators)} operators after {done} trials")
         if should_stop is not None and should_stop():
             break
-    return Trials(guided, done, valid, len(found), first, time.perf_counter() - start, seed, tuple(found))
+    return Trials(guided, done, valid, len(operators), first, time.perf_counter() - start, seed, tuple(operators))

@@ -123,8 +123,8 @@ class Meter:
         of_memory = None
         if limits.max_memory is not None:
             of_memory = limits.max_memory // FLOAT32_BYTES - self.input - self.output
-        found = [limit for limit in (limits.max_params, of_memory) if limit is not None]
-        self.most_params = min(found, default=None)
+        caps = [limit for limit in (limits.max_params, of_memory) if limit is not None]
+        self.most_params = min(caps, default=None)
 
     def value(self, sizes: Iterable[Size]) -> int:
         """The product of some sizes."""
@@ -208,12 +208,12 @@ class Cost:
                 stages.append(_Stage(stage.gain * gain, stage.kept, stage.made.difference(given), touched))
         kept = meter.elements(frozenset().union(*map(reductions_of, used)))
         stages.append(_Stage(gain, kept, frozenset(), frozenset(shared)))
-        found = self._with(tuple(stages))
+        cost = self._with(tuple(stages))
         elements = meter.elements(used)
-        found.params += elements
-        found.largest = max(self.largest, elements)
-        found.weights += 1
-        return found
+        cost.params += elements
+        cost.largest = max(self.largest, elements)
+        cost.weights += 1
+        return cost
 
     def _with(self, stages: tuple[_Stage, ...]) -> Cost:
         counts = self.params, self.largest, self.weights
@@ -244,16 +244,16 @@ class Cost:
     @property
     def excess(self) -> Excess | None:
         """The budget that no operator from here can meet; None where there may be one."""
-        limits, found = self._meter.limits, self.bounds
+        limits, lower = self._meter.limits, self.bounds
         for name, bound, limit in (
-            ("max_params", found.params, limits.max_params),
-            ("max_memory", found.memory, limits.max_memory),
-            ("max_flops", found.flops, limits.max_flops),
+            ("max_params", lower.params, limits.max_params),
+            ("max_memory", lower.memory, limits.max_memory),
+            ("max_flops", lower.flops, limits.max_flops),
         ):
             if limit is not None and bound > limit:
                 return Excess(name, bound, limit)
-        if limits.min_flops is not None and found.most_flops is not None and found.most_flops < limits.min_flops:
-            return Excess("min_flops", found.most_flops, limits.min_flops)
+        if limits.min_flops is not None and lower.most_flops is not None and lower.most_flops < limits.min_flops:
+            return Excess("min_flops", lower.most_flops, limits.min_flops)
         return None
 
     def can_exceed(self) -> bool:
@@ -275,25 +275,25 @@ class Cost:
             return (params,)
         # What is still to come multiplies by no more than what the data have over the input.
         rest = 2 * meter.fixed * meter.elements(places)
-        found: list[object] = []
+        entries: list[object] = []
         for stage in self._stages:
             made = sum([1 << i for i, place in enumerate(places) if place in stage.made])
             touched = sum([1 << i for i, place in enumerate(places) if place in stage.touched])
             if (made or touched) and stage.gain * stage.kept * rest > most * self._reduces:
-                found.append((stage.gain * stage.kept, made, touched))
+                entries.append((stage.gain * stage.kept, made, touched))
             else:
-                found.append(0)
-        if not is_open and not any(found):
+                entries.append(0)
+        if not is_open and not any(entries):
             return (0,)
-        found += [meter.elements((place,)) for place in places if place.node.primitive == "STRIDE"]
+        entries += [meter.elements((place,)) for place in places if place.node.primitive == "STRIDE"]
         if is_open:
             # What a weight to come will keep: which reductions each place has, numbered as they appear.
             numbers: dict[Coordinate, int] = {}
             for place in places:
                 of_place = sorted(reductions_of(place), key=lambda r: (numbers.get(r, len(numbers)), r.node.tag))
-                found.append(sum([1 << numbers.setdefault(r, len(numbers)) for r in of_place]))
-            found += [meter.elements((r,)) for r in numbers]
-        return (params, self._reduces, *found)
+                entries.append(sum([1 << numbers.setdefault(r, len(numbers)) for r in of_place]))
+            entries += [meter.elements((r,)) for r in numbers]
+        return (params, self._reduces, *entries)
 
 
 def cost_of(state: State, meter: Meter) -> Cost:

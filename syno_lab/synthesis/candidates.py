@@ -204,18 +204,18 @@ class Candidates(Sequence[Candidate]):
 
     def places(self) -> dict[str, list[range]]:
         """The places of the candidates of each primitive, the nearest to the input first."""
-        found: dict[str, list[range]] = {}
+        ranges: dict[str, list[range]] = {}
         for (_, part), end in zip(self._parts, self._ends, strict=True):
             primitive = part[0].primitive if len(part) == 1 else "SHARE"
-            found.setdefault(primitive, []).append(range(end - len(part), end))
-        return found
+            ranges.setdefault(primitive, []).append(range(end - len(part), end))
+        return ranges
 
     def of_contraction(self, shared: Iterable[Coordinate], given: Iterable[Coordinate]) -> Candidate | None:
         """The CONTRACTION of these coordinates; None where the space has none."""
         wanted = set(shared), set(given)
         for far, part in self._parts:
             if isinstance(part, Contractions) and set(part.given) == wanted[1]:
-                return next((Candidate(one, self._judge, far) for one in part if set(one.operands) == wanted[0]), None)
+                return next((Candidate(s, self._judge, far) for s in part if set(s.operands) == wanted[0]), None)
         return None
 
 
@@ -272,17 +272,17 @@ class _Judge:
 
         Such a rule (:attr:`.Rule.is_of_given`) need not be asked again for each set that is shared.
         """
-        found = self._of_given.get(given)
-        if found is None:
+        result = self._of_given.get(given)
+        if result is None:
             rules = self._rules["SHARE"]
             bare = Step("SHARE", (), None, given)
-            found = (len(rules), None)
+            result = (len(rules), None)
             for number, rule in enumerate(rules):
                 if rule.is_of_given and rule.match(self._state, bare):
-                    found = (number, rule)
+                    result = (number, rule)
                     break
-            self._of_given[given] = found
-        return found
+            self._of_given[given] = result
+        return result
 
 
 def _budget_after(state: State) -> Callable[[Step], Rule | None]:
@@ -298,19 +298,19 @@ def _budget_after(state: State) -> Callable[[Step], Rule | None]:
     can_exceed = cost.can_exceed()
 
     def after(step: Step) -> Rule | None:
-        found = None
+        exceeded = None
         if step.primitive == "REDUCE":
-            found = excess(state.apply(step))
+            exceeded = excess(state.apply(step))
         elif not cost.is_closed or (can_exceed and step.primitive in ("SHARE", "UNFOLD", "EXPAND")):
             # What other primitives add costs nothing by itself, but after it no REDUCE may come.
-            found = cost.after(step, ()).excess
-        return None if found is None else _as_rule(found)
+            exceeded = cost.after(step, ()).excess
+        return None if exceeded is None else _as_rule(exceeded)
 
     return after
 
 
-def _as_rule(found: Excess) -> Rule:
-    before, after = f"operators of {found.bound:,} and more", f"operators of at most {found.limit:,}"
-    if found.name == "min_flops":
-        before, after = f"operators of at most {found.bound:,}", f"operators of {found.limit:,} and more"
-    return Rule(found.name, before, after, f"{found}.", "7.2", "budget", lambda state, step: True)
+def _as_rule(over: Excess) -> Rule:
+    before, after = f"operators of {over.bound:,} and more", f"operators of at most {over.limit:,}"
+    if over.name == "min_flops":
+        before, after = f"operators of at most {over.bound:,}", f"operators of {over.limit:,} and more"
+    return Rule(over.name, before, after, f"{over}.", "7.2", "budget", lambda state, step: True)

@@ -107,9 +107,9 @@ def explain_distance(state: State, *, effort: Effort | None = None, should_stop:
     Raises EffortError when it was stopped, or would take more than it may.
     """
     have = tuple(sorted(look(c) for c in state.data if c not in state.fixed))
-    left = budgets_left(state.spec, Counter(step.primitive for step in state.steps))
+    budgets = budgets_left(state.spec, Counter(step.primitive for step in state.steps))
     with (effort or Effort()).within(should_stop=should_stop) as watched:
-        return _explained(state.spec, have, left, reduces_left(state), watched)
+        return _explained(state.spec, have, budgets, reduces_left(state), watched)
 
 
 def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[Step], int | None]:
@@ -152,8 +152,8 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
             known[key] = after_giving(step.given)
         if key not in known:
             shape = list(have)
-            for one in looks:
-                shape.remove(one)
+            for entry in looks:
+                shape.remove(entry)
             shape += [(step.primitive == "STRIDE", size.exponents) for size in added]
             more = None if reduces is None or step.primitive != "REDUCE" else reduces - 1
             known[key] = _explained(spec, tuple(sorted(shape)), budgets[step.primitive], more, watched).steps
@@ -192,9 +192,9 @@ def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Expla
             if any(sum(size.exponents[i] for size in chosen) < n for i, n in enumerate(lacking)):
                 continue
             more = tuple(sorted((*have, *((False, size.exponents) for size in chosen))))
-            found = _explain(spec, more, left, effort=effort)
-            if found.steps is not None and (best.steps is None or found.steps + count < best.steps):
-                best = Explanation(found.steps + count, found.groups, found.eliminations, tuple(chosen))
+            explained = _explain(spec, more, left, effort=effort)
+            if explained.steps is not None and (best.steps is None or explained.steps + count < best.steps):
+                best = Explanation(explained.steps + count, explained.groups, explained.eliminations, tuple(chosen))
     return best
 
 
@@ -292,8 +292,8 @@ class _Search:
         for place, (size, most) in enumerate(counts.items()):
             packed = pack(size)
             choices = [
-                (number + more, code + (more << self.bits * place), made + more * packed)
-                for number, code, made in choices
+                (number + more, code + (more << self.bits * place), total + more * packed)
+                for number, code, total in choices
                 for more in range(most + 1)
             ]
         self.choices: list[list[tuple[int, int]]] = [[] for _ in range(len(have) + 1)]
@@ -306,18 +306,18 @@ class _Search:
 
     def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
         """Which ``number`` of coordinates may become axes of a packed size, and whether a piece is then eliminated."""
-        found = self.options.get((wanted, number))
-        if found is None:
-            found = self.options[wanted, number] = []
-            for code, made in self.choices[number]:
-                piece = made - wanted
+        options = self.options.get((wanted, number))
+        if options is None:
+            options = self.options[wanted, number] = []
+            for code, total in self.choices[number]:
+                piece = total - wanted
                 is_legal = self.legal.get(piece)
                 if is_legal is None:
                     is_legal = self.legal[piece] = self.spec.is_legal(self._size(piece))
                 if is_legal:
-                    found.append((code, piece != 0))
-            found.sort(key=lambda option: option[1])  # what has nothing over first: then less is looked at
-        return found
+                    options.append((code, piece != 0))
+            options.sort(key=lambda option: option[1])  # what has nothing over first: then less is looked at
+        return options
 
     def _size(self, packed: int) -> Size:
         return Size(self.spec.symbols, unpacked(packed, len(self.spec.symbols.names)))
@@ -340,19 +340,19 @@ class _Search:
         if at == len(want):
             self._close(rest, groups, cost)
             return
-        axes, wanted, others = want[at]
+        axes, wanted, later = want[at]
         groups_left = len(want) - at - 1
         guard = self.guard
         self.effort.tick("looking for the shape distance")
         for number in range(1, number_left - groups_left + 1):
             more = cost + len(axes) + number - 2
-            least = more + others + max(self.least, has_pieces or number_left - number > groups_left)
+            least = more + later + max(self.least, has_pieces or number_left - number > groups_left)
             if self.best is not None and least >= self.best:
-                if more + others + self.least >= self.best:
+                if more + later + self.least >= self.best:
                     return
                 continue
             for code, has_piece in self._options(wanted, number):
-                if has_piece and self.best is not None and more + 1 + others + max(self.least, 1) >= self.best:
+                if has_piece and self.best is not None and more + 1 + later + max(self.least, 1) >= self.best:
                     break  # and so have all that come
                 if ((rest | guard) - code) & guard == guard:
                     chosen = (*groups, (code, axes, has_piece))
@@ -361,7 +361,7 @@ class _Search:
                     if self.best is not None and least >= self.best:
                         break
 
-    def _taken(self, code: int) -> tuple[Size, ...]:
+    def _sizes_of(self, code: int) -> tuple[Size, ...]:
         """The sizes of a choice."""
         return tuple(
             size
@@ -372,22 +372,22 @@ class _Search:
     def _close(self, rest: int, chosen: tuple[_Chosen, ...], cost: int) -> None:
         """Everything left is eliminated whole, each coordinate a group of its own."""
         pieces = sum([has_piece for _, _, has_piece in chosen])
-        alone = self._taken(rest)
+        alone = self._sizes_of(rest)
         eliminations = self._eliminations(len(alone) + pieces)
         if eliminations is None:
             return
         steps = eliminations + cost
         if self.best is not None and steps >= self.best:
             return
-        taken = [(self._taken(code), want, has_piece) for code, want, has_piece in chosen]
-        merges = sum(len(want) + has_piece - 1 for _, want, has_piece in taken)
-        splits = sum(len(have) - 1 for have, _, _ in taken)
+        filled = [(self._sizes_of(code), want, has_piece) for code, want, has_piece in chosen]
+        merges = sum(len(want) + has_piece - 1 for _, want, has_piece in filled)
+        splits = sum(len(have) - 1 for have, _, _ in filled)
         if merges > self.left.merges or splits > self.left.splits:
             return
         symbols = self.spec.symbols
         groups = [
             Group(have, want, product(have, symbols) / product(want, symbols) if has_piece else None)
-            for have, want, has_piece in taken
+            for have, want, has_piece in filled
         ]
         groups += [Group((size,), (), size) for size in alone]
         self.best, self.groups, self.eliminations = steps, tuple(groups), eliminations
@@ -417,12 +417,12 @@ def _legal(spec: Spec) -> dict[int, bool]:
 def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want, ...], ...]:
     """All partitions of the input axes into groups, the finest first."""
     packed = {size: pack(size) for size in items}  # once: a spec may have some hundred variables
-    found = []
+    result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
-        others, wants = 0, []  # from the last group on: how many axes beyond one each the groups after it have
+        later, wants = 0, []  # from the last group on: how many axes beyond one each the groups after it have
         for axes in reversed(partition):
-            wants.append((axes, sum([packed[size] for size in axes]), others))
-            others += len(axes) - 1
-        found.append(tuple(reversed(wants)))
-    return tuple(found)
+            wants.append((axes, sum([packed[size] for size in axes]), later))
+            later += len(axes) - 1
+        result.append(tuple(reversed(wants)))
+    return tuple(result)

@@ -171,11 +171,11 @@ def size(value: Size) -> Expression:
 
 
 def _name_latex(text: str) -> str:
-    found = _NAME.fullmatch(text)
-    if found is None:
+    match = _NAME.fullmatch(text)
+    if match is None:
         return r"\mathrm{" + text.replace("_", r"\_") + "}"
-    stem = found["stem"].replace("#", r"\#")
-    index = found["index"].replace("_", r"\_")
+    stem = match["stem"].replace("#", r"\#")
+    index = match["index"].replace("_", r"\_")
     return f"{stem}_{{{index}}}" if index else stem
 
 
@@ -186,9 +186,9 @@ def size_latex(value: Size) -> str:
 
 def iterators(state: State) -> dict[Coordinate, Expression]:
     """Plain names of a state's iterators: ``i0`` for output axis 0, ``r1`` for its second reduction."""
-    found = {leaf: name(f"i{axis}") for axis, leaf in enumerate(state.output)}
-    found.update({leaf: name(f"r{number}") for number, leaf in enumerate(state.reductions)})
-    return found
+    names = {leaf: name(f"i{axis}") for axis, leaf in enumerate(state.output)}
+    names.update({leaf: name(f"r{number}") for number, leaf in enumerate(state.reductions)})
+    return names
 
 
 def expression(coordinate: Coordinate, names: Mapping[Coordinate, Expression]) -> Expression:
@@ -208,5 +208,5 @@ def expression(coordinate: Coordinate, names: Mapping[Coordinate, Expression]) -
     args = tuple(expression(c, names) for c in node.operands)
     sizes = tuple(size(c.size) for c in node.operands)
     parameter = None if node.parameter is None else size(node.parameter)
-    found: Expression = PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]
-    return found
+    result: Expression = PRIMITIVES[node.primitive].index(args, sizes, parameter)[coordinate.index]
+    return result

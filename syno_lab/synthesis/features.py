@@ -50,14 +50,14 @@ def are_adjacent(high: Coordinate, low: Coordinate) -> bool:
 
 def below(coordinates: Iterable[Coordinate]) -> set[Coordinate]:
     """Coordinates and all that they are made of."""
-    found: set[Coordinate] = set()
+    seen: set[Coordinate] = set()
     stack = list(coordinates)
     while stack:
         top = stack.pop()
-        if top not in found:
-            found.add(top)
+        if top not in seen:
+            seen.add(top)
             stack.extend(top.node.operands)
-    return found
+    return seen
 
 
 def is_summed(coordinate: Coordinate) -> bool:
@@ -98,11 +98,11 @@ def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
 
 def holders(state: State, coordinate: Coordinate) -> frozenset[int]:
     """The weights that share a coordinate or what it is a digit of."""
-    found = sharers(state, coordinate)
+    weights = sharers(state, coordinate)
     while coordinate.node.primitive == "MERGE":
         coordinate = coordinate.node.operands[0]
-        found = found | sharers(state, coordinate)
-    return found
+        weights = weights | sharers(state, coordinate)
+    return weights
 
 
 def first_digit(state: State, coordinate: Coordinate) -> Coordinate:

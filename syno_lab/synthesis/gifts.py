@@ -47,19 +47,19 @@ class Gifts(Roots):
             return
         number = len(node.packed)
         have = [(node.packed[i], i) for i in places] + [(p, number + i) for i, p in enumerate(added)]
-        wishes, made = self.wishes, 0
+        wishes, bits = self.wishes, 0
         if wishes is not None:
             for place in operands:
-                made |= node.items[place]
+                bits |= node.items[place]
 
-        def fill(axis: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        def fill(axis: int, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             self.effort.tick("matching axes of the input")
             if axis == count:
-                yield taken
+                yield chosen
                 return
             tried = set()
             for size, place in have:
-                if size != axes[axis] or place in taken:
+                if size != axes[axis] or place in chosen:
                     continue
                 if place < number and self._is_reduction[node.features[place]]:
                     if node.features[place] in tried:
@@ -67,12 +67,12 @@ class Gifts(Roots):
                     tried.add(node.features[place])
                 if place < number and node.items[place] & STRIDED:
                     return
-                if wishes is not None and wishes.unmet(self._own[axis], node.items[place] if place < number else made):
+                if wishes is not None and wishes.unmet(self._own[axis], node.items[place] if place < number else bits):
                     continue
                 made_by = node.places[place].node.primitive if place < number else primitive
                 if self._is_free[axis] and made_by == "SHIFT":
                     continue  # see syno_lab.synthesis.orders
-                yield from fill(axis + 1, (*taken, place))
+                yield from fill(axis + 1, (*chosen, place))
 
         for order in fill(0, ()):
             yield Edge(cost, primitive, operands, given, parameter, order, None, 0)
@@ -82,15 +82,15 @@ class Gifts(Roots):
         groups: list[list[int]] = []
         alike: dict[int, list[int]] = {}
         for place in places:
-            mine = node.features[place]
+            feature = node.features[place]
             if node.items[place] & STRIDED:
                 continue
-            if not self._is_reduction[mine]:
+            if not self._is_reduction[feature]:
                 groups.append([place])
-            elif mine in alike:
-                alike[mine].append(place)
+            elif feature in alike:
+                alike[feature].append(place)
             else:
-                groups.append(alike.setdefault(mine, [place]))
+                groups.append(alike.setdefault(feature, [place]))
         return groups
 
     def _gift_room(self, node: SearchNode, groups: list[list[int]], left: int) -> list[tuple[list[int], int, int]]:
@@ -121,9 +121,9 @@ class Gifts(Roots):
         weights = len(node.state.weights) + 1
         total = sum(node.packed) - self._total
         number_given = len(node.packed) - len(self.reach.want)
-        what = f"listing CONTRACTIONs of {len(passed)} coordinates"
+        message = f"listing CONTRACTIONs of {len(passed)} coordinates"
         for gifts in _counts([(least, most) for _, least, most in room], rng):
-            self.effort.tick(what)
+            self.effort.tick(message)
             given = tuple([place for group, number in zip(groups, gifts, strict=True) for place in group[:number]])
             if left == 1 and len(given) != number_given:
                 continue
@@ -139,7 +139,7 @@ class Gifts(Roots):
                 need = self._steps(items, left - 1, weights, node.used, node.spent)
                 if need >= left:
                     continue
-            spent = self._taken(node.spent, node, given)
+            spent = self._spent_after(node.spent, node, given)
             if spent is None:
                 continue
             if given:
@@ -179,22 +179,22 @@ class Gifts(Roots):
             last = state.weights[-1]
             before = (sorted(c.size.exponents for c in last.coordinates), last.shared)
         has_new = is_new_needed and any(node.fresh[i] for i in gift.given)
-        what = f"listing CONTRACTIONs of {len(node.places)} coordinates"
+        message = f"listing CONTRACTIONs of {len(node.places)} coordinates"
         for counts in _counts([(0, len(group)) for group in gift.rest], rng):
-            self.effort.tick(what)
+            self.effort.tick(message)
             shared = tuple([i for group, number in zip(gift.rest, counts, strict=True) for i in group[:number]])
             if shared and (not is_new_needed or has_new or any(node.fresh[i] for i in shared)):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
-    def _taken(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
+    def _spent_after(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
         """Occurrences after a weight has taken these; where limits do not bind weights, as before."""
         if not self._binding_weights:
             return spent
         for place in places:
-            found = self._add(spent, self.spec.weight_cost(node.places[place].size))
-            if found is None:
+            total = self._add(spent, self.spec.weight_cost(node.places[place].size))
+            if total is None:
                 return None
-            spent = found
+            spent = total
         return spent
 
     def _share(
@@ -206,7 +206,7 @@ class Gifts(Roots):
     ) -> Iterator[Edge]:
         node, passed, given, spent = gift.node, gift.passed, gift.given, gift.spent
         state = node.state
-        after_spent = self._taken(spent, node, shared)
+        after_spent = self._spent_after(spent, node, shared)
         if after_spent is None:
             return
         operands = tuple([node.places[i] for i in shared])

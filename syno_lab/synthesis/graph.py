@@ -51,12 +51,12 @@ class Graph(Gifts):
 
         Raises EffortError for what exceeds the graph's effort.
         """
-        found = node.moves.get(left)
-        if found is None:
-            found = node.moves[left] = list(self._moves(node, left))
+        moves = node.moves.get(left)
+        if moves is None:
+            moves = node.moves[left] = list(self._moves(node, left))
             self._holders.append(node)
-            self.listed += len(found)
-        return found
+            self.listed += len(moves)
+        return moves
 
     def each_move(self, node: SearchNode, left: int) -> Iterable[Move]:
         """As :meth:`moves`, one by one and kept nowhere where there are too many to list."""
@@ -109,11 +109,11 @@ class Graph(Gifts):
         passed_reductions = set()
         passed = list(range(node.passed))
         for active in range(number - 1, node.passed - 1, -1):
-            mine = node.features[active]
+            feature = node.features[active]
             if left:
-                is_reduction = self._is_reduction[mine]
-                if not (is_reduction and mine in passed_reductions):
-                    alike = is_reduction and mine in node.features[node.passed : active]
+                is_reduction = self._is_reduction[feature]
+                if not (is_reduction and feature in passed_reductions):
+                    alike = is_reduction and feature in node.features[node.passed : active]
                     far, is_last = near if is_far else -1, active == node.passed
                     stage = _Stage(node, active, tuple(passed), items, sorted(items), alike, is_last, far, left)
                     for view in self._views(stage):
@@ -121,10 +121,10 @@ class Graph(Gifts):
                         if move is not None:
                             yield move
                 if is_reduction:
-                    passed_reductions.add(mine)
+                    passed_reductions.add(feature)
             items[active] &= STAYS
             keys = [node.features[i] for i in passed]
-            passed.insert(bisect_right(keys, mine), active)
+            passed.insert(bisect_right(keys, feature), active)
             is_over = active == node.passed
             if not is_far and self._steps(sorted(items), left, weights, node.used, node.spent, is_over) > left:
                 return
@@ -215,11 +215,11 @@ class Graph(Gifts):
             return None
         favour = 1.0
         if self.wishes is not None and len(operands) == 2:
-            one, other = operands  # of an UNFOLD the main coordinate and the window
+            first, second = operands  # of an UNFOLD the main coordinate and the window
             if primitive == "SPLIT":
-                favour = self.JOIN if self.wishes.joins(node.items[one], node.items[other]) else 1.0
-            elif self.wishes.is_served(node.items[one], node.items[other]):
-                favour = self.WINDOW if node.places[other] in node.state.sharing else self.BARE_WINDOW
+                favour = self.JOIN if self.wishes.joins(node.items[first], node.items[second]) else 1.0
+            elif self.wishes.is_served(node.items[first], node.items[second]):
+                favour = self.WINDOW if node.places[second] in node.state.sharing else self.BARE_WINDOW
         return Move(1, need, partial(self._view_edges, view, used, need), favour=favour)
 
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
@@ -291,8 +291,8 @@ class Graph(Gifts):
         front = [*range(node.passed, stage.active), *(number + i for i in reversed(range(results)))]
         if primitive == "STRIDE" and stage.alike:
             # Behind the reductions that look alike: then those that are STRIDEd stand side by side.
-            mine = node.features[stage.active]
-            front.insert(next(at for at, i in enumerate(front) if node.features[i] == mine), front.pop())
+            feature = node.features[stage.active]
+            front.insert(next(at for at, i in enumerate(front) if node.features[i] == feature), front.pop())
         return (*passed, *front)
 
     def _further(self, node: SearchNode, operands: tuple[int, ...], added: tuple[int, ...]) -> int:

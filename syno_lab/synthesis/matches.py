@@ -113,8 +113,8 @@ def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
 
 def rest_of(coordinate: Coordinate) -> Size | None:
     """The size of the reduction that stays when a digit of one is taken away; None where that takes other MERGEs."""
-    (whole,) = coordinate.node.operands
-    return whole.size / coordinate.size if whole.is_reduction else None
+    (operand,) = coordinate.node.operands
+    return operand.size / coordinate.size if operand.is_reduction else None
 
 
 @exact("X[i/B, i%B] * W[i]", "X[a, b] * W[a, b] with [a, b] = [i/B, i%B]", f"{MIXED}, Figure 3(b)", *ONE_TO_ONE)
@@ -172,8 +172,8 @@ def merge_of_reduction(state: State, step: Step) -> bool:
         return True
     if operand.is_reduction or operand.index == 1:
         return False
-    whole, inner = operand.node.operands[0].size, operand.node.parameter
-    return inner is not None and block.exponents < inner.exponents and block in merge_blocks(state.spec, whole)
+    full, inner = operand.node.operands[0].size, operand.node.parameter
+    return inner is not None and block.exponents < inner.exponents and block in merge_blocks(state.spec, full)
 
 
 @approximate("[(i + j - K/2) / B, (i + j - K/2) % B]", "[i/B, i%B + j - K/2]", f"{VIEWS}, Figure 3(c)", "MERGE")
@@ -397,9 +397,9 @@ def _clipped_between(main: int, first: int, second: int) -> float:
     if few * first * second > _MOST_POSITIONS:
         return 1.0
     i, j, k = np.ogrid[:few, :first, :second]
-    one, other = i + j - first // 2, i + k - second // 2
-    end = one + k - second // 2
-    differ = (((one >= 0) & (one < few)) != ((other >= 0) & (other < few))) & (end >= 0) & (end < few)
+    a, b = i + j - first // 2, i + k - second // 2
+    end = a + k - second // 2
+    differ = (((a >= 0) & (a < few)) != ((b >= 0) & (b < few))) & (end >= 0) & (end < few)
     return int(differ.sum()) / (main * first * second)
 
 
@@ -412,11 +412,11 @@ def window_and_offset(state: State, step: Step) -> bool:
     offset, window = _offset(step), step.operands[1]
     if offset is None:
         return False
-    above, mine = sharers(state, step.operands[0]), sharers(state, window)
+    above, own = sharers(state, step.operands[0]), sharers(state, window)
     other = sharers(state, offset) | above
-    if above and not (mine <= other or above <= mine):
+    if above and not (own <= other or above <= own):
         return False
-    return (len(mine), built(window)) < (len(other), built(offset))
+    return (len(own), built(window)) < (len(other), built(offset))
 
 
 @exact("B*(n/B) + k + n%B - B/2 from SPLIT(n/B, k) and window n%B", "n + k - B/2", VIEWS, "UNFOLD", is_deep=True)

@@ -68,8 +68,8 @@ def low_of_shifted_split(step: Step) -> tuple[Coordinate, tuple[Coordinate, ...]
             continue
         under, count = below_shifts(node.operands[0])
         if count and under.node.primitive == "SPLIT" and under.node.operands[1].size == coordinate.size:
-            others = tuple(c for c in step.operands + step.given if c != coordinate)
-            if commute((under, *under.node.operands), others):
+            rest = tuple(c for c in step.operands + step.given if c != coordinate)
+            if commute((under, *under.node.operands), rest):
                 return coordinate, under.node.operands
     return None
 
@@ -117,10 +117,10 @@ def high_of_fixed_shift(state: State, step: Step) -> Coordinate | None:
 
 def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
     """Whether MERGEs that the space has give the two neighbouring digits as one."""
-    one, other = digit(high), digit(low)
-    whole = one.root.size
-    blocks = merge_blocks(spec, whole)
-    return all(boundary.is_one or boundary == whole or boundary in blocks for boundary in (other.low, one.high))
+    upper, lower = digit(high), digit(low)
+    size = upper.root.size
+    blocks = merge_blocks(spec, size)
+    return all(boundary.is_one or boundary == size or boundary in blocks for boundary in (lower.low, upper.high))
 
 
 @exact("W1[i] * W2[i, j]", "W2[i, j]", CONTRACTIONS, "SHARE")
@@ -165,11 +165,11 @@ def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...]
     new = step.operands + step.given
     data = [*(c for c in state.data if c not in step.given), *state.expanded]
     for old in state.weights:
-        others = [c for weight in state.weights if weight is not old for c in weight.coordinates]
+        rest = [c for weight in state.weights if weight is not old for c in weight.coordinates]
         if fixes(old.coordinates, new):
-            yield step.given, [*data, *others, *old.coordinates]
+            yield step.given, [*data, *rest, *old.coordinates]
         if fixes(new, old.coordinates):
-            yield old.given, [*data, *others, *new]
+            yield old.given, [*data, *rest, *new]
 
 
 def _unfolds(coordinates: Iterable[Coordinate]) -> set[Node]:

@@ -198,7 +198,7 @@ class Nodes:
         self._most = tuple(spec.limits.of(primitive) for primitive in LIMITED)
         self._most_expands = 99 if spec.limits.max_expands is None else spec.limits.max_expands
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
-        self._matches = {p: tuple(r.match for r in found) for p, found in shallow.items()}
+        self._matches = {p: tuple(r.match for r in rows) for p, rows in shallow.items()}
         self._given = tuple(r.match for r in shallow["SHARE"] if r.is_of_given)
         # Of the occurrences so far the first so many bound what weights may take: those of the primary variables.
         self._binding_weights = 0 if spec.weight_limits == "free" else len(spec.symbols.primary)
@@ -288,8 +288,8 @@ class Nodes:
         flags, passed = self._flags, target.passed
         target.items = tuple(
             [
-                look.packed << FLAG_BITS | (flags[mine] if place >= passed else flags[mine] & STAYS)
-                for place, (look, mine) in enumerate(zip(looks, features, strict=True))
+                look.packed << FLAG_BITS | (flags[number] if place >= passed else flags[number] & STAYS)
+                for place, (look, number) in enumerate(zip(looks, features, strict=True))
             ]
         )
 
@@ -300,17 +300,17 @@ class Nodes:
 
     def _leaf(self, state: State, coordinate: Coordinate) -> Look:
         """The look of an iterator that no weight shares."""
-        found = self._leaves.get(coordinate)
-        if found is None:
-            found = self._leaves[coordinate] = self._look(state, coordinate)
-        return found
+        look = self._leaves.get(coordinate)
+        if look is None:
+            look = self._leaves[coordinate] = self._look(state, coordinate)
+        return look
 
     def _changed(self, look: Look, state: State, how: int) -> Look:
         """The look that becomes of one in ``state``, of the cause ``how`` (:class:`Look`)."""
-        found = look.changed.get(how)
-        if found is None:
-            found = look.changed[how] = self._look(state, look.coordinate)
-        return found
+        changed = look.changed.get(how)
+        if changed is None:
+            changed = look.changed[how] = self._look(state, look.coordinate)
+        return changed
 
     def _viewed(
         self, node: SearchNode, primitive: str, operands: tuple[int, ...], parameter: Any, added: tuple[int, ...]
@@ -340,9 +340,9 @@ class Nodes:
         """The node that looks like this one."""
         roots: tuple[Any, ...] = ()
         holders: dict[Coordinate, list[int]] = {}
-        for place, found in enumerate(node.roots):
-            if found is not None:
-                holders.setdefault(found.root, []).append(place)
+        for place, digit in enumerate(node.roots):
+            if digit is not None:
+                holders.setdefault(digit.root, []).append(place)
         if holders:
             roots = tuple(
                 [
@@ -352,11 +352,11 @@ class Nodes:
                 ]
             )
         state = node.state
-        whole: tuple[bool, ...] = ()
+        are_whole: tuple[bool, ...] = ()
         last: Any = None
         if state.weights and len(state.weights) < self.most_weights:
             on_top = set(node.places)
-            whole = tuple([all(c in on_top for c in weight.coordinates) for weight in state.weights])
+            are_whole = tuple([all(c in on_top for c in weight.coordinates) for weight in state.weights])
             if node.is_contracted:
                 last = tuple(sorted(c.size.exponents for c in state.weights[-1].coordinates))
         key = (
@@ -368,7 +368,7 @@ class Nodes:
             len(state.weights),
             node.fresh,
             node.bound,
-            whole,
+            are_whole,
             last,
             len(state.reductions) < self.limits.max_reduces,
             None if node.cost is None else node.cost.key(node.places),
@@ -397,23 +397,23 @@ class Nodes:
         return known
 
     def _feature(self, state: State, coordinate: Coordinate) -> int:
-        found = feature(state, coordinate)
+        facts = feature(state, coordinate)
         has = 0 if self.wishes is None else self.wishes.has(coordinate)
-        number = self._features.get((found, has))
+        number = self._features.get((facts, has))
         if number is None:
-            number = self._features[found, has] = len(self._features)
+            number = self._features[facts, has] = len(self._features)
             # Those that differ in nothing but the name of a reduction: itself, or STRIDEd.
-            self._is_reduction.append(found.leaf == 1 or (found.primitive == "STRIDE" and found.only_reductions))
+            self._is_reduction.append(facts.leaf == 1 or (facts.primitive == "STRIDE" and facts.only_reductions))
             flags = WAITING | has
-            if found.primitive == "STRIDE":
+            if facts.primitive == "STRIDE":
                 flags |= STRIDED
-            elif found.leaf != 1 or found.sharers:
+            elif facts.leaf != 1 or facts.sharers:
                 flags |= GIVABLE
-            is_view = found.primitive not in ("OUTPUT", "MERGE", "REDUCE") or found.is_sibling_gone
-            is_bare = found.leaf == 1 and not found.sharers
-            if not (is_view or is_bare or found.sharers):
+            is_view = facts.primitive not in ("OUTPUT", "MERGE", "REDUCE") or facts.is_sibling_gone
+            is_bare = facts.leaf == 1 and not facts.sharers
+            if not (is_view or is_bare or facts.sharers):
                 flags |= EXPANDABLE
-            if found.primitive != "STRIDE" and self._is_mergeable(state, coordinate):
+            if facts.primitive != "STRIDE" and self._is_mergeable(state, coordinate):
                 flags |= MERGEABLE
             self._flags.append(flags)
         return number

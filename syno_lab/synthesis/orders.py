@@ -64,18 +64,18 @@ def arrangements(operator: Operator, spec: Spec) -> Iterator[Operator]:
     has one of another size. A weight over two coordinates that a SPLIT puts together afterwards is one over what they
     make, as the rule view-above-share wants it. It raises as :func:`rebuilt` does.
     """
-    taken = _shared_when_made(steps_taken(operator))
-    others = [one for one in taken if one[0].primitive != "REDUCE"]
+    steps = _shared_when_made(steps_taken(operator))
+    rest = [item for item in steps if item[0].primitive != "REDUCE"]
     names = {name: name for name in operator.spec.symbols.names}
     alike: dict[Size, list[Taken]] = {size: [] for size in reduce_sizes(spec)}
-    for one in taken:
-        if one[0].primitive == "REDUCE" and one[0].parameter is not None:
-            size = translated(one[0].parameter, spec.symbols, names)
+    for item in steps:
+        if item[0].primitive == "REDUCE" and item[0].parameter is not None:
+            size = translated(item[0].parameter, spec.symbols, names)
             if size not in alike:
                 return
-            alike[size].append(one)
+            alike[size].append(item)
     for orders in product(*(permutations(group) for group in alike.values())):
-        yield rebuilt(operator, spec, taken=[*chain.from_iterable(orders), *others])
+        yield rebuilt(operator, spec, taken=[*chain.from_iterable(orders), *rest])
 
 
 def over(step: Step, new: Mapping[Coordinate, Coordinate]) -> Step:
@@ -86,11 +86,11 @@ def over(step: Step, new: Mapping[Coordinate, Coordinate]) -> Step:
 def steps_taken(whole: Operator | State) -> list[Taken]:
     """The steps of an operator or a state in their order, each with the coordinates that it makes."""
     state = State.root(whole.spec)
-    taken = []
+    steps = []
     for step in whole.steps:
-        taken.append((step, state.results(step)))
+        steps.append((step, state.results(step)))
         state = state.apply(step)
-    return taken
+    return steps
 
 
 def translated(size: Size, symbols: Symbols, names: Mapping[str, str]) -> Size:
@@ -101,26 +101,26 @@ def translated(size: Size, symbols: Symbols, names: Mapping[str, str]) -> Size:
     return Size(symbols, tuple(exponents))
 
 
-def _shared_when_made(taken: list[Taken]) -> list[Taken]:
+def _shared_when_made(steps: list[Taken]) -> list[Taken]:
     """``taken`` with each SPLIT whose operands both go into the same weights done before these, and its result there.
 
     A weight over (a, b) has an element for each pair, and so has one over the coordinate that a and b make.
     """
-    for place, (split, results) in enumerate(taken):
+    for place, (split, results) in enumerate(steps):
         if split.primitive != "SPLIT":
             continue
         operands = set(split.operands)
-        weights = [i for i, (step, _) in enumerate(taken[:place]) if operands & set(step.operands)]
-        if not weights or not all(operands <= set(taken[i][0].operands) for i in weights):
+        weights = [i for i, (step, _) in enumerate(steps[:place]) if operands & set(step.operands)]
+        if not weights or not all(operands <= set(steps[i][0].operands) for i in weights):
             continue
-        changed = list(taken)
+        changed = list(steps)
         for i in weights:
-            step, made = taken[i]
-            changed[i] = (step._replace(operands=(*(c for c in step.operands if c not in operands), *results)), made)
+            step, old = steps[i]
+            changed[i] = (step._replace(operands=(*(c for c in step.operands if c not in operands), *results)), old)
         del changed[place]
         changed.insert(weights[0], (split, results))
         return _shared_when_made(changed)
-    return taken
+    return steps
 
 
 def recognise(operator: Operator, known: Mapping[str, Callable[[], Operator]]) -> str | None:
@@ -161,8 +161,8 @@ def _renamings(source: Operator, target: Operator) -> Iterator[dict[str, str]]:
     """All ways to call the source's variables by the target's names; the output's plain axes settle most of them."""
     settled: dict[str, str] = {}
     pairs = [*zip(source.output, target.output, strict=True), *zip(source.inputs, target.inputs, strict=True)]
-    for one, other in pairs:
-        left, right = one.size.factors, other.size.factors
+    for a, b in pairs:
+        left, right = a.size.factors, b.size.factors
         if sorted(left.values()) != sorted(right.values()):
             return
         if len(left) == 1:
@@ -204,16 +204,16 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
     """
     watched = effort or Effort()
     items = steps_taken(state)
-    whole = (1 << len(items)) - 1
+    everything = (1 << len(items)) - 1
     hopeless: set[tuple[int, int]] = set()  # steps taken, and the last of them: rules look at the top of a state
 
-    def walk(current: State, known: dict[Coordinate, Coordinate], taken: int) -> bool:
+    def walk(current: State, known: dict[Coordinate, Coordinate], done: int) -> bool:
         watched.tick("looking for a canonical order of steps")
-        if taken == whole:
+        if done == everything:
             return True
         for place, (step, results) in enumerate(items):
-            after_this = taken | 1 << place
-            if taken >> place & 1 or (after_this, place) in hopeless:
+            after_this = done | 1 << place
+            if done >> place & 1 or (after_this, place) in hopeless:
                 continue
             if not all(c in known for c in step.operands + step.given):
                 continue

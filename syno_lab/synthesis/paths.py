@@ -231,9 +231,9 @@ class Builder:
             elif primitive == "EXPAND":
                 expanded += operands
             else:
-                made = Node(primitive, operands, edge.parameter)
+                node = Node(primitive, operands, edge.parameter)
                 sizes = _result_sizes(primitive, tuple([c.size for c in operands]), edge.parameter)
-                pool = places + tuple([Coordinate(made, i, size) for i, size in enumerate(sizes)])
+                pool = places + tuple([Coordinate(node, i, size) for i, size in enumerate(sizes)])
             steps = (*steps, step)
         return _Beginning(tuple([pool[i] for i in order]), reductions, weights, expanded, steps, {})
 

@@ -80,12 +80,12 @@ class PropertyExplanation:
         """The explanation in sentences, one for each wish, the sum last; none where nothing is wished."""
         if not self.served:
             return []
-        found = [str(one) for one in self.served]
+        lines = [str(served) for served in self.served]
         if self.steps is None:
-            return [*found, "What is wished cannot be reached any more."]
+            return [*lines, "What is wished cannot be reached any more."]
         more = self.steps - (self.shape or 0)
         counted = f"{more} more than the shapes need" if more else "no more than the shapes need"
-        return [*found, f"Property distance {self.steps}: at least so many steps, {counted}."]
+        return [*lines, f"Property distance {self.steps}: at least so many steps, {counted}."]
 
     def __str__(self) -> str:
         return "\n".join(self.words())
@@ -94,7 +94,7 @@ class PropertyExplanation:
 def property_distance(state: State, effort: Effort | None = None) -> int | None:
     """The property :attr:`.State.property_distance`; errors are those of :func:`.distance.explain_distance`."""
     far = distance(state, effort=effort)
-    return far if far is None else _wished(_Asked.of(state), far)
+    return far if far is None else _wished(_Query.of(state), far)
 
 
 def explain_property_distance(
@@ -105,15 +105,15 @@ def explain_property_distance(
     spec, wishes = state.spec, wishes_of(state.spec)
     if wishes is None:
         return PropertyExplanation(far, far, ())
-    asked = _Asked.of(state)
-    steps = None if far is None else _wished(asked, far)
+    query = _Query.of(state)
+    steps = None if far is None else _wished(query, far)
     if steps is None:
         lost = lost_wishes(state)
         # Where each alone can be met, it is all together that cannot.
         lines = [Served(_text(spec, wish), "never") for wish in lost or spec.wants]
         return PropertyExplanation(None, far, tuple(lines))
-    plan, items = asked.plan(wishes)
-    coming = Counter(items) - Counter(asked.items)
+    plan, items = query.plan(wishes)
+    coming = Counter(items) - Counter(query.items)
     lines = []
     for wish in spec.wants:
         text = _text(spec, wish)
@@ -132,23 +132,23 @@ def explain_property_distance(
 
 def lost_wishes(state: State) -> tuple[Wish, ...]:
     """The wishes that no operator from here can meet, each asked alone."""
-    found = []
+    lost = []
     for wish in state.spec.wants:
         alone = replace(state.spec, wants=(wish,))
-        if _wished(_Asked.of(replace(state, spec=alone)), 0) is None:
-            found.append(wish)
-    return tuple(found)
+        if _wished(_Query.of(replace(state, spec=alone)), 0) is None:
+            lost.append(wish)
+    return tuple(lost)
 
 
-def _in_the_way(state: State, left: int) -> tuple[Wish, ...]:
+def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
     """The wishes without any one of which the others could be met in ``left`` steps."""
-    found = []
+    wishes = []
     for wish in state.spec.wants:
-        others = tuple(other for other in state.spec.wants if other != wish)
-        steps = _wished(_Asked.of(replace(state, spec=replace(state.spec, wants=others))), 0)
-        if steps is not None and steps <= left:
-            found.append(wish)
-    return tuple(found)
+        rest = tuple(other for other in state.spec.wants if other != wish)
+        steps = _wished(_Query.of(replace(state, spec=replace(state.spec, wants=rest))), 0)
+        if steps is not None and steps <= limit:
+            wishes.append(wish)
+    return tuple(wishes)
 
 
 def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
@@ -160,30 +160,30 @@ def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
     spec, wishes = state.spec, wishes_of(state.spec)
     if wishes is None:
         return lambda step: None
-    before = _Asked.of(state)
-    left = spec.limits.max_primitives - len(state.steps) - 1
+    before = _Query.of(state)
+    limit = spec.limits.max_primitives - len(state.steps) - 1
     known: dict[tuple[object, ...], Rule | None] = {}
 
     def after(step: Step) -> Rule | None:
         gone = step.given if step.primitive == "SHARE" else step.operands
         key = (step.primitive, step.parameter, *gone)
         if key not in known:
-            asked = before.after(step, wishes)
-            steps = _wished(asked, 0)
-            known[key] = None if steps is not None and steps <= left else _as_rule(state, step, steps, left)
+            query = before.after(step, wishes)
+            steps = _wished(query, 0)
+            known[key] = None if steps is not None and steps <= limit else _as_rule(state, step, steps, limit)
         return known[key]
 
     return after
 
 
-def _as_rule(state: State, step: Step, steps: int | None, left: int) -> Rule | None:
+def _as_rule(state: State, step: Step, steps: int | None, limit: int) -> Rule | None:
     """The verdict on a step after which a wish cannot be met; None where the shapes rule it out already."""
     far = distance(state.apply(step))
-    if far is None or far > left:
+    if far is None or far > limit:
         return None
     spec = state.spec
-    named = (lost_wishes(state.apply(step)) if steps is None else _in_the_way(state.apply(step), left)) or spec.wants
-    within = "" if steps is None else f" with {count_of(left, 'step')} left"
+    named = (lost_wishes(state.apply(step)) if steps is None else _in_the_way(state.apply(step), limit)) or spec.wants
+    within = "" if steps is None else f" with {count_of(limit, 'step')} left"
     wished = ", ".join(_text(spec, wish) for wish in named)
     reason = f"It cannot {_named(spec, named)} any more{within}."
     return Rule("wish", "operators without what is wished", f"operators with {wished}", reason, "7.1", "wish", _always)
@@ -195,21 +195,21 @@ def _always(state: State, step: Step) -> bool:
 
 def _named(spec: Spec, wishes: tuple[Wish, ...]) -> str:
     """What wishes ask of an operator, in words: ``read H and W``, ``read all of C_in``, ``pair H with W``."""
-    found: dict[str, list[str]] = {}
+    by_verb: dict[str, list[str]] = {}
     for wish in wishes:
         axis = str(spec.input_shape[wish.axis])
         if wish.least == "o" and wish.output is not None:
-            found.setdefault("pair", []).append(f"{axis} with {spec.output_shape[wish.output]}")
+            by_verb.setdefault("pair", []).append(f"{axis} with {spec.output_shape[wish.output]}")
         else:
-            found.setdefault("read all of" if wish.least == "a" else "read", []).append(axis)
-    return " or ".join(f"{verb} {' and '.join(dict.fromkeys(names))}" for verb, names in found.items())
+            by_verb.setdefault("read all of" if wish.least == "a" else "read", []).append(axis)
+    return " or ".join(f"{verb} {' and '.join(dict.fromkeys(names))}" for verb, names in by_verb.items())
 
 
 def _text(spec: Spec, wish: Wish) -> str:
     return wish.text(spec.input_shape, spec.output_shape)
 
 
-class _Asked(NamedTuple):
+class _Query(NamedTuple):
     """What the counting is asked about one state: its items and the budgets that are left."""
 
     spec: Spec
@@ -218,13 +218,13 @@ class _Asked(NamedTuple):
     reduces: int | None  # that may still come; None once another primitive has
 
     @classmethod
-    def of(cls, state: State) -> _Asked:
+    def of(cls, state: State) -> _Query:
         wishes = wishes_of(state.spec)
         free = [c for c in state.data if c not in state.fixed]
         items = [(c.size, (wishes.has(c) if wishes else 0) | (STRIDED if look(c)[0] else 0)) for c in free]
         return cls(state.spec, items, Counter(step.primitive for step in state.steps), reduces_left(state))
 
-    def after(self, step: Step, wishes: Wishes) -> _Asked:
+    def after(self, step: Step, wishes: Wishes) -> _Query:
         """After one more step, which is legal."""
         gone = step.given if step.primitive == "SHARE" else step.operands
         items, brought = list(self.items), 0
@@ -241,7 +241,7 @@ class _Asked(NamedTuple):
             sizes = PRIMITIVES[step.primitive].result_sizes(tuple([c.size for c in gone]), step.parameter)
             flag = STRIDED if step.primitive == "STRIDE" else 0
             items += [(size, brought | flag) for size in sizes]
-        return _Asked(self.spec, items, self.used + Counter((step.primitive,)), reduces)
+        return _Query(self.spec, items, self.used + Counter((step.primitive,)), reduces)
 
     def ways(self, wishes: Wishes) -> Iterator[tuple[list[tuple[Size, int]], int]]:
         """The items with the REDUCEs that only bring what the input lacks, and how many more may come."""
@@ -259,17 +259,17 @@ class _Asked(NamedTuple):
                 yield [*self.items, *more], self.reduces - number
 
     def budgets(self) -> tuple[int, int, int]:
-        left = budgets_left(self.spec, self.used)
-        return left.contractions, left.unfolds, left.expands
+        budgets = budgets_left(self.spec, self.used)
+        return budgets.contractions, budgets.unfolds, budgets.expands
 
     def plan(self, wishes: Wishes) -> tuple[Plan, list[tuple[Size, int]]]:
         """A shortest way, and the items that it speaks of by their places."""
-        found = []
+        plans = []
         for number, (items, spare) in enumerate(self.ways(wishes)):
             items = sorted(items, key=_packed)
             steps, plan = wishes.plan(_shape(items), *self.budgets(), spare)
-            found.append((steps + len(items) - len(self.items), number, plan, items))
-        _, _, plan, items = min(found, key=lambda one: one[:2])
+            plans.append((steps + len(items) - len(self.items), number, plan, items))
+        _, _, plan, items = min(plans, key=lambda p: p[:2])
         return plan, items
 
 
@@ -281,16 +281,16 @@ def _shape(items: list[tuple[Size, int]]) -> Shape:
     return tuple(sorted(map(_packed, items)))
 
 
-def _wished(asked: _Asked, least: int) -> int | None:
+def _wished(query: _Query, least: int) -> int | None:
     """At least so many steps; None where the wishes cannot be met."""
-    wishes = wishes_of(asked.spec)
+    wishes = wishes_of(query.spec)
     if wishes is None:
         return least
-    found = NEVER
-    for items, spare in asked.ways(wishes):
-        more = len(items) - len(asked.items)
-        found = min(found, more + wishes.steps(_shape(items), NEVER - 1, *asked.budgets(), spare=spare))
-    return None if found >= NEVER else max(found, least)
+    fewest = NEVER
+    for items, spare in query.ways(wishes):
+        more = len(items) - len(query.items)
+        fewest = min(fewest, more + wishes.steps(_shape(items), NEVER - 1, *query.budgets(), spare=spare))
+    return None if fewest >= NEVER else max(fewest, least)
 
 
 def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:

@@ -102,9 +102,9 @@ class Reach:
                 return known
             if -known > limit:
                 return -known
-        found = self._search(items, limit, contractions, expands, spent, must)
-        self._known[key] = found if found <= limit else -(limit + 1)
-        return found
+        bound = self._search(items, limit, contractions, expands, spent, must)
+        self._known[key] = bound if bound <= limit else -(limit + 1)
+        return bound
 
     def _search(self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape, must: int) -> int:
         have = list(items)
@@ -212,12 +212,12 @@ class Reach:
                 continue
             if self._twins and any(mask & pair == pair & ~(pair >> 1) and free & pair == pair for pair in self._twins):
                 continue
-            left = (*pieces, ratio << FLAG_BITS | _PIECE) if ratio else pieces
+            all_pieces = (*pieces, ratio << FLAG_BITS | _PIECE) if ratio else pieces
             if is_last:
                 rest |= self._strided
-                self._close([item for i, item in enumerate(items) if rest >> i & 1], left, more, delay)
+                self._close([item for i, item in enumerate(items) if rest >> i & 1], all_pieces, more, delay)
             else:
-                self._assign(rest, groups, at + 1, left, more, delay)
+                self._assign(rest, groups, at + 1, all_pieces, more, delay)
 
     def _close(self, rest: Iterable[int], pieces: Shape, cost: int, late: int = 0) -> None:
         """Eliminate the items in ``rest``, and ``pieces`` of others, by as few 1-to-many primitives as can be.
@@ -231,11 +231,11 @@ class Reach:
         contracted = 1 if taken else 0
         is_piece_taken = False
         if pieces:
-            others, is_window, _ = self._count(pieces)
+            counts, is_window, _ = self._count(pieces)
             has_window = has_window or is_window
-            is_piece_taken = others[_TAKEN] > 0
-            pieces_unfolded = others[_UNFOLDED]
-            dropped += others[_DROPPED]
+            is_piece_taken = counts[_TAKEN] > 0
+            pieces_unfolded = counts[_UNFOLDED]
+            dropped += counts[_DROPPED]
         if not has_window:
             cost += late
         if merged or joined:
@@ -307,8 +307,8 @@ class Reach:
             way = _DROPPED
         else:
             way = _MERGED if item & WAITING else _JOINED
-        found = self._ways[item] = (way, is_window, width)
-        return found
+        entry = self._ways[item] = (way, is_window, width)
+        return entry
 
     def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
         """Whether ``times`` weights may have a piece of this size, and whether it may be a window."""
@@ -350,10 +350,10 @@ class Reach:
 
     def is_ratio(self, packed: int) -> bool:
         """Whether a group may have so much over what it wants: nothing, or what may be a coordinate."""
-        found = self.ratios.get(packed)
-        if found is None:
-            found = self.ratios[packed] = self.is_legal(packed)
-        return found
+        known = self.ratios.get(packed)
+        if known is None:
+            known = self.ratios[packed] = self.is_legal(packed)
+        return known
 
     def unpacked(self, packed: int) -> tuple[int, ...]:
         """The exponents of a packed size."""
@@ -380,8 +380,8 @@ def partitions(number: int) -> int:
 @lru_cache(maxsize=256)
 def masks(number: int, most: int) -> tuple[int, ...]:
     """The non-empty subsets of ``number`` items with at most ``most`` of them, the smallest first."""
-    found = [mask for mask in range(1, 1 << number) if mask.bit_count() <= most]
-    return tuple(sorted(found, key=int.bit_count))
+    subsets = [mask for mask in range(1, 1 << number) if mask.bit_count() <= most]
+    return tuple(sorted(subsets, key=int.bit_count))
 
 
 def all_partitions(items: tuple[_Item, ...]) -> Iterator[tuple[tuple[_Item, ...], ...]]:

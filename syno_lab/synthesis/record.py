@@ -101,11 +101,11 @@ def record_search(
 ) -> Record:
     """The record of ``operators``, which a :class:`Sampler` with these arguments drew first and in this order."""
     digests: list[str] = []
-    whole: list[dict[str, Any]] = []
+    full: list[dict[str, Any]] = []
     for operator in operators:
         digests.append(digest(operator))
-        if len(whole) < WHOLE:
-            whole.append(msgspec.json.decode(operator.to_json()))
+        if len(full) < WHOLE:
+            full.append(msgspec.json.decode(operator.to_json()))
     return Record(
         FORMAT,
         VERSION,
@@ -116,7 +116,7 @@ def record_search(
         len(digests),
         exhausted,
         digests,
-        whole,
+        full,
         spread,
     )
 
@@ -201,9 +201,9 @@ def _compare(record: Record, drawn: Iterator[Operator], report: Report | None) -
         operator = next(drawn, None)
         if operator is None:
             return place, f"operator {place}: expected {_wanted(record, place)}, and there are no more to draw"
-        found = digest(operator)
-        if found != wanted:
-            return place, f"operator {place}: expected {_wanted(record, place)}, drew {found}: {operator}"
+        drew = digest(operator)
+        if drew != wanted:
+            return place, f"operator {place}: expected {_wanted(record, place)}, drew {drew}: {operator}"
         if report is not None:
             report("replay", (place + 1) / record.count, f"{place + 1} of {record.count} operators")
     if record.exhausted and next(drawn, None) is not None:

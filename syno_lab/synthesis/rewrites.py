@@ -114,11 +114,11 @@ def give_above_shift(state: State, step: Step) -> Rewrite | None:
     assert high is not None
     node = high.node
     assert node.parameter is not None
-    whole = node.operands[0].node.operands[0]
+    full = node.operands[0].node.operands[0]
     old = [state.weights[i] for i in sorted(sharers(state, high))]
     coordinates = (*(c for weight in old for c in weight.coordinates), *step.operands, *step.given)
-    before, after = parts(state, tuple(dict.fromkeys((whole, *(e for c in coordinates for e in _leaves(c, whole))))))
-    after.here[high], low = after.merge(after.here[whole], block=node.parameter)
+    before, after = parts(state, tuple(dict.fromkeys((full, *(e for c in coordinates for e in _leaves(c, full))))))
+    after.here[high], low = after.merge(after.here[full], block=node.parameter)
     after.here[Coordinate(node, 1, node.parameter)] = after.shift(low)
     for part in (before, after):
         for weight in old:
@@ -143,30 +143,30 @@ def give_view(state: State, step: Step) -> Rewrite | None:
     if views is None:
         return None
     instead = view.node.operands if view is not None else (digit(views[0]).root,)
-    others = tuple(c for c in step.given if c not in views)
-    bottoms = (*step.operands, *others, *instead)
+    rest = tuple(c for c in step.given if c not in views)
+    bottoms = (*step.operands, *rest, *instead)
     if len(set(bottoms)) < len(bottoms):
         return None
     before, after = parts(state, bottoms)
     given = after.built(*instead) if digits is None else (joined_digit(after, *digits),)
     times = len(sharers(state, views[0]))
     before.share(before.built(*views), times=times)
-    before.share(before.built(*step.operands), before.built(*others, *views))
+    before.share(before.built(*step.operands), before.built(*rest, *views))
     after.share(given, times=times)
-    after.share(after.built(*step.operands), (*after.built(*others), *given))
+    after.share(after.built(*step.operands), (*after.built(*rest), *given))
     return arrow(before, before.built(*step.operands), after, after.built(*step.operands))
 
 
 def share_above_shift(state: State, step: Step) -> Rewrite | None:
     """The low digit of a SHIFTed SPLIT shared, or the SPLIT's offset."""
-    found = low_of_shifted_split(step)
-    assert found is not None
-    low, (block, offset) = found
-    others = tuple(c for c in step.operands if c != low)
-    before, after = parts(state, (block, offset, *others, *step.given))
+    pair = low_of_shifted_split(step)
+    assert pair is not None
+    low, (block, offset) = pair
+    rest = tuple(c for c in step.operands if c != low)
+    before, after = parts(state, (block, offset, *rest, *step.given))
     for part, shared in ((before, low), (after, offset)):
-        part.share(part.built(shared, *others), part.built(*step.given))
-    return arrow(before, before.built(low, *others), after, after.built(low, *others))
+        part.share(part.built(shared, *rest), part.built(*step.given))
+    return arrow(before, before.built(low, *rest), after, after.built(low, *rest))
 
 
 def absorbed_weight(state: State, step: Step) -> Rewrite | None:
@@ -192,15 +192,15 @@ def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
     """Two weights, the element of one fixed by the other's through views, or their product in one."""
     new = step.operands + step.given
     pairs = [pair for old in state.weights for pair in ((old.coordinates, new), (new, old.coordinates))]
-    kept, absorbed = next(pair for pair in pairs if fixes(*pair))
-    old = absorbed if kept is new else kept
+    absorbing, absorbed = next(pair for pair in pairs if fixes(*pair))
+    old = absorbed if absorbing is new else absorbing
     before, after = parts(state, tuple(dict.fromkeys(leaf for c in (*old, *new) for leaf in c.leaves())))
     before.share(before.built(*old))
     before.share(before.built(*new))
-    after.share(after.built(*kept))
+    after.share(after.built(*absorbing))
     # The bounds of an UNFOLD that only the absorbed weight was indexed by stay.
-    seen = below((*kept, *step.operands))
-    bounds = [c for c in absorbed if c not in seen and any(one.node.primitive == "UNFOLD" for one in below([c]))]
+    seen = below((*absorbing, *step.operands))
+    bounds = [c for c in absorbed if c not in seen and any(part.node.primitive == "UNFOLD" for part in below([c]))]
     after.expand(*after.built(*bounds))
     return arrow(before, before.built(*step.operands), after, after.built(*step.operands))
 

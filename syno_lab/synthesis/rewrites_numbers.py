@@ -67,13 +67,13 @@ def difference(before: Side, after: Side, binding: Binding) -> float:
 
     Raises SynoError when there are more than ``MAX_POINTS`` points.
     """
-    one, other = reads(before, binding), reads(after, binding)
-    if not (one.weights or other.weights):
-        return _uncommon(one, other)
-    left, right = _absorb(one.weights), _absorb(other.weights)
-    if len(left) != len(right) or len(one.x) != len(other.x) or one.times != other.times:
+    first, second = reads(before, binding), reads(after, binding)
+    if not (first.weights or second.weights):
+        return _uncommon(first, second)
+    left, right = _absorb(first.weights), _absorb(second.weights)
+    if len(left) != len(right) or len(first.x) != len(second.x) or first.times != second.times:
         return 1.0  # not of one kind, so there is nothing to compare point by point
-    same = (one.x == other.x) & (one.bottom == other.bottom)
+    same = (first.x == second.x) & (first.bottom == second.bottom)
     return min(1.0 - float((same & _agree(left, order)).mean()) for order in permutations(right))
 
 
@@ -108,19 +108,19 @@ def _uncommon(before: Reads, after: Reads) -> float:
 
 def _absorb(weights: Sequence[Array]) -> list[Array]:
     """Without each weight whose element another's element determines: their product is one trainable number."""
-    kept = list(weights)
+    remaining = list(weights)
     for small in weights:
-        others = [w for w in kept if w is not small]
-        if any(np.unique(np.stack([w, small]), axis=1).shape[1] == len(np.unique(w)) for w in others):
-            kept = others
-    return kept
+        rest = [w for w in remaining if w is not small]
+        if any(np.unique(np.stack([w, small]), axis=1).shape[1] == len(np.unique(w)) for w in rest):
+            remaining = rest
+    return remaining
 
 
 def _agree(left: Sequence[Array], right: Sequence[Array]) -> Array:
     """The points at which renaming the elements of each weight one to one, as most points want it, makes them equal."""
     agree: Array = np.ones(1, dtype=bool)
-    for one, other in zip(left, right, strict=True):
-        pairs, member, count = np.unique(np.stack([one, other]), axis=1, return_inverse=True, return_counts=True)
+    for x, y in zip(left, right, strict=True):
+        pairs, member, count = np.unique(np.stack([x, y]), axis=1, return_inverse=True, return_counts=True)
         order = np.argsort(-count, kind="stable")
         chosen = np.ones(len(order), dtype=bool)
         for side in pairs:

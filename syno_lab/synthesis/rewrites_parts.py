@@ -91,8 +91,8 @@ class Part:
 
     def unfold(self, main: Coordinate, window: Coordinate) -> Coordinate:
         """A window that slides along ``main``."""
-        (found,) = self.view("UNFOLD", main, window)
-        return found
+        (unfolded,) = self.view("UNFOLD", main, window)
+        return unfolded
 
     def built(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
         """Coordinates of the other state built here. Raises KeyError for an iterator for which nothing stands here."""
@@ -255,8 +255,8 @@ class Side:
 
     def steps_latex(self) -> str:
         """The steps in order, as LaTeX."""
-        found = (self._step(step, lambda e: e.latex, size_latex) for step in self.state.steps)
-        return r",\; ".join(rf"\mathrm{{{step.partition('(')[0]}}}({step.partition('(')[2]}" for step in found)
+        steps = (self._step(step, lambda e: e.latex, size_latex) for step in self.state.steps)
+        return r",\; ".join(rf"\mathrm{{{step.partition('(')[0]}}}({step.partition('(')[2]}" for step in steps)
 
     def _step(self, step: Step, show: Callable[[Expression], str], measure: Callable[[Size], str]) -> str:
         inside = [show(e) for e in self._over(step.operands)]
@@ -329,9 +329,9 @@ class Rewrite:
         return difference(self.before, self.after, binding)
 
 
-def _listed(found: Sequence[Expression]) -> str:
-    return "[" + ", ".join(map(str, found)) + "]"
+def _listed(index: Sequence[Expression]) -> str:
+    return "[" + ", ".join(map(str, index)) + "]"
 
 
-def _listed_latex(found: Sequence[Expression]) -> str:
-    return r"\left[" + (r",\; ".join(e.latex for e in found) or r"\,") + r"\right]"
+def _listed_latex(index: Sequence[Expression]) -> str:
+    return r"\left[" + (r",\; ".join(e.latex for e in index) or r"\,") + r"\right]"

@@ -72,10 +72,10 @@ def merge_of_reduction(state: State, step: Step) -> Rewrite | None:
         left: tuple[Coordinate, ...] = before.merge(*before.sums(operand), block=block)
         high, low = after.merge(after.reduce(operand.size), block=operand.size / block)
         return arrow(before, left, after, (low, high))
-    (whole,), inner = operand.node.operands, operand.node.parameter
-    rest, last = before.merge(*before.sums(whole), block=inner)
+    (full,), inner = operand.node.operands, operand.node.parameter
+    rest, last = before.merge(*before.sums(full), block=inner)
     left = (*before.merge(rest, block=block), last)
-    rest, middle = after.merge(after.reduce(whole.size), block=block)
+    rest, middle = after.merge(after.reduce(full.size), block=block)
     high, low = after.merge(rest, block=inner)
     return arrow(before, left, after, (high, middle, low))
 
@@ -197,14 +197,14 @@ def window_rejoins_blocks(state: State, step: Step) -> Rewrite | None:
     main, low = step.operands
     start, offset = main.node.operands
     blocks, high = blocks_before(state, start)
-    before, after, whole = rejoined(state, high, low, (*blocks, offset))
-    joined = behind(after, blocks, whole)
+    before, after, full = rejoined(state, high, low, (*blocks, offset))
+    joined = behind(after, blocks, full)
     above = sharers(state, main)
     before.share(before.built(main, low), times=len(above))
     after.share([joined, after.here[offset]], times=len(above))
     alone = sharers(state, high) - above
     before.share(before.built(high, low), times=len(alone))
-    after.share([whole], times=len(alone))
+    after.share([full], times=len(alone))
     return arrow(before, before.taken(step), after, [after.unfold(joined, after.here[offset])])
 
 

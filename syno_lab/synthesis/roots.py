@@ -42,7 +42,7 @@ class Roots(Nodes):
         """The output's coordinates as the distance sees them."""
         flags = WAITING | MERGEABLE | EXPANDABLE | GIVABLE
         has = [0 if self.wishes is None else self.wishes.has(c) for c in self.root.places]
-        return [packed << FLAG_BITS | mine | flags for packed, mine in zip(self.root.packed, has, strict=True)]
+        return [packed << FLAG_BITS | bits | flags for packed, bits in zip(self.root.packed, has, strict=True)]
 
     @cached_property
     def _reduce_items(self) -> list[int]:
@@ -50,8 +50,8 @@ class Roots(Nodes):
         wishes = self.wishes
         has = [0 if wishes is None else wishes.has(reduce_coordinate(0, size)) for size, _, _ in self._reduces]
         return [
-            packed << FLAG_BITS | mine | WAITING | MERGEABLE
-            for (_, packed, _), mine in zip(self._reduces, has, strict=True)
+            packed << FLAG_BITS | bits | WAITING | MERGEABLE
+            for (_, packed, _), bits in zip(self._reduces, has, strict=True)
         ]
 
     @cached_property
@@ -70,21 +70,21 @@ class Roots(Nodes):
     @cached_property
     def _last_with(self) -> dict[int, int]:
         """Of each primary variable that is lacking the last size for REDUCE that has it."""
-        found = dict.fromkeys(self._lacking, -1)
+        last = dict.fromkeys(self._lacking, -1)
         for at, (size, _, _) in enumerate(self._reduces):
-            for i in found:
+            for i in last:
                 if size.exponents[i]:
-                    found[i] = at
-        return found
+                    last[i] = at
+        return last
 
     def _are_roots_vast(self, left: int) -> bool:
         """Whether there are too many multisets of at most ``left`` REDUCEs to list."""
         most = min(self.limits.max_reduces, left)
-        found = self._vast.get(most)
-        if found is None:
+        is_vast = self._vast.get(most)
+        if is_vast is None:
             number = sum(1 for _ in islice(self._multisets(0, most), MOST_MULTISETS + 1))
-            found = self._vast[most] = number > MOST_MULTISETS
-        return found
+            is_vast = self._vast[most] = number > MOST_MULTISETS
+        return is_vast
 
     def _from_root(self, left: int) -> Iterator[Move]:
         """Every multiset of REDUCEs, as one move each; the small ones first where there are too many to list."""
@@ -99,12 +99,12 @@ class Roots(Nodes):
     def _multisets(self, least: int, most: int) -> Iterator[_Chosen]:
         """Multisets of ``least`` to ``most`` REDUCEs that the limits allow and that bring what only they can."""
         reduces, last_with, effort = self._reduces, self._last_with, self.effort
-        what = f"choosing REDUCEs among {len(reduces)} sizes"
+        message = f"choosing REDUCEs among {len(reduces)} sizes"
 
         def choose(
             start: int, chosen: tuple[int, ...], spent: tuple[int, ...], lacking: dict[int, int]
         ) -> Iterator[_Chosen]:
-            effort.tick(what)
+            effort.tick(message)
             if len(chosen) >= least and not lacking:
                 yield chosen, spent
             room = most - len(chosen)
@@ -128,7 +128,7 @@ class Roots(Nodes):
         reduces, lacking = self._reduces, self._lacking
         with_it = {i: [at for at, (size, _, _) in enumerate(reduces) if size.exponents[i]] for i in lacking}
         least, most = sum(lacking.values()), min(self.limits.max_reduces, left)
-        found: dict[tuple[int, ...], Move] = {}
+        moves: dict[tuple[int, ...], Move] = {}
         for _ in range(_TRIALS if least <= most and all(with_it.values()) else 0):
             self.effort.tick(f"drawing REDUCEs among {len(reduces)} sizes")
             chosen = [rng.choice(with_it[i]) for i, number in lacking.items() for _ in range(number)]
@@ -137,13 +137,13 @@ class Roots(Nodes):
             for at in chosen:
                 spent = None if spent is None else self._add(spent, reduces[at][2])
             key = tuple(sorted(chosen))
-            if spent is not None and key not in found:
+            if spent is not None and key not in moves:
                 move = self._root_move(key, spent, left)
                 if move is not None:
-                    found[key] = move
-                    if len(found) == _DRAWN:
+                    moves[key] = move
+                    if len(moves) == _DRAWN:
                         break
-        return list(found.values())
+        return list(moves.values())
 
     def _root_move(self, chosen: tuple[int, ...], spent: tuple[int, ...], left: int) -> Move | None:
         """The move of one multiset; None where the distance, a budget or a rule has something against it."""

@@ -228,7 +228,7 @@ class Sampler:
             SpecError: when no operator exists, at once and with the reason where the input is out of reach.
             EffortError: when it was stopped before the first, or would take more memory than it may.
         """
-        rejected = given = 0
+        rejected = yielded = 0
         try:
             with self._effort.within(should_stop=should_stop), _saying_what_for(self.spec):
                 self._check_reachable()
@@ -237,16 +237,16 @@ class Sampler:
                     operators = [self._builder.operator(path) for path in paths]
                 for operator in operators:
                     if operator is not None:
-                        given += 1
+                        yielded += 1
                         yield operator
                 rejected += sum(operator is None for operator in operators)
-                if not given and rejected >= MAX_REJECTED:
+                if not yielded and rejected >= MAX_REJECTED:
                     break
-            if not given:
+            if not yielded:
                 with self._effort.within(should_stop=should_stop):
                     raise SpecError(self._nothing_found())
         except StoppedError:
-            if not given or should_stop is None:
+            if not yielded or should_stop is None:
                 raise
 
     def _paths(self, should_stop: Stop | None) -> Iterator[list[Path]]:

@@ -32,7 +32,7 @@ def coefficient_products(spec: Spec, *, effort: Effort | None = None) -> tuple[S
     Raises TooLargeError for more than 150 coefficients that may occur; EffortError for what exceeds ``effort``.
     """
     watched = effort or Effort()
-    one = spec.symbols.one
+    unit = spec.symbols.one
     names = [n for n in spec.symbols.coefficient if spec.occurrence_limits[n] != 0]
     if len(names) > _MOST_COEFFICIENTS:
         raise TooLargeError(
@@ -40,11 +40,11 @@ def coefficient_products(spec: Spec, *, effort: Effort | None = None) -> tuple[S
             f"primitives may introduce, found {len(names)}; give the others a limit of 0, as in '{names[-1]}: 0'"
         )
     factors = [spec.symbols.size(f"{name}^{power}") for name in names for power in (1, -1)]
-    sizes = {one}
+    sizes = {unit}
     for count in range(1, _MAX_COEFFICIENTS + 1):
         for chosen in combinations_with_replacement(factors, count):
             watched.tick(f"multiplying {len(names)} coefficients")
-            size = one
+            size = unit
             for factor in chosen:
                 size = size * factor
             sizes.add(size)
@@ -62,18 +62,18 @@ def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...
     primaries = [spec.symbols.size(n) for n in spec.symbols.primary if spec.occurrence_limits[n] != 0]
     small = [s for s in products if min(s.exponents, default=0) >= 0]
     below = [s for s in products if max(s.exponents, default=0) <= 0]
-    found = []
+    sizes = []
     for size in (s for s in small if not s.is_one):
         watched.tick(f"choosing the sizes for REDUCE of {len(products)} products")
         if spec.is_legal(size):
-            found.append(size)
+            sizes.append(size)
     for primary in primaries:
         for divisor in below:
             watched.tick(f"choosing the sizes for REDUCE of {len(products)} products")
             size = primary * divisor
             if spec.is_legal(size):
-                found.append(size)
-    return tuple(found)
+                sizes.append(size)
+    return tuple(sizes)
 
 
 @kept(1 << 14)
@@ -90,15 +90,15 @@ def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tup
         if power:
             primary = spec.symbols.size(name)
             sides += [primary * s for s in products]
-    found: dict[Size, None] = {}
+    blocks: dict[Size, None] = {}
     for side in sides:
         watched.tick(f"choosing the blocks for MERGE of {len(products)} products")
         for block in (side, size / side):
-            if block in found or block.is_one or block == size:
+            if block in blocks or block.is_one or block == size:
                 continue
             if spec.is_legal(block) and spec.is_legal(size / block):
-                found[block] = None
-    return tuple(found)
+                blocks[block] = None
+    return tuple(blocks)
 
 
 _Cost = tuple[int, ...]  # of a dimension of a weight, for each limited variable; empty where limits bind none
@@ -134,8 +134,8 @@ def room_for_contractions(state: State) -> tuple[str, float]:
     number = len(_unstrided(state))
     if not (state.spec.limits.of("SHARE") or 0) > len(state.weights):
         return "a list of all next steps", 0.0
-    found = 3**number - 2**number  # of each coordinate whether it is shared, given or neither; one at least is shared
-    return f"a list of the {found:,} CONTRACTIONs of {number} coordinates", found * _STEP_BYTES
+    count = 3**number - 2**number  # of each coordinate whether it is shared, given or neither; one at least is shared
+    return f"a list of the {count:,} CONTRACTIONs of {number} coordinates", count * _STEP_BYTES
 
 
 def sums_no_weights(state: State) -> bool:
@@ -153,7 +153,7 @@ def sums_no_weights(state: State) -> bool:
     weights = [set(weight.coordinates) for weight in state.weights]
     weights = [w for i, w in enumerate(weights) if not any(w < v or (w == v and j < i) for j, v in enumerate(weights))]
     reach = [{r for c in coordinates for r in reductions_of(c)} for coordinates in weights]
-    return all(sum([r in found for found in reach]) != 1 for r in gone)
+    return all(sum([r in reached for reached in reach]) != 1 for r in gone)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -201,7 +201,7 @@ class _Room:
 
     def has(self, cost: Sequence[int]) -> bool:
         """Whether so many more occurrences are within the limits."""
-        return not cost or all(cost[i] <= left for i, left in self._left)
+        return not cost or all(cost[i] <= number for i, number in self._left)
 
     def weight_cost(self, size: Size) -> _Cost:
         """What a dimension of a weight counts of each limited variable; empty where none binds weights."""
@@ -212,10 +212,10 @@ class _Room:
 
     def without(self, costs: Iterable[_Cost]) -> _Cost | None:
         """What is left of each limited variable after these dimensions; None where that is less than nothing."""
-        left = () if self._is_free else tuple([number for _, number in self._left])
+        rest = () if self._is_free else tuple([number for _, number in self._left])
         for cost in costs:
-            left = tuple(map(sub, left, cost))
-        return None if any(number < 0 for number in left) else left
+            rest = tuple(map(sub, rest, cost))
+        return None if any(number < 0 for number in rest) else rest
 
 
 def _free(state: State) -> list[Coordinate]:
@@ -282,14 +282,14 @@ def _contractions(state: State, room: _Room) -> Iterator[Contractions]:
     every = range(len(coordinates))
     for number in every:
         for given in combinations(every, number):
-            left = room.without([costs[i] for i in given])
-            if left is not None:
+            budget = room.without([costs[i] for i in given])
+            if budget is not None:
                 rest = [i for i in every if i not in given]
                 yield Contractions(
                     tuple([coordinates[i] for i in given]),
                     tuple([coordinates[i] for i in rest]),
                     tuple([costs[i] for i in rest]),
-                    left,
+                    budget,
                 )
 
 
@@ -323,13 +323,13 @@ class Contractions(Sequence[Step]):
             raise IndexError(f"expected a place below {self._number}, found {at}")
         rank = (at + self._number if at < 0 else at) + 1
         shared = []
-        costs, left = self._costs, self._left
+        costs, budget = self._costs, self._left
         for coordinate in self._rest:
             first, costs = costs[0], costs[1:]
-            without = _subsets(costs, left)
+            without = _subsets(costs, budget)
             if rank >= without:
                 rank -= without
-                left = tuple(map(sub, left, first))
+                budget = tuple(map(sub, budget, first))
                 shared.append(coordinate)
         return Step("SHARE", tuple(shared), None, self.given)
 
@@ -339,7 +339,7 @@ class Contractions(Sequence[Step]):
         for coordinate, cost in zip(reversed(self._rest), reversed(self._costs), strict=True):
             if self._left:
                 more = [((coordinate, *some), tuple(map(add, spent, cost))) for some, spent in sets]
-                sets += [one for one in more if all(map(le, one[1], self._left))]
+                sets += [entry for entry in more if all(map(le, entry[1], self._left))]
             else:
                 sets += [((coordinate, *some), spent) for some, spent in sets]
         given = self.given
@@ -348,14 +348,14 @@ class Contractions(Sequence[Step]):
 
 
 @lru_cache(maxsize=1 << 16)
-def _subsets(costs: tuple[_Cost, ...], left: _Cost) -> int:
+def _subsets(costs: tuple[_Cost, ...], budget: _Cost) -> int:
     """How many sets, the empty one among them, of things with these costs are within what is left."""
-    if not left:
+    if not budget:
         return 1 << len(costs)
     if not costs:
         return 1
-    after = tuple(map(sub, left, costs[0]))
-    return _subsets(costs[1:], left) + (_subsets(costs[1:], after) if min(after) >= 0 else 0)
+    after = tuple(map(sub, budget, costs[0]))
+    return _subsets(costs[1:], budget) + (_subsets(costs[1:], after) if min(after) >= 0 else 0)
 
 
 _PROPOSERS: dict[str, Callable[[State, _Room], Iterator[Step | Contractions]]] = {

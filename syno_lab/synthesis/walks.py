@@ -307,16 +307,16 @@ class Walker:
 
     def _from_root(self, region: _Region) -> None:
         """What one walk counts."""
-        begun = self._beginnings.deal()
-        if begun is not None:
+        start = self._beginnings.deal()
+        if start is not None:
             before = len(self.graph)
-            move, most = begun
+            move, most = start
             for edge in move.edges():
                 assert edge.target is not None
                 self._gather(region, edge.target, most - edge.cost, (edge,))
             self._beginnings.note(len(self.graph) - before, region.total)
 
-    def _gather(self, region: _Region, node: SearchNode, left: int, taken: Path) -> bool:
+    def _gather(self, region: _Region, node: SearchNode, left: int, path: Path) -> bool:
         """Count what lies ahead of ``node``, its moves in random order; whether all of it could be counted."""
         graph, rng = self.graph, self.rng
         number = node.counts.get(left)
@@ -326,7 +326,7 @@ class Walker:
                 number = count(graph, node, left)
         if number is not None:
             if number:
-                region.places.append((number, node, left, taken))
+                region.places.append((number, node, left, path))
             return True
         if len(graph) > region.most_nodes:
             return False
@@ -340,8 +340,8 @@ class Walker:
                 if edge.target is None:
                     ends += 1
                     if is_vast:
-                        region.places.append((1, None, 0, (*taken, edge)))
-                elif not self._gather(region, edge.target, left - edge.cost, (*taken, edge)):
+                        region.places.append((1, None, 0, (*path, edge)))
+                elif not self._gather(region, edge.target, left - edge.cost, (*path, edge)):
                     return False
         if is_vast:
             return False  # not all of it was looked at
@@ -350,26 +350,26 @@ class Walker:
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []
         del region.places[first:]
         if number:
-            region.places.append((number, node, left, taken))
+            region.places.append((number, node, left, path))
         return True
 
     def _drawn(self, region: _Region, wanted: int) -> list[Path]:
         """At most ``wanted`` paths of a region, all equally likely."""
         total = region.total
         ranks = list(range(total)) if total <= wanted else sorted(self.rng.sample(range(total), wanted))
-        found: list[Path] = []
+        paths: list[Path] = []
         at = 0
         ends = accumulate(number for number, *_ in region.places)
-        for (number, node, left, taken), end in zip(region.places, ends, strict=True):
+        for (number, node, left, path), end in zip(region.places, ends, strict=True):
             start = at
             while at < len(ranks) and ranks[at] < end:
                 at += 1
             if at > start and node is None:
-                found.append(taken)
+                paths.append(path)
             elif at > start and node is not None:
-                mine = [rank - (end - number) for rank in ranks[start:at]]
-                found += take(self.graph, node, left, mine, taken)
-        return found
+                below = [rank - (end - number) for rank in ranks[start:at]]
+                paths += take(self.graph, node, left, below, path)
+        return paths
 
     def _weight(self, move: Move) -> float:
         return move.width * self.PULL ** -min(move.need, 9) * move.favour * self._affordable(move)

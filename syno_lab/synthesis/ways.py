@@ -78,7 +78,7 @@ def shortest_way(
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
-    left = _left(state)
+    budget = _left(state)
     space = tuple(rule for rule in rules if rule.kind == "space")
     attempts: list[tuple[tuple[Rule, ...], Callable[[State], bool], bool]] = [
         (rules, is_operator, True),
@@ -89,7 +89,7 @@ def shortest_way(
             effort = Effort(None if seconds is None else share * seconds, should_stop)
             search = _Search(chosen, is_end, effort)
             try:
-                for limit in range(1, left + 1) if is_proof else (left,):
+                for limit in range(1, budget + 1) if is_proof else (budget,):
                     steps = search.nearest(state, limit)
                     if steps is not None:
                         return Way(steps, is_canonical, is_proof)
@@ -123,30 +123,30 @@ def random_way(
 
     Raises StoppedError when ``should_stop`` said so; SynoError where no way is found.
     """
-    left = _left(state)
+    budget = _left(state)
     effort = Effort(seconds, should_stop)
     search = _Search(rules, is_operator, effort, rng)
     try:
-        if not state.steps and left:
+        if not state.steps and budget:
             steps = _sampled(state, rng, rules, effort)
             if steps is not None:
                 return Way(steps, is_canonical=True, is_shortest=False)
-        for wandering in range(rng.randint(0, max(0, left - 1)), -1, -1):
-            walked, taken = state, []
+        for wandering in range(rng.randint(0, max(0, budget - 1)), -1, -1):
+            walked, walk = state, []
             for _ in range(wandering):
                 step = search.random_step(walked)
                 if step is None:
                     break
                 walked = walked.apply(step)
-                taken.append(step)
-            if taken and is_operator(walked):
-                return Way(tuple(taken), is_canonical=True, is_shortest=False)
+                walk.append(step)
+            if walk and is_operator(walked):
+                return Way(tuple(walk), is_canonical=True, is_shortest=False)
             # Where nothing is near, another walk is cheaper than to look at all there is.
             search.allowance = HOMEWARD if wandering else None
             for limit in range(1, _left(walked) + 1):
                 rest = search.nearest(walked, limit)
                 if rest is not None:
-                    return Way((*taken, *rest), is_canonical=True, is_shortest=False)
+                    return Way((*walk, *rest), is_canonical=True, is_shortest=False)
     except (OverTimeError, TooLargeError):
         pass
     raise SynoError(_nothing(state, should_stop))
@@ -190,14 +190,14 @@ class _Search:
         """Whether no operator from here is within the budgets, where the end must be."""
         return self.is_end is is_operator and excess(state) is not None
 
-    def nearest(self, state: State, left: int) -> tuple[Step, ...] | None:
+    def nearest(self, state: State, limit: int) -> tuple[Step, ...] | None:
         """A way of at most ``left`` steps, what is nearest to the input first; None where there is none."""
-        if left <= self.dead.get(state, 0) or self.allowance == 0:
+        if limit <= self.dead.get(state, 0) or self.allowance == 0:
             return None
         if self.allowance is not None:
             self.allowance -= 1
         for need, step in self._successors(state):
-            if need >= left:
+            if need >= limit:
                 break
             if rejecting_rule(state, step, self.rules) is not None:
                 continue
@@ -206,20 +206,20 @@ class _Search:
                 continue
             if need == 0 and self.is_end(after):
                 return (step,)
-            rest = self.nearest(after, left - 1)
+            rest = self.nearest(after, limit - 1)
             if rest is not None:
                 return (step, *rest)
         if self.allowance != 0:
-            self.dead[state] = left
+            self.dead[state] = limit
         return None
 
     def random_step(self, state: State) -> Step | None:
         """A random canonical step after which the input may still be reached; None where there is none."""
         assert self.rng is not None
-        left = _left(state) - 1
+        limit = _left(state) - 1
         by_primitive: dict[str, list[tuple[int, Step]]] = {}
         for need, step in self._successors(state):
-            if need < left:  # a step to spare, for the distance is a lower bound
+            if need < limit:  # a step to spare, for the distance is a lower bound
                 by_primitive.setdefault(step.primitive, []).append((need, step))
         while by_primitive:
             primitive = self.rng.choice(list(by_primitive))
@@ -235,27 +235,27 @@ class _Search:
     def _successors(self, state: State) -> list[tuple[int, Step]]:
         """The steps with the number needed afterwards at least, nearest first; those out of reach are left out."""
         self.effort.tick("looking for a way to the input")
-        found = self.near.get((state, state.data))
-        if found is None:
-            after, left = distances_after(state, effort=self.effort), _left(state)
+        steps = self.near.get((state, state.data))
+        if steps is None:
+            after, limit = distances_after(state, effort=self.effort), _left(state)
             least = state.spec.limits.min_weights - len(state.weights) if self.must_have_weights else 0
-            found = []
+            steps = []
             self.effort.make_room(*room_for_contractions(state))
             for step in proposals(state):
                 self.effort.tick("looking for a way to the input")
                 far = after(step)
                 if far is not None:
                     need = max(far, least - (step.primitive == "SHARE"))
-                    if need < left:
-                        found.append((need, step))
+                    if need < limit:
+                        steps.append((need, step))
             if self.rng is not None:
-                self.rng.shuffle(found)
+                self.rng.shuffle(steps)
                 chance = {primitive: self.rng.random() for primitive in PRIMITIVES}
-                found.sort(key=lambda pair: (pair[0], chance[pair[1].primitive]))
+                steps.sort(key=lambda pair: (pair[0], chance[pair[1].primitive]))
             else:
-                found.sort(key=lambda pair: pair[0])
-            self.near[state, state.data] = found
-        return found
+                steps.sort(key=lambda pair: pair[0])
+            self.near[state, state.data] = steps
+        return steps
 
 
 def _left(state: State) -> int:
@@ -263,8 +263,8 @@ def _left(state: State) -> int:
 
 
 def _nothing(state: State, should_stop: Stop | None) -> str:
-    left = _left(state)
-    if not left:
+    budget = _left(state)
+    if not budget:
         return (
             f"no step is left in the budget of {state.spec.limits.max_primitives}; undo some, or raise max_primitives"
         )
@@ -273,7 +273,7 @@ def _nothing(state: State, should_stop: Stop | None) -> str:
             return "the input is out of reach from here within the budgets; undo some steps"
     except (OverTimeError, TooLargeError):
         pass  # it is not known then
-    return f"no way to the input was found from here in {left} steps; undo some, or raise max_primitives"
+    return f"no way to the input was found from here in {budget} steps; undo some, or raise max_primitives"
 
 
 @dataclass(frozen=True)
@@ -312,10 +312,10 @@ def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = R
     before, after = (_real(side, rewrite.bottoms) for side in (rewrite.before, rewrite.after))
     if start is None or before is None or after is None:
         return None
-    kept = [step for step in path[-1].steps[len(path[start].steps) :] if step not in before]
+    untouched = [step for step in path[-1].steps[len(path[start].steps) :] if step not in before]
     state = path[start]
     try:
-        for step in kept:
+        for step in untouched:
             state = state.apply(step)
         for step in after:
             if rejecting_rule(state, step, rules) is not None:
@@ -323,7 +323,7 @@ def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = R
             state = state.apply(step)
     except SynoError:  # what was kept needs what was rewritten
         return None
-    return Instead(len(path) - 1 - start, (*kept, *after), after, state)
+    return Instead(len(path) - 1 - start, (*untouched, *after), after, state)
 
 
 def _real(side: Side, bottoms: Sequence[Coordinate]) -> tuple[Step, ...] | None:
@@ -333,7 +333,7 @@ def _real(side: Side, bottoms: Sequence[Coordinate]) -> tuple[Step, ...] | None:
     for step in side.state.steps:
         if step.primitive == "REDUCE" or not {*step.operands, *step.given} <= set(real):
             return None
-        made = over(step, real)
-        real |= zip(side.state.results(step), side.state.results(made), strict=True)
-        steps.append(made)
+        moved = over(step, real)
+        real |= zip(side.state.results(step), side.state.results(moved), strict=True)
+        steps.append(moved)
     return tuple(steps)

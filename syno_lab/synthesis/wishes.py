@@ -88,12 +88,12 @@ class Wishes:
         pinned = dict(spec.fixed_io_pairs)
         impossible = []
         for wish in spec.wants:
-            found = _demands(spec, wish)
+            conditions = _demands(spec, wish)
             if wish.axis in pinned:
-                if not all(pinned[wish.axis] in demand for demand in found):
+                if not all(pinned[wish.axis] in demand for demand in conditions):
                     impossible.append(wish)
                 continue
-            for demand in found:
+            for demand in conditions:
                 if demand in demands or len(demands) < MOST_DEMANDS:  # to leave one out keeps the bound a bound
                     needs[wish.axis] |= demands.setdefault(demand, 1 << 5 + len(demands))
         self.needs = tuple(needs)
@@ -112,10 +112,10 @@ class Wishes:
         # Axes that are told by a primary variable which no other axis has: its position, and the demands.
         self._telling = []
         for size, need in self._want:
-            mine = self._primaries(size)
-            others = [self._primaries(other) for other, _ in self._want if other != size]
+            powers = self._primaries(size)
+            rest = [self._primaries(other) for other, _ in self._want if other != size]
             alike = sum([1 for other, _ in self._want if other == size])
-            own = [at for at, power in enumerate(mine) if power and alike == 1 and not any(o[at] for o in others)]
+            own = [at for at, power in enumerate(powers) if power and alike == 1 and not any(o[at] for o in rest)]
             if need and own:
                 self._telling.append((own[0], need))
         self._asked: dict[int, int] = {}
@@ -130,11 +130,11 @@ class Wishes:
                 facts.add(_SUMMED)
                 if leaf.size.has_primary:
                     facts.add(_LARGE)
-        found = 0
+        bits = 0
         for demand, bit in self._demands:
             if demand & facts:
-                found |= bit
-        return found
+                bits |= bit
+        return bits
 
     def unmet(self, axis: int, has: int) -> int:
         """The demands on an input axis that a coordinate with these bits does not meet."""
@@ -143,16 +143,16 @@ class Wishes:
     def is_served(self, main: int, window: int) -> bool:
         """Whether a window (an item) brings a main coordinate what an axis demands that it may become part of."""
         size = main >> FLAG_BITS
-        asked = self._asked.get(size)
-        if asked is None:
-            asked = 0
-            mine = self._primaries(size)
+        demanded = self._asked.get(size)
+        if demanded is None:
+            demanded = 0
+            powers = self._primaries(size)
             for wanted, need in self._want:
                 theirs = self._primaries(wanted)
-                if not any(theirs) or any(map(min, mine, theirs)):
-                    asked |= need
-            self._asked[size] = asked
-        return asked & window & ~main != 0
+                if not any(theirs) or any(map(min, powers, theirs)):
+                    demanded |= need
+            self._asked[size] = demanded
+        return demanded & window & ~main != 0
 
     def few(self, items: Iterable[int]) -> int:
         """A bound that takes no search: never above :meth:`steps`, and mostly the same where axes have their primaries.
@@ -213,12 +213,12 @@ class Wishes:
         small = sum([1 for mark, item in seen if mark == _SMALL and item & bits])
         clusters: list[int] = []
         for mark, _ in seen:
-            mine = mark & lacking if mark != _SMALL else 0
-            if mine:
-                for other in [other for other in clusters if other & mine]:
+            cluster = mark & lacking if mark != _SMALL else 0
+            if cluster:
+                for other in [other for other in clusters if other & cluster]:
                     clusters.remove(other)
-                    mine |= other
-                clusters.append(mine)
+                    cluster |= other
+                clusters.append(cluster)
         return len(clusters), max(0, len(clusters) - small)
 
     def _mark(self, size: int) -> int:
@@ -265,15 +265,15 @@ class Wishes:
             return least
         if low == high or low > limit:
             return max(low, least)
-        found = self._search(plain, limit, max(least, low), contractions, unfolds, expands, spare)
-        if limit < found < NEVER:
-            low = found
-        elif found > least:
-            low = high = found
+        bound = self._search(plain, limit, max(least, low), contractions, unfolds, expands, spare)
+        if limit < bound < NEVER:
+            low = bound
+        elif bound > least:
+            low = high = bound
         else:
-            high = found
+            high = bound
         self._known[key] = (low, high)
-        return max(found, least)
+        return max(bound, least)
 
     def plan(self, items: Shape, contractions: int, unfolds: int, expands: int, spare: int = 0) -> tuple[int, Plan]:
         """The bound without a limit, and one way that takes so many steps as far as it counts them; see :meth:`steps`.
@@ -282,8 +282,8 @@ class Wishes:
         """
         if self.impossible:
             return NEVER, _NO_PLAN
-        found = self._search(items, NEVER - 1, 0, contractions, unfolds, expands, spare)
-        return found, self._plan or _NO_PLAN
+        bound = self._search(items, NEVER - 1, 0, contractions, unfolds, expands, spare)
+        return bound, self._plan or _NO_PLAN
 
     def forget(self) -> None:
         """Drop all bounds that were computed, to limit memory."""
@@ -340,17 +340,17 @@ class Wishes:
             fitting = [mask for mask in fewest if is_ratio[sums[mask] - wanted]]
         except KeyError:
             fitting = [mask for mask in fewest if self._reach.is_ratio(sums[mask] - wanted)]
-        found = []
+        options = []
         for mask in fitting:
             has_piece = sums[mask] != wanted
             is_window = has_piece and self._is_small(sums[mask] - wanted)
-            found.append(_Option(mask.bit_count() - 1 + has_piece, mask, has_piece, is_window, 0))
+            options.append(_Option(mask.bit_count() - 1 + has_piece, mask, has_piece, is_window, 0))
         # With a REDUCE still to come, of whatever size fits: it, and the SPLIT that joins it.
         for mask in fewest if self._spare else ():
             is_over = self._is_over(sums[mask] - wanted)
             if is_over is not None:
-                found.append(_Option(mask.bit_count() + 1 + is_over, mask, is_over, False, 1))
-        return sorted(found)
+                options.append(_Option(mask.bit_count() + 1 + is_over, mask, is_over, False, 1))
+        return sorted(options)
 
     def _assign(
         self, free: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
@@ -385,17 +385,17 @@ class Wishes:
         short = 0
         if windows:
             fitting = 0  # pieces that may be a window that is asked for
-            found = self._gives[rest]  # what all pieces have
+            bits = self._gives[rest]  # what all pieces have
             for at, item in enumerate(self._items):
                 fitting += rest >> at & 1 and item & lacking != 0 and self._is_small(item >> FLAG_BITS)
             for option, (_, need) in zip(chosen, self._groups, strict=True):
                 if option.has_piece:
                     has = self._gives[option.mask]
-                    found |= has
+                    bits |= has
                     # A group that a window serves hands on what that brings.
                     fitting += option.is_window and (has & lacking != 0 or need & ~has != 0)
             short = max(0, windows - fitting)
-            if lacking & ~found:
+            if lacking & ~bits:
                 # Only by REDUCEs still to come; else one more MERGE gives one more window.
                 missing += max(short, 1)
                 if missing > self._spare:
@@ -404,10 +404,10 @@ class Wishes:
         pieces += short
         if needed > min(one_each, pieces):
             return
-        others = pieces - needed
-        if others and not contractions and not one_each:
+        remaining = pieces - needed
+        if remaining and not contractions and not one_each:
             return  # else the others are joined with a window by SPLITs
-        total = cost + short + needed + (min(others, 1) if contractions else others)
+        total = cost + short + needed + (min(remaining, 1) if contractions else remaining)
         if total < self._best:
             self._best = total
             self._plan = Plan(
@@ -422,10 +422,10 @@ class Wishes:
 
     def _is_small(self, packed: int) -> bool:
         """Whether a size has no primary variable, as a window's."""
-        found = self._small.get(packed)
-        if found is None:
-            found = self._small[packed] = not any(self._primaries(packed))
-        return found
+        is_small = self._small.get(packed)
+        if is_small is None:
+            is_small = self._small[packed] = not any(self._primaries(packed))
+        return is_small
 
     def _is_over(self, ratio: int) -> bool | None:
         """With a factor of coefficients free to choose: whether a ratio leaves a piece, or None where it cannot be."""
@@ -444,8 +444,8 @@ def _demands(spec: Spec, wish: Wish) -> list[_Demand]:
     covering = _LARGE if size.has_primary else _SUMMED
     if wish.least == "a":
         return [frozenset({covering})]
-    found: list[_Demand] = [frozenset({_SUMMED})] if wish.least == "m" else []
-    return found if wish.output is None else [*found, frozenset({covering, wish.output})]
+    demands: list[_Demand] = [frozenset({_SUMMED})] if wish.least == "m" else []
+    return demands if wish.output is None else [*demands, frozenset({covering, wish.output})]
 
 
 def _places(mask: int) -> tuple[int, ...]:
@@ -455,17 +455,17 @@ def _places(mask: int) -> tuple[int, ...]:
 @lru_cache(maxsize=16)
 def _partitions(number: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """All partitions of so many axes into groups, the finest first."""
-    found: list[tuple[tuple[int, ...], ...]] = [()]
+    result: list[tuple[tuple[int, ...], ...]] = [()]
     for at in range(number):
-        found = [
+        result = [
             grown
-            for parts in found
+            for parts in result
             for grown in [
                 (*parts, (at,)),
                 *((*parts[:i], (*part, at), *parts[i + 1 :]) for i, part in enumerate(parts)),
             ]
         ]
-    return tuple(sorted(found, key=len, reverse=True))
+    return tuple(sorted(result, key=len, reverse=True))
 
 
 @lru_cache(maxsize=64)
