@@ -1,1 +1,1 @@
-"""Building operators: rules, shape distance, enumeration, sampling."""
+"""Synthesis of operators: rules, shape distance, enumeration, sampling."""

@@ -1,11 +1,11 @@
-"""The paper's ablations, measured anew (Syno, section 9.4): canonical rates by size, and trials with and without
+"""The paper's ablations, measured again (Syno, section 9.4): canonical rates by size, and trials with and without
 shape distance.
 
-What the paper leaves open is decided here and stated with the results. A random step draws the primitive first, evenly
-among those that have a step in the space, then one of its steps, evenly. A walk of the first ablation takes such steps
-and asks no rule; or it draws each step evenly among all legal ones, those that the space refuses among them, which is
-nearer to a sampler that knows neither rules nor space. A pGraph is canonical when its steps can be put in an order in
-which every one is canonical; one with a step that the space refuses is not.
+Where the paper is not specific, this module decides, and the results state the decision. A random step draws a
+primitive evenly among those with a step in the space, and then one of its steps evenly. A walk of the first ablation
+takes such steps and ignores the rules. Alternatively, it draws each step evenly among all legal steps, even those that
+the space refuses, like a sampler without rules and space. A pGraph is canonical if its steps have an order in which
+every step is canonical. A pGraph with a step that the space refuses is not canonical.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from syno_lab.synthesis.orders import is_operator, judge
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, room_for_contractions
 
-#: What is drawn evenly: the primitive and then one of its steps, or one of all steps.
+#: The unit of an even draw: a primitive and then one of its steps, or one of all steps.
 Evenly = Literal["primitives", "steps"]
 
 
@@ -43,17 +43,17 @@ def random_walk(
     *,
     evenly: Evenly = "primitives",
 ) -> Iterator[State]:
-    """The states after 1, 2, … ``max_primitives`` random steps; fewer where no step is left.
+    """Yield the states after 1, 2, … ``max_primitives`` random steps; stop earlier if no step is possible.
 
     Args:
-        spec: where the walk begins, and its budgets.
-        rules: only steps that none of them rejects are taken.
-        guided: take only steps whose shape distance fits the steps that are left.
-        rng: chance.
-        effort: what it may take; by default half of the machine's free memory, and any time.
-        evenly: what is drawn evenly.
+        spec: the spec of the first state, with its budgets.
+        rules: the rules that reject steps.
+        guided: whether to take only steps whose shape distance fits the remaining steps.
+        rng: the random generator.
+        effort: the limits of memory and time; default: half of the machine's free memory, and any time.
+        evenly: the unit of an even draw.
 
-    Raises EffortError for what exceeds ``effort``.
+    Raises EffortError when a limit of ``effort`` is exceeded.
     """
     watched = effort or Effort()
     state = State.root(spec)
@@ -75,7 +75,7 @@ def random_walk(
 def _random_step(
     state: State, accepts: Callable[[State, Step], State | None], rng: random.Random, effort: Effort, evenly: Evenly
 ) -> State | None:
-    """The state after a random step that is accepted; None if none is."""
+    """Return the state after a random accepted step; None if no step is accepted."""
     by_primitive: dict[str, list[Step]] = {}
     effort.make_room(*room_for_contractions(state))
     for step in proposals(state):
@@ -103,15 +103,15 @@ def _is_within_reach(state: State, remaining: int, effort: Effort) -> bool:
 Report = Callable[[str, float, str], None]
 
 PAPER = "Zhuo, Su, Zhao and Gao, Syno, ASPLOS 2025, section 9.4"
-#: Table 2: the share of canonical pGraphs by size; from 8 on it is 0.
+#: Table 2: the share of canonical pGraphs by size; from size 8 on it is 0.
 PAPER_RATES = {2: 1.0, 3: 0.1818, 4: 0.1397, 5: 0.0440, 6: 0.0122, 7: 0.0008}
 PAPER_SAMPLES, PAPER_CANONICAL = 6452, 86
-LARGEST_IN_TABLE = 8  # its last column is ">= 8"
+LARGEST_IN_TABLE = 8  # the last column is ">= 8"
 
 
 @dataclass(frozen=True)
 class PaperTrials:
-    """What section 9.4 reports of one run, on a machine with 192 virtual cores."""
+    """The numbers that section 9.4 reports for a run on a machine with 192 virtual cores."""
 
     trials: int
     distinct: int
@@ -122,12 +122,12 @@ PAPER_TRIALS = {True: PaperTrials(5_000_000, 253, 68.33), False: PaperTrials(500
 
 
 def paper_rate(size: int) -> float | None:
-    """The paper's canonical rate for pGraphs of ``size`` primitives; None where Table 2 has no column."""
+    """Return the paper's canonical rate for pGraphs of ``size`` primitives; None if Table 2 has no column for it."""
     return 0.0 if size >= LARGEST_IN_TABLE else PAPER_RATES.get(size)
 
 
 def wilson(hits: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The score interval of a share, which is also right for none and for all (E. B. Wilson, JASA 22, 1927, 209-212).
+    """Return the score interval of a share, valid even for shares 0 and 1 (E. B. Wilson, JASA 22, 1927, 209-212).
 
     Raises ValueError when ``hits`` is not between 0 and ``total``.
     """
@@ -147,15 +147,15 @@ def wilson(hits: int, total: int, confidence: float = 0.95) -> tuple[float, floa
 
 @dataclass(frozen=True)
 class SizeRow:
-    """The pGraphs of one size that were drawn.
+    """The counts for the drawn pGraphs of one size.
 
     Attributes:
-        size: primitives; a CONTRACTION counts as one.
-        pgraphs: how many were drawn, with repetitions.
-        canonical: those with an order of their steps in which all are canonical.
-        distinct: pGraphs that differ.
-        fingerprints: functions that differ; None for partial pGraphs, and where a binding has too many terms.
-        seconds: to draw its steps (of partial pGraphs the last one) and to look for a canonical order.
+        size: the number of primitives; a CONTRACTION counts as one.
+        pgraphs: the number of drawn pGraphs, with repetitions.
+        canonical: the number of pGraphs with an order in which all their steps are canonical.
+        distinct: the number of different pGraphs.
+        fingerprints: the number of different functions; None for partial pGraphs and for bindings with too many terms.
+        seconds: the time to draw the steps (for partial pGraphs the last step) and to look for a canonical order.
     """
 
     size: int
@@ -167,21 +167,21 @@ class SizeRow:
 
     @property
     def share(self) -> float | None:
-        """Canonical ones among all; None where none was drawn."""
+        """Return the share of canonical pGraphs; None if none was drawn."""
         return self.canonical / self.pgraphs if self.pgraphs else None
 
 
 @dataclass(frozen=True)
 class CanonicalRates:
-    """Table 2 measured anew.
+    """Table 2, measured again.
 
     Attributes:
-        rows: one for each size.
-        rejected_by: pGraphs by the rule that is the first to reject one of their steps in the order drawn, whether
-            or not another order is canonical.
-        trials: walks taken; those that end early have no pGraph of the larger sizes.
-        seconds: wall time, fingerprints included.
-        seed: what the walks were drawn with.
+        rows: one row for each size.
+        rejected_by: the number of pGraphs by the first rule that rejects a step in the drawn order, even if another
+            order is canonical.
+        trials: the number of walks; a walk that ends early has no pGraph of the larger sizes.
+        seconds: the wall time, including fingerprints.
+        seed: the seed of the walks.
     """
 
     rows: tuple[SizeRow, ...]
@@ -211,20 +211,20 @@ def canonical_rates(
     report: Report | None = None,
     should_stop: Stop | None = None,
 ) -> CanonicalRates:
-    """The share of canonical pGraphs by size, drawn by random legal steps.
+    """Measure the share of canonical pGraphs by size among random legal steps.
 
     Args:
-        spec: shapes, variables and budgets; its ``max_primitives`` gives way to ``sizes``.
-        sizes: numbers of primitives.
-        trials: walks. Of partial pGraphs one walk gives one of every size; of complete ones each size has its own.
-        seed: of the walks.
-        complete: count only operators, which reach the input in exactly so many steps; the walk is then kept within
-            reach of the input by the shape distance. Else every partial pGraph counts.
-        evenly: ``primitives`` draws in the space of ``spec``, a primitive first and then one of its steps; ``steps``
-            draws evenly over all legal steps, and a pGraph with one that the space refuses is not canonical.
-        rules: the rules that decide; with ``primitives`` those of kind ``space`` bound the walk instead.
-        report: told ``(stage, share done, message)``.
-        should_stop: asked often; the walk under way does not count then.
+        spec: shapes, variables and budgets; ``sizes`` replace its ``max_primitives``.
+        sizes: the numbers of primitives.
+        trials: the number of walks: one walk serves all sizes of partial pGraphs, or one size of complete pGraphs.
+        seed: the seed of the walks.
+        complete: whether to count only operators that reach the input in exactly the given number of steps; the shape
+            distance then keeps the walk within reach. With False, every partial pGraph counts.
+        evenly: ``primitives`` draws within the space of ``spec``: a primitive, then one of its steps. ``steps`` draws
+            evenly from all legal steps; a pGraph with a step that the space refuses is not canonical.
+        rules: the rules that decide; with ``primitives``, rules of kind ``space`` limit the walk instead.
+        report: a callback with ``(stage, share done, message)``.
+        should_stop: a callback that is called often; True drops the current walk and ends the measurement.
 
     Raises SpecError for sizes or trials below 1.
     """
@@ -274,7 +274,7 @@ def canonical_rates(
 
 
 def _name(tally: _Tally, state: State) -> None:
-    """Count the function of a complete state; one that is too large to compare ends the count."""
+    """Count the function of a complete state; if it is too large to compare, give up the count."""
     if tally.names is not None:
         try:
             tally.names.add(distinct_key(state.operator()))
@@ -287,16 +287,16 @@ def _name(tally: _Tally, state: State) -> None:
 
 @dataclass(frozen=True)
 class Trials:
-    """Random walks by canonical steps.
+    """The result of random walks by canonical steps.
 
     Attributes:
-        guided: whether only steps were taken whose shape distance fits the steps that are left.
-        trials: walks taken.
-        valid: walks that ended at an operator within all budgets.
-        distinct: pGraphs among those.
-        first: the number of the first trial that did; None where none did.
-        seconds: wall time.
-        seed: what the walks were drawn with.
+        guided: whether the shape distance of each step had to fit the remaining steps.
+        trials: the number of walks.
+        valid: the number of walks that ended at an operator within all budgets.
+        distinct: the number of different pGraphs among the valid ends.
+        first: the number of the first valid trial; None if no trial was valid.
+        seconds: the wall time.
+        seed: the seed of the walks.
         operators: the distinct operators, in the order of discovery.
     """
 
@@ -320,11 +320,11 @@ def distance_trials(
     report: Report | None = None,
     should_stop: Stop | None = None,
 ) -> Trials:
-    """How many random walks end at an operator, with the shape distance (``guided``) or without it.
+    """Count random walks that end at an operator, with the shape distance (``guided``) or without it.
 
-    A trial is one walk from the output by canonical steps; it ends at the first operator within all budgets, after
-    ``max_primitives`` steps, or where no step is left. Without the distance only the match at the end decides.
-    Raises SpecError for fewer trials than 1.
+    A trial is one walk from the output by canonical steps. It ends at the first operator within all budgets, after
+    ``max_primitives`` steps, or when no step is possible. Without the distance, only the final match decides.
+    Raises SpecError for less than 1 trial.
     """
     if trials < 1:
         raise SpecError(f"expected 1 trial or more, found {trials}")

@@ -1,16 +1,16 @@
-"""Budgets of FLOPs, parameters and memory: whether an operator is within them, and what a state takes at least.
+"""Budgets of FLOPs, parameters and memory: check an operator, and compute bounds for a state.
 
-Bounds hold for every operator that steps within the space can make of a state, by the plan with the fewest FLOPs
+A bound holds for every operator that steps within the space can make from a state, by the plan with the fewest FLOPs
 (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8), under the first binding:
 
-- *Parameters*: a weight is whole once it is made, so their number only grows; weights that must come have one each.
-- *Memory*: the input, the output and those weights.
-- *FLOPs*: read from the input downwards, undoing a view keeps the number of elements, and UNFOLD, EXPAND and what is
-  given to a weight multiply it (STRIDE takes away no more than its own window has brought). The stage that multiplies
-  by a weight has undone all that stands above the weight; so it iterates over the input's elements, times what those
-  multiply by, over the REDUCEs that may have been summed before: those that do not index the weight. It iterates over
-  the weight's own coordinates as well, and takes two FLOPs an iteration. Any first stage iterates over the input.
-- At most an operator takes what one stage with every loop takes: output times REDUCEs, which come first.
+- *Parameters*: a weight never changes once it is made, so the number only grows; each further weight has at least one.
+- *Memory*: the input, the output and the weights.
+- *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
+  and coordinates given to a weight multiply it. (STRIDE removes at most what its window has added.) The stage that
+  multiplies by a weight has undone everything above the weight. So the stage iterates over the input's elements, times
+  these factors, divided by the REDUCEs that may be summed earlier: those that do not index the weight. It also
+  iterates over the weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
+- An operator takes at most the FLOPs of one stage with all loops: output times REDUCEs, which come first.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Key = tuple[object, ...]
 
 
 class Excess(NamedTuple):
-    """A budget that no operator from here can meet.
+    """A budget that no operator from a state can meet.
 
     Attributes:
-        name: of the budget, as the Sampler takes it.
-        bound: what every operator from here takes at least; for ``min_flops`` at most.
-        limit: what the spec allows.
+        name: the name of the budget among the Sampler's arguments.
+        bound: the least amount that every operator from the state takes; for ``min_flops`` the largest.
+        limit: the amount that the spec allows.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Excess(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What every operator from a state has: so many at least, FLOPs also at most (None: no bound yet)."""
+    """Lower bounds for every operator from a state, and an upper bound of FLOPs (None: no bound yet)."""
 
     params: int
     memory: int
@@ -61,9 +61,9 @@ class Bounds(NamedTuple):
 
 
 def fits(operator: Operator) -> bool:
-    """Whether FLOPs, parameters and memory are within the budgets of its spec, under the first binding.
+    """Return whether FLOPs, parameters and memory are within the budgets of the spec, under the first binding.
 
-    Without a binding there is nothing to count, and everything fits.
+    Without a binding nothing can be counted, and the result is True.
     """
     limits, maps = operator.spec.limits, operator.spec.binding_maps
     if not maps:
@@ -72,7 +72,7 @@ def fits(operator: Operator) -> bool:
     if limits.max_params is not None and operator.params(binding) > limits.max_params:
         return False
     if limits.max_flops is not None or limits.min_flops is not None:
-        # Without any plan an operator takes at most so many, and with the best one no more: planning is what costs.
+        # One stage with all loops bounds the FLOPs from above; skip the expensive plan if this bound decides.
         most = 2 if operator.weights else 1
         for size in (*operator.spec.output_shape, *(reduction.size for reduction in operator.reductions)):
             most *= size.at(binding)
@@ -88,7 +88,7 @@ def fits(operator: Operator) -> bool:
 
 
 def bounds(state: State) -> Bounds:
-    """What every operator that steps within the space make of ``state`` costs, under the first binding.
+    """Bound the costs of every operator from ``state`` within the space, under the first binding.
 
     Raises IndexError when the spec has no binding.
     """
@@ -96,21 +96,21 @@ def bounds(state: State) -> Bounds:
 
 
 def excess(state: State) -> Excess | None:
-    """The budget that no operator from ``state`` can meet; None where there may be one, or no budget is set."""
+    """Return a budget that no operator from ``state`` can meet; None if all budgets may be met or no budget is set."""
     meter = meter_of(state.spec)
     return None if meter is None else cost_of(state, meter).excess
 
 
 @lru_cache(maxsize=64)
 def meter_of(spec: Spec) -> Meter | None:
-    """What measures states of a spec; None where no such budget is set or nothing can be counted."""
+    """Return the meter for states of a spec; None if no budget is set or the spec has no binding."""
     limits = spec.limits
     budgets = (limits.max_flops, limits.min_flops, limits.max_params, limits.max_memory)
     return Meter(spec) if spec.binding_maps and any(budget is not None for budget in budgets) else None
 
 
 class Meter:
-    """Measures what states of one spec cost under its first binding."""
+    """Measures the costs of one spec's states under the first binding."""
 
     def __init__(self, spec: Spec) -> None:
         self.limits = limits = spec.limits
@@ -127,7 +127,7 @@ class Meter:
         self.most_params = min(caps, default=None)
 
     def value(self, sizes: Iterable[Size]) -> int:
-        """The product of some sizes."""
+        """Return the product of some sizes."""
         product = 1
         for size in sizes:
             number = self._values.get(size)
@@ -137,22 +137,22 @@ class Meter:
         return product
 
     def elements(self, coordinates: Iterable[Coordinate]) -> int:
-        """The product of the sizes of coordinates; a STRIDEd one counts as what is strided."""
+        """Return the product of the coordinates' sizes; a STRIDEd coordinate counts with its operand's size."""
         return self.value(c.node.operands[0].size if c.node.primitive == "STRIDE" else c.size for c in coordinates)
 
     def start(self, reductions: Sequence[Size], is_closed: bool = True) -> Cost:
-        """The cost after so many REDUCEs and nothing else; ``is_closed`` when no more REDUCEs come."""
+        """Return the cost of REDUCEs alone; ``is_closed`` means that no more REDUCEs can come."""
         return Cost(self, self.value(reductions), bool(reductions), is_closed)
 
 
 class _Stage(NamedTuple):
-    """What is known of the stage that multiplies by one weight.
+    """The facts about the stage that multiplies by one weight.
 
     Attributes:
-        gain: by what the nodes above the weight, and what is given to it, multiply the elements.
-        kept: the elements of the REDUCEs that cannot be summed before: those that the weight is indexed by.
-        made: results of the nodes above: what uses one of them stands above as well.
-        touched: what the weight or one above shares: a view of it stands above, and a weight that it is given to.
+        gain: the factor on the elements from the nodes above the weight and the coordinates given to it.
+        kept: the elements of the REDUCEs that cannot be summed earlier because they index the weight.
+        made: the results of the nodes above the weight; a step that uses one is above the weight too.
+        touched: what the weight or one above shares; a view of it, or a weight that it is given to, is above too.
     """
 
     gain: int
@@ -163,7 +163,7 @@ class _Stage(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Cost:
-    """What the operators from one state cost at least, carried on from step to step."""
+    """Lower bounds of the costs of all operators from one state, updated from step to step."""
 
     _meter: Meter
     _reduces: int
@@ -175,7 +175,7 @@ class Cost:
     _stages: tuple[_Stage, ...] = ()
 
     def after(self, step: Step, results: Sequence[Coordinate]) -> Cost:
-        """The cost after a step other than REDUCE, which adds ``results`` to the data; the same where none changes."""
+        """Return the cost after a step other than REDUCE that adds ``results``; the same object if nothing changes."""
         if step.primitive == "SHARE":
             return self._after_share(step)
         operands = step.operands
@@ -221,7 +221,7 @@ class Cost:
 
     @property
     def bounds(self) -> Bounds:
-        """What every operator from here costs."""
+        """Return the bounds for every operator from here."""
         meter = self._meter
         flops = 0
         if self.has_reductions or self.weights or meter.limits.min_weights:
@@ -229,7 +229,7 @@ class Cost:
         most = None
         if self.is_closed:
             most = (2 if meter.most_weights else 1) * meter.output * self._reduces
-        params = self.params + max(0, meter.limits.min_weights - self.weights)  # a weight has an element at least
+        params = self.params + max(0, meter.limits.min_weights - self.weights)  # a weight has at least one element
         return Bounds(
             params,
             FLOAT32_BYTES * (meter.input + meter.output + params),
@@ -238,12 +238,12 @@ class Cost:
         )
 
     def _flops(self, stage: _Stage) -> int:
-        """At least so many FLOPs in a stage that multiplies by a weight, rounded up."""
+        """Return a lower bound of the FLOPs of a stage that multiplies by a weight, rounded up."""
         return -(-2 * self._meter.input * stage.gain * stage.kept // self._reduces)
 
     @property
     def excess(self) -> Excess | None:
-        """The budget that no operator from here can meet; None where there may be one."""
+        """Return a budget that no operator from here can meet; None if all budgets may be met."""
         limits, lower = self._meter.limits, self.bounds
         for name, bound, limit in (
             ("max_params", lower.params, limits.max_params),
@@ -257,7 +257,7 @@ class Cost:
         return None
 
     def can_exceed(self) -> bool:
-        """Whether some operator from here may be beyond a budget that grows with what is added: FLOPs, parameters."""
+        """Return whether an operator from here may exceed a budget that grows with further steps: FLOPs, parameters."""
         meter, loops = self._meter, self._meter.output * self._reduces
         most_flops, most_params = meter.limits.max_flops, meter.most_params
         if most_flops is not None and 2 * loops > most_flops:
@@ -266,14 +266,14 @@ class Cost:
         return most_params is not None and meter.most_weights * loops > most_params
 
     def key(self, places: Sequence[Coordinate]) -> Key:
-        """What tells two states apart that look alike, as far as a budget may depend on it."""
+        """Return what distinguishes two states that look alike, as far as a budget may depend on it."""
         meter = self._meter
         is_open = self.weights < meter.most_weights
         params = self.params if is_open and meter.most_params is not None else 0
         most = meter.limits.max_flops
         if most is None:
             return (params,)
-        # What is still to come multiplies by no more than what the data have over the input.
+        # Further factors are at most the ratio of the data's elements to the input's.
         rest = 2 * meter.fixed * meter.elements(places)
         entries: list[object] = []
         for stage in self._stages:
@@ -287,7 +287,7 @@ class Cost:
             return (0,)
         entries += [meter.elements((place,)) for place in places if place.node.primitive == "STRIDE"]
         if is_open:
-            # What a weight to come will keep: which reductions each place has, numbered as they appear.
+            # A further weight's `kept` depends on the reductions of each place, numbered by first appearance.
             numbers: dict[Coordinate, int] = {}
             for place in places:
                 of_place = sorted(reductions_of(place), key=lambda r: (numbers.get(r, len(numbers)), r.node.tag))
@@ -297,7 +297,7 @@ class Cost:
 
 
 def cost_of(state: State, meter: Meter) -> Cost:
-    """The cost of a state, from its steps."""
+    """Compute the cost of a state from its steps."""
     reductions = tuple(c.size for c in state.reductions)
     is_closed = len(reductions) < len(state.steps) or len(reductions) >= state.spec.limits.max_reduces
     cost = meter.start(reductions, is_closed)

@@ -1,4 +1,4 @@
-"""The next steps of a state, each with its verdict and the shape distance that it leads to."""
+"""The next steps of a state, each with its verdict and the shape distance after it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a step is canonical, and if not, the rule that rejects it and what it rewrites.
+    """Whether a step is canonical; if not, the rule that rejects the step and the rewrite of the rule.
 
-    Where no rule does, but every operator that the step leads to is beyond a budget, ``rejected_by`` is a row of kind
-    ``budget``: its name is the budget's, its reason has the bound and the limit. Where none meets the wishes, it is a
-    row of kind ``wish``, whose reason says what cannot be read any more.
+    If no rule rejects the step but every operator after it exceeds a budget, ``rejected_by`` is a row of kind
+    ``budget``: its name is the budget's name, and its reason has the bound and the limit. If no operator after the step
+    meets the wishes, ``rejected_by`` is a row of kind ``wish``, and its reason says what cannot be read any more.
 
-    Explanations are made when they are asked for, so that search does not pay for them.
+    Explanations are computed on access, so that search does not pay for them.
 
     Attributes:
         rejected_by: the rule; None for a canonical step.
-        state: the state that the step was proposed in.
+        state: the state in which the step was proposed.
         step: the step.
     """
 
@@ -46,24 +46,24 @@ class Verdict:
 
     @property
     def canonical(self) -> bool:
-        """Whether no rule rejects the step."""
+        """Return whether no rule rejects the step."""
         return self.rejected_by is None
 
     @property
     def rule(self) -> str | None:
-        """The name of the rejecting rule."""
+        """Return the name of the rejecting rule."""
         return self.rejected_by.name if self.rejected_by else None
 
     @property
     def reason(self) -> str | None:
-        """Why, in one sentence."""
+        """Return the reason in one sentence."""
         return self.rejected_by.reason if self.rejected_by else None
 
     @cached_property
     def rewrite(self) -> Rewrite | None:
-        """What the rule rewrites here, over wildcards; None for a canonical step and where a rule has no formula.
+        """Return the rule's rewrite over wildcards; None for a canonical step and for a rule without a formula.
 
-        ``rewrite.sympy()`` gives both sides as sympy expressions, ``rewrite.bottoms`` what the wildcards stand for.
+        ``rewrite.sympy()`` returns the two sides as sympy expressions; the wildcards stand for ``rewrite.bottoms``.
         """
         from syno_lab.synthesis.rewrites import rewrite
 
@@ -73,29 +73,29 @@ class Verdict:
 
     @property
     def before(self) -> str | None:
-        """The expression as proposed, over wildcards ``#0``, ``#1``, ...; else the rule's own words."""
+        """Return the proposed expression over wildcards ``#0``, ``#1``, ...; without a rewrite, the rule's own text."""
         if self.rewrite is not None:
             return self.rewrite.texts()[0]
         return self.rejected_by.before if self.rejected_by else None
 
     @property
     def after(self) -> str | None:
-        """The canonical expression for the same function, as in :attr:`before`."""
+        """Return the canonical expression for the same function, in the form of :attr:`before`."""
         if self.rewrite is not None:
             return self.rewrite.texts()[1]
         return self.rejected_by.after if self.rejected_by else None
 
     @property
     def latex(self) -> str | None:
-        """Both expressions as LaTeX for display mathematics; None where there is no :attr:`rewrite`."""
+        """Return the two expressions as LaTeX for display mathematics; None without a :attr:`rewrite`."""
         return None if self.rewrite is None else self.rewrite.latex()
 
     @cached_property
     def differing(self) -> float | None:
-        """For an approximate rule the share of the elements on which the two sides differ, under the first binding.
+        """Return, for an approximate rule, the share of elements that differ between its sides (first binding).
 
-        None for other rules (the sides of an exact one are equal), without a :attr:`rewrite` and without a binding.
-        Raises SynoError when there are too many elements to compare; ``rewrite.differing`` takes a smaller binding.
+        The result is None for other rules (an exact rule's sides are equal), without a :attr:`rewrite` and without a
+        binding. Raises SynoError for too many elements; ``rewrite.differing`` accepts a smaller binding.
         """
         if self.rejected_by is None or self.rejected_by.kind != "approximate" or self.rewrite is None:
             return None
@@ -109,7 +109,7 @@ class Candidate:
 
     Attributes:
         step: the step.
-        distance: that of the state it leads to; None where the input is then out of reach.
+        distance: the distance after the step; None if the input is then out of reach.
     """
 
     __slots__ = ("_judge", "_verdict", "distance", "step")
@@ -122,7 +122,7 @@ class Candidate:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is canonical, and why not; worked out when it is asked for first."""
+        """Return whether the step is canonical, and why not; the first access computes the verdict."""
         if self._verdict is None:
             self._verdict = self._judge(self.step)
         return self._verdict
@@ -140,37 +140,37 @@ class Candidate:
 
     @property
     def primitive(self) -> str:
-        """The primitive's name."""
+        """Return the primitive's name."""
         return self.step.primitive
 
     @property
     def operands(self) -> tuple[Coordinate, ...]:
-        """The bottom coordinates; for SHARE the shared ones."""
+        """Return the bottom coordinates; for SHARE the shared coordinates."""
         return self.step.operands
 
     @property
     def given(self) -> tuple[Coordinate, ...]:
-        """The coordinates given to the new weight; empty but for SHARE."""
+        """Return the coordinates given to the new weight; empty for other primitives than SHARE."""
         return self.step.given
 
     @property
     def parameter(self) -> Size | None:
-        """The size parameter, where the primitive has one."""
+        """Return the size parameter if the primitive has one."""
         return self.step.parameter
 
 
 class Candidates(Sequence[Candidate]):
-    """Every next step of a state, the nearest to the input first; none is made before it is asked for.
+    """All next steps of a state, the nearest to the input first; each step is made on access.
 
-    Their number and the distances are known at once. Steps of equal distance stand by primitive, contractions last,
-    those that give away little first.
+    The number of steps and the distances are computed at once. Steps of equal distance are sorted by primitive, with
+    contractions last; contractions that give away few coordinates come first.
     """
 
     def __init__(self, state: State, rules: tuple[Rule, ...], effort: Effort) -> None:
         self.state = state
         self._effort = effort
         distance = distances_after(state, effort=effort)
-        self._parts: list[tuple[int | None, Sequence[Step]]] = []  # of one distance and one primitive
+        self._parts: list[tuple[int | None, Sequence[Step]]] = []  # each part has one distance and one primitive
         for part in proposals_in_parts(state):
             effort.tick("listing the next steps")
             if isinstance(part, Step):
@@ -203,7 +203,7 @@ class Candidates(Sequence[Candidate]):
                 yield Candidate(step, judge, far)
 
     def places(self) -> dict[str, list[range]]:
-        """The places of the candidates of each primitive, the nearest to the input first."""
+        """Return the index ranges of each primitive's candidates, the nearest to the input first."""
         ranges: dict[str, list[range]] = {}
         for (_, part), end in zip(self._parts, self._ends, strict=True):
             primitive = part[0].primitive if len(part) == 1 else "SHARE"
@@ -211,7 +211,7 @@ class Candidates(Sequence[Candidate]):
         return ranges
 
     def of_contraction(self, shared: Iterable[Coordinate], given: Iterable[Coordinate]) -> Candidate | None:
-        """The CONTRACTION of these coordinates; None where the space has none."""
+        """Return the CONTRACTION of these coordinates; None if the space has none."""
         wanted = set(shared), set(given)
         for far, part in self._parts:
             if isinstance(part, Contractions) and set(part.given) == wanted[1]:
@@ -231,14 +231,14 @@ def candidates(
     effort: Effort | None = None,
     should_stop: Stop | None = None,
 ) -> Candidates:
-    """The method :meth:`.State.candidates`."""
+    """Compute :meth:`.State.candidates`."""
     with (effort or Effort()).within(should_stop=should_stop) as watched:
         watched.make_room(*room_for_contractions(state))
         return Candidates(state, RULES if rules is None else rules, watched)
 
 
 class _Judge:
-    """The verdicts on the steps from one state."""
+    """Judges the steps from one state."""
 
     def __init__(self, state: State, rules: tuple[Rule, ...], effort: Effort) -> None:
         self._state = state
@@ -268,9 +268,9 @@ class _Judge:
         return Verdict(last or self._budget(step) or self._wish(step), state, step)
 
     def _rejecting_given(self, given: tuple[Coordinate, ...]) -> tuple[int, Rule | None]:
-        """The first rule that rejects whatever gives this away, and its place; where there is none, how many there are.
+        """Return the first rule that rejects every step with these given coordinates, and its index, or (count, None).
 
-        Such a rule (:attr:`.Rule.is_of_given`) need not be asked again for each set that is shared.
+        Only rules with :attr:`.Rule.is_of_given` are checked here, once for all sets of shared coordinates.
         """
         result = self._of_given.get(given)
         if result is None:
@@ -286,7 +286,7 @@ class _Judge:
 
 
 def _budget_after(state: State) -> Callable[[Step], Rule | None]:
-    """A function that gives the verdict of FLOPs, parameters and memory on a step from ``state``."""
+    """Return a function that judges steps from ``state`` by the budgets of FLOPs, parameters and memory."""
     meter = meter_of(state.spec)
     if meter is None:
         return lambda step: None
@@ -302,7 +302,7 @@ def _budget_after(state: State) -> Callable[[Step], Rule | None]:
         if step.primitive == "REDUCE":
             exceeded = excess(state.apply(step))
         elif not cost.is_closed or (can_exceed and step.primitive in ("SHARE", "UNFOLD", "EXPAND")):
-            # What other primitives add costs nothing by itself, but after it no REDUCE may come.
+            # Other primitives cost nothing themselves, but after them no REDUCE may come.
             exceeded = cost.after(step, ()).excess
         return None if exceeded is None else _as_rule(exceeded)
 

@@ -1,12 +1,11 @@
-"""Shape distance: a lower bound of the steps still needed to turn the data coordinates into the input's axes.
+"""Shape distance: a lower bound of the steps that turn the data coordinates into the input's axes.
 
-After Syno, section 7.1 and appendix A, as a lower bound that also counts what the appendix leaves open: within a
-reshape group with input axes I, eliminated pieces E and data coordinates O at least |I| + |E| + |O| - 2 MERGEs and
-SPLITs
-are needed (theorem A.1); eliminated pieces need 1-to-many primitives, of which one CONTRACTION can serve all, while an
-UNFOLD or an EXPAND serves one. All groupings are tried by branch and bound and the least bound is kept, within the
-budgets that are left. Equal axes are matched in any permutation. The inner order of an unordered axis changes no shape
-and so no distance, but of the operators that differ only in it one is kept (:mod:`syno_lab.synthesis.orders`).
+The bound follows Syno, section 7.1 and appendix A, and also counts what the appendix leaves open. A reshape group with
+input axes I, eliminated pieces E and data coordinates O needs at least |I| + |E| + |O| - 2 MERGEs and SPLITs (theorem
+A.1). Eliminated pieces need 1-to-many primitives: one CONTRACTION can serve all pieces, an UNFOLD or an EXPAND serves
+one. The search tries all groupings by branch and bound within the remaining budgets, and returns the least bound. Equal
+axes are matched in any permutation. The inner order of an unordered axis changes no shape and so no distance, but of
+operators that differ only in this order the search keeps one (:mod:`syno_lab.synthesis.orders`).
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from syno_lab.synthesis.reach import all_partitions, least_steps, pack, partitio
 from syno_lab.synthesis.space import reduce_sizes
 
 Exponents = tuple[int, ...]
-_Have = tuple[tuple[bool, Exponents], ...]  # each coordinate: whether it is STRIDEd, and its size
-# Axes that become one group; their packed product; the steps that the groups behind take at least, which have at least
-# one coordinate each.
+_Have = tuple[tuple[bool, Exponents], ...]  # for each coordinate, whether it is STRIDEd, and its size
+# The axes of a group, their packed product, and a lower bound of the steps of all later groups, which have at least one
+# coordinate each.
 _Want = tuple[tuple[Size, ...], int, int]
-_Chosen = tuple[int, tuple[Size, ...], bool]  # which coordinates, for which axes, whether a piece is left over
+_Chosen = tuple[int, tuple[Size, ...], bool]  # the coordinates, their axes, whether a piece is left over
 UNLIMITED = 99
-_MOST_GROUPINGS = 1 << 21  # that are looked through for one distance; above it the bound is a rougher one
+_MOST_GROUPINGS = 1 << 21  # the limit of groupings for one distance; above it a rougher bound is used
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Group:
 
     @property
     def reshapes(self) -> int:
-        """MERGEs and SPLITs it needs at least: |I| + |E| + |O| - 2."""
+        """Return a lower bound of the MERGEs and SPLITs for the group: |I| + |E| + |O| - 2."""
         return len(self.have) + len(self.want) + (self.eliminate is not None) - 2
 
     def __str__(self) -> str:
@@ -60,13 +59,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why the distance is what it is.
+    """The shape distance with its derivation.
 
     Attributes:
-        steps: the distance, or None where the input cannot be reached within the budgets.
+        steps: the distance, or None if the input cannot be reached within the budgets.
         groups: the reshape groups of a best grouping.
-        eliminations: 1-to-many primitives counted for the eliminated pieces and for STRIDEs.
-        reduces: REDUCEs that come first, while REDUCEs may still be taken.
+        eliminations: the number of 1-to-many primitives for the eliminated pieces and for STRIDEs.
+        reduces: the REDUCEs that come first, while REDUCEs are still allowed.
     """
 
     steps: int | None
@@ -87,7 +86,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Left:
-    """Budgets left: how many of each helpful primitive may still come."""
+    """The remaining budgets: how many of each helpful primitive may still come."""
 
     contractions: int
     unfolds: int
@@ -97,14 +96,14 @@ class Left:
 
 
 def distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> int | None:
-    """The property :attr:`.State.distance`; errors are those of :func:`explain_distance`."""
+    """Compute :attr:`.State.distance`; errors are those of :func:`explain_distance`."""
     return explain_distance(state, effort=effort, should_stop=should_stop).steps
 
 
 def explain_distance(state: State, *, effort: Effort | None = None, should_stop: Stop | None = None) -> Explanation:
-    """The method :meth:`.State.explain_distance`.
+    """Compute :meth:`.State.explain_distance`.
 
-    Raises EffortError when it was stopped, or would take more than it may.
+    Raises EffortError after a stop, and when a limit of ``effort`` is exceeded.
     """
     have = tuple(sorted(look(c) for c in state.data if c not in state.fixed))
     budgets = budgets_left(state.spec, Counter(step.primitive for step in state.steps))
@@ -113,10 +112,10 @@ def explain_distance(state: State, *, effort: Effort | None = None, should_stop:
 
 
 def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[Step], int | None]:
-    """A function that gives the distance of ``state.apply(step)`` for any legal step, without applying it.
+    """Return a function that computes the distance of ``state.apply(step)`` for any legal step, without applying it.
 
-    It depends on which sizes come and go and on the budgets alone, so the many CONTRACTIONs that give the same away
-    are asked once. ``effort`` bounds all calls together; they raise as :func:`explain_distance` does.
+    The distance depends only on the sizes that disappear and appear and on the budgets. So all CONTRACTIONs with the
+    same given sizes need one computation. ``effort`` bounds all calls together; they raise as :func:`explain_distance`.
     """
     watched = effort or Effort()
     spec = state.spec
@@ -127,7 +126,7 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
     known: dict[Any, int | None] = {}
     sizes = tuple([Size(spec.symbols, exponents) for _, exponents in have])
     want = _wanted(spec)
-    shared: list[_Search] = []  # one for all CONTRACTIONs: they leave a part of the same
+    shared: list[_Search] = []  # one search for all CONTRACTIONs, which keep parts of the same data
 
     def after_giving(given: tuple[Coordinate, ...]) -> int | None:
         if not shared:
@@ -163,12 +162,12 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
 
 
 def look(coordinate: Coordinate) -> tuple[bool, Exponents]:
-    """What the distance sees of a coordinate: whether it is STRIDEd, and its size."""
+    """Return what the distance depends on for a coordinate: whether it is STRIDEd, and its size."""
     return (coordinate.node.primitive == "STRIDE", coordinate.size.exponents)
 
 
 def reduces_left(state: State) -> int | None:
-    """How many REDUCEs may still come; None once another primitive has."""
+    """Return how many REDUCEs may still come; None after another primitive."""
     if any(step.primitive != "REDUCE" for step in state.steps):
         return None
     return state.spec.limits.max_reduces - len(state.steps)
@@ -180,7 +179,7 @@ def _explained(spec: Spec, have: _Have, left: Left, reduces: int | None, effort:
 
 
 def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Explanation, effort: Effort) -> Explanation:
-    """The least bound over all sets of further REDUCEs, smallest first; at most two more than are lacking."""
+    """Return the least bound over all sets of further REDUCEs, smallest first, with at most two more than necessary."""
     lacking = lacking_primaries(spec, [exponents for _, exponents in have])
     best = plain
     sizes = reduce_sizes(spec, effort=effort)
@@ -199,13 +198,13 @@ def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Expla
 
 
 def lacking_primaries(spec: Spec, have: Sequence[Exponents]) -> tuple[int, ...]:
-    """How often each primary variable is missing from the data for the input."""
+    """Count how often each primary variable is missing from the data for the input."""
     want = [size.exponents for size in _wanted(spec)]
     return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for e in have)) for i in range(len(spec.symbols.primary)))
 
 
 def budgets_left(spec: Spec, used: Counter[str]) -> Left:
-    """The budgets that are left after so many of each primitive."""
+    """Return the remaining budgets after the ``used`` primitives."""
 
     def left(primitive: str) -> int:
         budget = spec.limits.of(primitive)
@@ -226,17 +225,17 @@ def _explain(spec: Spec, have: _Have, left: Left, *, effort: Effort) -> Explanat
 
 
 def _wanted(spec: Spec) -> tuple[Size, ...]:
-    """The sizes of the input's axes that take part."""
+    """Return the sizes of the input's axes that are not fixed."""
     return tuple([spec.input_shape[axis] for axis in spec.matched])
 
 
 def _groupings(have: tuple[Size, ...], want: tuple[Size, ...]) -> int:
-    """How many ways there are to group these, about."""
+    """Estimate the number of groupings."""
     return partitions(len(want)) * prod(number + 1 for number in Counter(have).values())
 
 
 def _rough(spec: Spec, have: tuple[Size, ...], want: tuple[Size, ...]) -> Explanation:
-    """A lower bound where there are too many groupings to try: what has the size of an axis is that axis."""
+    """Return a rough lower bound for too many groupings: a coordinate with the size of an axis is matched with it."""
     primaries = len(spec.symbols.primary)
     spare = product(have, spec.symbols) / product(want, spec.symbols)
     if any(power < 0 for power in spare.exponents[:primaries]):
@@ -250,9 +249,9 @@ def _rough(spec: Spec, have: tuple[Size, ...], want: tuple[Size, ...]) -> Explan
 class _Search:
     """Branch and bound over groupings.
 
-    Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of one
-    size are alike: a choice among them is a count for each size, a few bits each, the highest of them left free to show
-    that more was taken than is there.
+    Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of equal
+    sizes are interchangeable. So a choice of coordinates is a count for each size, in a few bits each; the highest bit
+    of each count stays free and shows an overdraft.
     """
 
     def __init__(self, spec: Spec, left: Left, strided: int, effort: Effort) -> None:
@@ -260,19 +259,19 @@ class _Search:
         self.spec = spec
         self.left = left
         self.strided = strided
-        self.least = -(-strided // 2)  # eliminations in any case
+        self.least = -(-strided // 2)  # the least number of eliminations
         self.legal = _legal(spec)
         self.best: int | None = None
         self.groups: tuple[Group, ...] = ()
         self.eliminations = 0
 
     def run(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
-        """Look through the groupings of ``have``."""
+        """Search the groupings of ``have``."""
         self.prepare(have, want)
         self.run_without(())
 
     def run_without(self, gone: Iterable[Size]) -> None:
-        """Look through the groupings of what was prepared, but for some of it."""
+        """Search the groupings of the prepared coordinates without those of the sizes ``gone``."""
         rest, number = self.everything, self.number
         for size in gone:
             rest -= 1 << self.bits * self.sizes.index(size)
@@ -283,12 +282,12 @@ class _Search:
                 self._assign(rest, number, partition, 0, (), 0, False)
 
     def prepare(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
-        """Which products some of ``have`` make; the same for all that are a part of it."""
+        """Compute the products of all subsets of ``have``; they serve every search on a part of it."""
         counts = Counter(have)
         self.sizes = list(counts)
         self.bits = max(counts.values(), default=0).bit_length() + 1
         self.guard = sum(1 << self.bits * (place + 1) - 1 for place in range(len(counts)))
-        choices = [(0, 0, 0)]  # how many, which, their product
+        choices = [(0, 0, 0)]  # the number, the code and the product of each choice
         for place, (size, most) in enumerate(counts.items()):
             packed = pack(size)
             choices = [
@@ -305,7 +304,7 @@ class _Search:
         self.partitions = _partitions(want, effort=self.effort)
 
     def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
-        """Which ``number`` of coordinates may become axes of a packed size, and whether a piece is then eliminated."""
+        """Return the choices of ``number`` coordinates for a packed size, each with whether it leaves a piece."""
         options = self.options.get((wanted, number))
         if options is None:
             options = self.options[wanted, number] = []
@@ -316,7 +315,7 @@ class _Search:
                     is_legal = self.legal[piece] = self.spec.is_legal(self._size(piece))
                 if is_legal:
                     options.append((code, piece != 0))
-            options.sort(key=lambda option: option[1])  # what has nothing over first: then less is looked at
+            options.sort(key=lambda option: option[1])  # choices without a piece first, to prune the search
         return options
 
     def _size(self, packed: int) -> Size:
@@ -332,10 +331,10 @@ class _Search:
         cost: int,
         has_pieces: bool,
     ) -> None:
-        """Give axes some of the ``rest``, which are ``number_left``; ``cost`` is that of the groups before.
+        """Assign some of the ``number_left`` remaining coordinates to the next axes; ``cost`` counts earlier groups.
 
-        A piece, and a coordinate that stays behind, takes an elimination; if none is to stay, every coordinate beyond
-        one for each group takes a SPLIT.
+        A piece, and a coordinate that is not assigned, needs an elimination. If every coordinate is assigned, each one
+        beyond the first of a group needs a SPLIT.
         """
         if at == len(want):
             self._close(rest, groups, cost)
@@ -353,7 +352,7 @@ class _Search:
                 continue
             for code, has_piece in self._options(wanted, number):
                 if has_piece and self.best is not None and more + 1 + later + max(self.least, 1) >= self.best:
-                    break  # and so have all that come
+                    break  # all later choices have a piece too
                 if ((rest | guard) - code) & guard == guard:
                     chosen = (*groups, (code, axes, has_piece))
                     is_over = has_pieces or has_piece
@@ -362,7 +361,7 @@ class _Search:
                         break
 
     def _sizes_of(self, code: int) -> tuple[Size, ...]:
-        """The sizes of a choice."""
+        """Return the sizes of a choice."""
         return tuple(
             size
             for place, size in enumerate(self.sizes)
@@ -370,7 +369,7 @@ class _Search:
         )
 
     def _close(self, rest: int, chosen: tuple[_Chosen, ...], cost: int) -> None:
-        """Everything left is eliminated whole, each coordinate a group of its own."""
+        """Eliminate every remaining coordinate in a group of its own, and keep the result if it is the best."""
         pieces = sum([has_piece for _, _, has_piece in chosen])
         alone = self._sizes_of(rest)
         eliminations = self._eliminations(len(alone) + pieces)
@@ -393,9 +392,9 @@ class _Search:
         self.best, self.groups, self.eliminations = steps, tuple(groups), eliminations
 
     def _eliminations(self, pieces: int) -> int | None:
-        """The fewest 1-to-many primitives; None where the budgets do not allow any.
+        """Return the fewest 1-to-many primitives; None if the budgets do not suffice.
 
-        A STRIDE's result must go into an UNFOLD, as main or as window, or into an EXPAND; one UNFOLD can take two.
+        A STRIDE's result must go into an UNFOLD (as main or as window) or an EXPAND; one UNFOLD can take two.
         """
         one_each = self.left.unfolds + self.left.expands
         needed = -(-self.strided // 2)
@@ -409,18 +408,18 @@ class _Search:
 
 @lru_cache(maxsize=64)
 def _legal(spec: Spec) -> dict[int, bool]:
-    """Which packed sizes may be an eliminated piece; those asked for so far. There is no piece where it is 1."""
+    """Cache whether a packed size may be an eliminated piece; size 1 means no piece."""
     return {0: True}
 
 
 @kept(256)
 def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want, ...], ...]:
-    """All partitions of the input axes into groups, the finest first."""
-    packed = {size: pack(size) for size in items}  # once: a spec may have some hundred variables
+    """Return all partitions of the input axes into groups, the finest first."""
+    packed = {size: pack(size) for size in items}  # once, because a spec may have some hundred variables
     result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
-        later, wants = 0, []  # from the last group on: how many axes beyond one each the groups after it have
+        later, wants = 0, []  # from the last group on: the axes beyond one for each later group
         for axes in reversed(partition):
             wants.append((axes, sum([packed[size] for size in axes]), later))
             later += len(axes) - 1

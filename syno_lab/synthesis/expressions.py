@@ -1,7 +1,7 @@
-r"""Coordinate expressions as trees, to be read as text or LaTeX and to be handed to sympy.
+r"""Coordinate expressions as trees, for text, LaTeX and sympy.
 
-An :class:`Expression` is number-like, so that :attr:`.Primitive.index` run on it builds the expression it computes, in
-the order in which Table 1 writes it. Nothing is simplified: what is shown is what the primitives say.
+An :class:`Expression` behaves like a number, so :attr:`.Primitive.index` builds the expression that it computes,
+in Table 1's order. Nothing is simplified: the result shows exactly what the primitives compute.
 
 >>> from syno_lab.common.size import Symbols
 >>> symbols = Symbols(("H",), ("s",))
@@ -39,7 +39,7 @@ class Expression:
 
     Attributes:
         leaf: the name, the size or the number; None for an operation.
-        operation: floor division is ``//``, its remainder ``%``.
+        operation: the operation; ``//`` is floor division, ``%`` its remainder.
         left: the first operand of an operation.
         right: the second operand of an operation.
     """
@@ -62,7 +62,7 @@ class Expression:
     __mod__, __rmod__ = partialmethod(_then, "%"), partialmethod(_behind, "%")
 
     def __str__(self) -> str:
-        """As a Python expression over integers, but for wildcards such as ``#0``."""
+        """Return a Python expression over integers, except for wildcards such as ``#0``."""
         if self.operation is None:
             return self.leaf.code if isinstance(self.leaf, Size) else str(self.leaf)
         assert self.left is not None
@@ -70,7 +70,7 @@ class Expression:
         sign = self.operation
         if sign in "+-":
             return f"{self.left} {sign} {self.right._bracketed(_PLUS if sign == '+' else _TIMES)}"
-        # A quotient on the left of * would read the same but compute something else.
+        # Without brackets, a quotient on the left of * would mean something else.
         keeps = sign == "*" and not self.left._divides
         left = self.left._bracketed(_TIMES if keeps else _ATOM)
         spaced = " % " if sign == "%" else sign
@@ -86,11 +86,11 @@ class Expression:
 
     @property
     def _divides(self) -> bool:
-        """Whether its outermost operation is a division or a remainder."""
+        """Return whether the outermost operation is a division or a remainder."""
         return self.operation in ("//", "%") or (isinstance(self.leaf, Size) and "/" in self.leaf.code)
 
     def as_factor(self) -> tuple[str, str]:
-        """As text and as LaTeX, in brackets where a factor needs them."""
+        """Return text and LaTeX, in brackets where a factor needs them."""
         return self._bracketed(_ATOM if self._divides else _TIMES), self._latex_in(_TIMES)
 
     def _bracketed(self, rank: int) -> str:
@@ -98,7 +98,7 @@ class Expression:
 
     @property
     def latex(self) -> str:
-        r"""As LaTeX for display mathematics, floor division with the signs of the floor and ``\bmod``."""
+        r"""Return LaTeX for display mathematics; floor division has floor signs, the remainder is ``\bmod``."""
         if isinstance(self.leaf, Size):
             return size_latex(self.leaf)
         if self.operation is None:
@@ -125,10 +125,10 @@ class Expression:
             return 0 if "/" in code else _TIMES if r"\," in code else _ATOM
         if self.operation in ("//", None):
             return _ATOM  # a floor has its own brackets
-        return 0 if self.operation == "%" else self._rank  # \bmod has no agreed rank, so inside anything it gets some
+        return 0 if self.operation == "%" else self._rank  # \bmod has no agreed rank, so it always gets brackets
 
     def sympy(self) -> sympy.Expr:
-        """As sympy, unevaluated, with ``floor`` and ``Mod``; names are non-negative, sizes positive integers."""
+        """Convert to unevaluated sympy, with ``floor`` and ``Mod``; names are non-negative, sizes positive integers."""
         import sympy
 
         if isinstance(self.leaf, Size):
@@ -161,12 +161,12 @@ def _lift(value: object) -> Expression:
 
 
 def name(text: str) -> Expression:
-    """An iterator or a wildcard by its name: ``i0``, ``r1``, ``#2``."""
+    """Return the expression of an iterator or a wildcard by its name: ``i0``, ``r1``, ``#2``."""
     return Expression(text)
 
 
 def size(value: Size) -> Expression:
-    """A size, by its variables."""
+    """Return the expression of a size."""
     return Expression(value)
 
 
@@ -180,22 +180,22 @@ def _name_latex(text: str) -> str:
 
 
 def size_latex(value: Size) -> str:
-    r"""A size as LaTeX: ``C_{in} \, k_{1}^{2}``, ``H/s``."""
+    r"""Write a size as LaTeX: ``C_{in} \, k_{1}^{2}``, ``H/s``."""
     return value.written(r" \, ", "/", lambda name, power: _name_latex(name) + (f"^{{{power}}}" if power > 1 else ""))
 
 
 def iterators(state: State) -> dict[Coordinate, Expression]:
-    """Plain names of a state's iterators: ``i0`` for output axis 0, ``r1`` for its second reduction."""
+    """Name a state's iterators: ``i0`` for output axis 0, ``r1`` for its second reduction."""
     names = {leaf: name(f"i{axis}") for axis, leaf in enumerate(state.output)}
     names.update({leaf: name(f"r{number}") for number, leaf in enumerate(state.reductions)})
     return names
 
 
 def expression(coordinate: Coordinate, names: Mapping[Coordinate, Expression]) -> Expression:
-    """The expression of a coordinate over the coordinates that ``names`` names.
+    """Return the expression of a coordinate over named coordinates.
 
     Args:
-        coordinate: any coordinate that is made of the named ones.
+        coordinate: a coordinate that is built from the named coordinates.
         names: the iterators (see :func:`iterators`), or the bottom coordinates of a part of a pGraph.
 
     Raises KeyError for an iterator without a name.

@@ -1,13 +1,13 @@
-"""All that canonicalization rules see of a coordinate on top of a state: digits, sharing weights, features; looks.
+"""Everything that canonicalization rules read of a state's top coordinates: digits, sharing weights, features; looks.
 
-``i // B`` and ``i % B``, which MERGEs make, are mixed-radix *digits* of ``i``: the high one from B upwards, the low one
-below B. Digits of one coordinate that are neighbours are joined by SPLIT into a bigger digit, which a different MERGE
-would have given.
+MERGEs make ``i // B`` and ``i % B``. They are mixed-radix *digits* of ``i``: the high digit from B upwards, the low
+digit below B. A SPLIT of neighbouring digits of one coordinate makes a larger digit, which another MERGE could also
+make.
 
-Two states whose coordinates have the same features have the same canonical futures, so search keeps one node for both.
-Features are tuples of small numbers, and the root of which a coordinate is a digit is told apart from them: what
-matters is only which other coordinates are digits of the same one. *Looks* are what search remembers of coordinates and
-of views of them, so that nodes that have them in common share it.
+Two states whose coordinates have equal features have equal canonical futures, so search uses one node for both states.
+Features are tuples of small numbers. The coordinate of which a coordinate is a digit is not a part of its feature:
+rules only ask which coordinates are digits of the same one. *Looks* are what search caches about coordinates and views
+of coordinates; nodes with equal coordinates share their looks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Digit:
 
 
 def digit(coordinate: Coordinate) -> Digit:
-    """The digit that a coordinate is, seen through the MERGEs that made it."""
+    """Return a coordinate as a digit, by following the MERGEs that made it."""
     node = coordinate.node
     if node.primitive != "MERGE":
         return Digit(coordinate, coordinate.size.symbols.one, coordinate.size)
@@ -43,13 +43,13 @@ def digit(coordinate: Coordinate) -> Digit:
 
 
 def are_adjacent(high: Coordinate, low: Coordinate) -> bool:
-    """Whether ``high`` is the digit right above ``low`` in the same coordinate."""
+    """Return whether ``high`` is the digit directly above ``low`` in the same coordinate."""
     above, below = digit(high), digit(low)
     return above.root == below.root and above.low == below.high
 
 
 def below(coordinates: Iterable[Coordinate]) -> set[Coordinate]:
-    """Coordinates and all that they are made of."""
+    """Return the coordinates and all coordinates that they are built from."""
     seen: set[Coordinate] = set()
     stack = list(coordinates)
     while stack:
@@ -61,9 +61,9 @@ def below(coordinates: Iterable[Coordinate]) -> set[Coordinate]:
 
 
 def is_summed(coordinate: Coordinate) -> bool:
-    """Whether it is a reduction's iterator or a digit of one.
+    """Return whether the coordinate is a reduction's iterator or a digit of one.
 
-    The digits of a reduction are summed over each by itself, as if there were a REDUCE for each.
+    Each digit of a reduction is summed independently, as if it were a REDUCE.
     """
     while coordinate.node.primitive == "MERGE":
         coordinate = coordinate.node.operands[0]
@@ -71,7 +71,7 @@ def is_summed(coordinate: Coordinate) -> bool:
 
 
 def are_one(high: Coordinate, low: Coordinate) -> bool:
-    """Whether SPLIT of two digits is a digit of the same coordinate: neighbours, in any order in a reduction."""
+    """Return whether a SPLIT of two digits is a digit too: of neighbours, or in a reduction of digits in any order."""
     above, below = digit(high), digit(low)
     if above.root != below.root:
         return False
@@ -83,12 +83,12 @@ _NOBODY: frozenset[int] = frozenset()
 
 
 def sharers(state: State, coordinate: Coordinate) -> frozenset[int]:
-    """The weights a coordinate is SHAREd with."""
+    """Return the weights that a coordinate is SHAREd with."""
     return state.sharing.get(coordinate, _NOBODY)
 
 
 def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
-    """Whether it is a reduction's iterator, or a digit of one, that no weight shares."""
+    """Return whether the coordinate is a reduction's iterator, or a digit of one, that no weight shares."""
     while coordinate not in state.sharing:
         if coordinate.node.primitive != "MERGE":
             return coordinate.is_reduction
@@ -97,7 +97,7 @@ def is_raw_reduction(state: State, coordinate: Coordinate) -> bool:
 
 
 def holders(state: State, coordinate: Coordinate) -> frozenset[int]:
-    """The weights that share a coordinate or what it is a digit of."""
+    """Return the weights that share a coordinate, or a coordinate of which it is a digit."""
     weights = sharers(state, coordinate)
     while coordinate.node.primitive == "MERGE":
         coordinate = coordinate.node.operands[0]
@@ -106,21 +106,21 @@ def holders(state: State, coordinate: Coordinate) -> frozenset[int]:
 
 
 def first_digit(state: State, coordinate: Coordinate) -> Coordinate:
-    """The leading one of the blocks that SPLITs no weight shares have put together."""
+    """Return the leading block of the coordinate's SPLITs, up to a SPLIT that a weight shares."""
     while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
         coordinate = coordinate.node.operands[0]
     return coordinate
 
 
 def last_digit(state: State, coordinate: Coordinate) -> Coordinate:
-    """The last one of the blocks that SPLITs no weight shares have put together."""
+    """Return the last block of the coordinate's SPLITs, up to a SPLIT that a weight shares."""
     while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
         coordinate = coordinate.node.operands[1]
     return coordinate
 
 
 def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
-    """The coordinate under the SHIFTs right below this one, and how many they are."""
+    """Return the coordinate below the SHIFTs directly below this coordinate, and the number of SHIFTs."""
     count = 0
     while coordinate.node.primitive == "SHIFT":
         coordinate, count = coordinate.node.operands[0], count + 1
@@ -128,13 +128,13 @@ def below_shifts(coordinate: Coordinate) -> tuple[Coordinate, int]:
 
 
 def standing(state: State, coordinate: Coordinate) -> tuple[object, ...]:
-    """An order of coordinates that the names of reductions do not change: how it is built, and who shares it."""
+    """Return a sort key that ignores names of reductions: the number of sharing weights, and the construction."""
     return (len(sharers(state, coordinate)), built(coordinate))
 
 
 @lru_cache(maxsize=1 << 16)
 def built(coordinate: Coordinate) -> tuple[object, ...]:
-    """How a coordinate is built, reductions of one size alike: comparable among coordinates of one spec."""
+    """Describe how a coordinate is built, ignoring names of reductions; comparable within one spec."""
     node = coordinate.node
     tag = -1 if coordinate.is_reduction else node.tag
     parameter = () if node.parameter is None else node.parameter.exponents
@@ -149,7 +149,7 @@ def built(coordinate: Coordinate) -> tuple[object, ...]:
 
 
 def offset_sizes(coordinate: Coordinate) -> list[Size]:
-    """The blocks of the SPLITs that a coordinate is made by, from the innermost: ``C``, then ``B*C``, ..."""
+    """Return the block sizes of the coordinate's SPLITs, from the innermost: ``C``, then ``B*C``, ..."""
     sizes: list[Size] = []
     while coordinate.node.primitive == "SPLIT":
         coordinate, offset = coordinate.node.operands
@@ -158,20 +158,20 @@ def offset_sizes(coordinate: Coordinate) -> list[Size]:
 
 
 def is_high_of_shift(coordinate: Coordinate) -> bool:
-    """Whether it is the high digit that a MERGE makes of a SHIFT."""
+    """Return whether the coordinate is the high digit in a MERGE of a SHIFT."""
     node = coordinate.node
     return node.primitive == "MERGE" and coordinate.index == 0 and node.operands[0].node.primitive == "SHIFT"
 
 
 def is_of_unfold(coordinate: Coordinate) -> bool:
-    """Whether it is an UNFOLD, or SHIFT or STRIDE of one."""
+    """Return whether the coordinate is an UNFOLD, or SHIFTs or STRIDEs of one."""
     while coordinate.node.primitive in ("SHIFT", "STRIDE"):
         coordinate = coordinate.node.operands[0]
     return coordinate.node.primitive == "UNFOLD"
 
 
 def is_of_shared(state: State, coordinate: Coordinate) -> bool:
-    """Whether a weight shares a coordinate, or what SHIFTs, STRIDEs and MERGEs, or a SPLIT, have made it of."""
+    """Return whether a weight shares a coordinate or its source below SHIFTs, STRIDEs and MERGEs, or below a SPLIT."""
     while coordinate not in state.sharing:
         primitive, operands = coordinate.node.primitive, coordinate.node.operands
         if primitive == "SPLIT":
@@ -183,12 +183,12 @@ def is_of_shared(state: State, coordinate: Coordinate) -> bool:
 
 
 class Feature(NamedTuple):
-    """One coordinate as rules see it; see :mod:`syno_lab.synthesis.matches` for who asks for what."""
+    """A coordinate as rules see it; :mod:`syno_lab.synthesis.matches` uses the fields."""
 
     size: Exponents
     primitive: str
     result: int
-    leaf: int  # 0 a view, 1 a reduction, 2 an output (outputs differ by their axis)
+    leaf: int  # 0: a view, 1: a reduction, 2: an output (outputs differ by axis)
     axis: int
     sharers: tuple[int, ...]
     only_reductions: bool
@@ -196,11 +196,11 @@ class Feature(NamedTuple):
     is_of_shared: bool
     below: tuple[object, ...]
     standing: tuple[object, ...] | None
-    is_digit_summed: bool  # whether :func:`digit_below` is of a reduction
+    is_digit_summed: bool  # whether :func:`digit_below` is a reduction's digit
 
 
 def feature(state: State, coordinate: Coordinate) -> Feature:
-    """The feature of a coordinate on top of ``state``."""
+    """Return the feature of a coordinate on top of ``state``."""
     node = coordinate.node
     size = coordinate.size
     leaf = 1 if coordinate.is_reduction else 2 if coordinate.is_output else 0
@@ -258,7 +258,7 @@ def feature(state: State, coordinate: Coordinate) -> Feature:
 
 
 def _summed(state: State, coordinate: Coordinate) -> tuple[object, ...] | None:
-    """Of a reduction or a digit of one: whether a weight shares it, its size, and what it is a digit of."""
+    """Describe a reduction or its digit: whether no weight shares it, its size, and the coordinate it is a digit of."""
     if not is_summed(coordinate):
         return None
     of = coordinate.node.operands[0] if coordinate.node.operands else coordinate
@@ -266,9 +266,9 @@ def _summed(state: State, coordinate: Coordinate) -> tuple[object, ...] | None:
 
 
 def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
-    """The digit that a rule may join with a neighbour: the coordinate itself, or what its views end in; None for none.
+    """Return the digit that a rule may join with a neighbour, or None.
 
-    That is the last block of SPLITs, what SHIFTs roll, and what a window slides along.
+    It is the coordinate itself, the last block of its SPLITs, the operand of its SHIFTs or an UNFOLD's main coordinate.
     """
     primitive = coordinate.node.primitive
     if primitive == "SPLIT":
@@ -281,14 +281,14 @@ def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
 
 
 class Look:
-    """A coordinate as search sees it: one for all states that have the very same one, shared by the same weights.
+    """A coordinate as search sees it: one object for all states with the same coordinate and sharing weights.
 
     Attributes:
         coordinate: the coordinate.
-        feature: the number of what rules see of it (:mod:`syno_lab.synthesis.features`).
+        feature: the number of its feature for rules (:mod:`syno_lab.synthesis.features`).
         packed: its packed size.
         root: the MERGE of which it is a digit, or None.
-        changed: its looks once a weight shares it, by the number of the weight; at -1 once its other digit is dropped.
+        changed: by a weight's number, its look after the weight shares it; by -1, after its other digit is dropped.
     """
 
     __slots__ = ("changed", "coordinate", "feature", "packed", "root")
@@ -302,7 +302,7 @@ class Look:
 
 
 class Viewed:
-    """A view that no rule rejects: its step, the occurrences that it costs, its results, and their looks once asked."""
+    """A view that no rule rejects: its step, the occurrences it costs, its results, and their looks (computed late)."""
 
     __slots__ = ("looks", "results", "spent", "step")
 

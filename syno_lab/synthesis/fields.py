@@ -13,7 +13,7 @@ from syno_lab.ir.spec import Limits, Spec
 
 
 class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
-    """The Sampler's arguments by their names; a limit that is left out is the default of ``Limits``."""
+    """The Sampler's arguments by their names; a limit that is missing has the default of ``Limits``."""
 
     input_shape: str
     output_shape: str
@@ -42,9 +42,9 @@ class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
 
     @classmethod
     def from_spec(cls, spec: Spec) -> Self:
-        """The arguments that give ``spec``; :meth:`spec` reads them back.
+        """Return the arguments that make ``spec``; :meth:`spec` converts them back.
 
-        Every limit is written down, so that what is stored does not depend on the defaults of another version.
+        Every limit is written, so that stored data do not depend on the defaults of another version.
         """
         primary = set(spec.symbols.primary)
         return cls(
@@ -61,9 +61,9 @@ class SpecFields(msgspec.Struct, forbid_unknown_fields=True):
         )
 
     def arguments(self) -> dict[str, Any]:
-        """Those that are given, by name."""
+        """Return the arguments with a value, by name."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not msgspec.UNSET}
 
     def spec(self) -> Spec:
-        """The spec of these arguments. Raises SpecError for a spec that is malformed or contradictory."""
+        """Build the spec of these arguments. Raises SpecError for a malformed or contradictory spec."""
         return Spec.parse(**self.arguments())

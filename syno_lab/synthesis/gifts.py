@@ -1,4 +1,4 @@
-"""The contractions of the search graph, and what ends a pGraph: the moves of a stage that are no views."""
+"""The contractions of the search graph and the ends of pGraphs: the moves of a stage that are no views."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from syno_lab.synthesis.nodes import Edge, Gift, Move, SearchNode
 from syno_lab.synthesis.reach import EXPANDABLE, GIVABLE, MERGEABLE, STRIDED, WAITING
 from syno_lab.synthesis.roots import Roots
 
-#: Choices of a CONTRACTION that are listed at one node; where there are more they are met one by one, or drawn.
+#: The limit of listed choices of a CONTRACTION at one node; more choices are generated one by one, or drawn.
 MOST_CONTRACTIONS = 4_096
-_DRAWN = 128  # choices that stand for all of them, when a walk takes one
+_DRAWN = 128  # the number of choices that a walk draws instead of all
 
 
 class Gifts(Roots):
@@ -35,9 +35,9 @@ class Gifts(Roots):
         given: tuple[int, ...] = (),
         weights: int | None = None,
     ) -> Iterator[Edge]:
-        """The operators that are complete with the coordinates at ``places`` and results of sizes ``added``.
+        """Yield the complete operators with the coordinates at ``places`` and results of sizes ``added``.
 
-        One for each way to match them with the input's axes (section 7.1: transposition).
+        There is one operator for each match with the input's axes (section 7.1: transposition).
         """
         axes = self._axes
         count = len(places) + len(added)
@@ -78,7 +78,7 @@ class Gifts(Roots):
             yield Edge(cost, primitive, operands, given, parameter, order, None, 0)
 
     def _gift_groups(self, node: SearchNode, places: Iterable[int]) -> list[list[int]]:
-        """Which coordinates a contraction may take, those together of which any one will do: reductions alike."""
+        """Group the coordinates that a contraction may take; equal reductions form one group, others stand alone."""
         groups: list[list[int]] = []
         alike: dict[int, list[int]] = {}
         for place in places:
@@ -94,10 +94,10 @@ class Gifts(Roots):
         return groups
 
     def _gift_room(self, node: SearchNode, groups: list[list[int]], left: int) -> list[tuple[list[int], int, int]]:
-        """Of each group how many are given at least and at most; none of any where no gift will do."""
+        """Return for each group the least and largest number of given coordinates; empty if no choice can work."""
         if left != 1:
             return [(group, 0, len(group)) for group in groups]
-        extra = list(node.packed)  # then just what the input lacks is given
+        extra = list(node.packed)  # in the last step, exactly the surplus over the input is given
         for size in self.reach.want:
             if size not in extra:
                 return []
@@ -110,9 +110,9 @@ class Gifts(Roots):
         return room
 
     def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int, rng: Random | None) -> Iterator[Move]:
-        """Every contraction at the end of a stage, begun: what it gives away. Reductions alike go by their number.
+        """Yield every contraction at the end of a stage by its given coordinates; equal reductions only by number.
 
-        With ``rng`` some of them at random, where there are too many to list.
+        With ``rng``, yield some contractions at random if there are too many to list.
         """
         room = self._gift_room(node, self._gift_groups(node, passed), left)
         if not room:
@@ -134,7 +134,7 @@ class Gifts(Roots):
             if near >= 0:
                 need = max(0, near - len(given))
             else:
-                # Which of the rest are shared, and so wait anew, is not chosen yet.
+                # It is still open which of the rest are shared and so wait again.
                 items = sorted([_after_share(item) for i, item in enumerate(node.items) if i not in given])
                 need = self._steps(items, left - 1, weights, node.used, node.spent)
                 if need >= left:
@@ -158,7 +158,7 @@ class Gifts(Roots):
                 yield Move(0, need + 1, partial(self._give, gift), width - 1)
 
     def _give(self, gift: Gift) -> Iterator[Edge]:
-        """A contraction begun, as a node of its own."""
+        """Yield the edge to a node for a contraction with known given coordinates."""
         node = gift.node
         target = SearchNode(node.state, node.places, node.passed, node.used, node.spent, node.cost)
         target.looks, target.features, target.packed = node.looks, node.features, node.packed
@@ -167,9 +167,9 @@ class Gifts(Roots):
         yield Edge(0, "", (), gift.given, None, tuple(range(len(node.places))), target, 1)
 
     def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
-        """What the contraction that has been begun shares; with ``rng`` some of it at random.
+        """Yield the choices of shared coordinates for a contraction with known gifts; with ``rng`` some at random.
 
-        It takes something new since the last contraction; or it follows that at once, and is not less.
+        The contraction takes something new since the last contraction, or follows it directly and is not less.
         """
         node = gift.node
         state = node.state
@@ -187,7 +187,7 @@ class Gifts(Roots):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
     def _spent_after(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Occurrences after a weight has taken these; where limits do not bind weights, as before."""
+        """Return the occurrences after a weight takes the coordinates, or None; ``spent`` if limits ignore weights."""
         if not self._binding_weights:
             return spent
         for place in places:
@@ -232,7 +232,7 @@ class Gifts(Roots):
         if node.is_contracted:
             touched.update(range(node.passed, len(node.places)))
         untouched = [i for i in passed if i not in touched and i not in given]
-        # Those that wait anew: reductions behind the others, those that look alike side by side.
+        # Coordinates that wait again: reductions behind the others, equal reductions side by side.
         waiting = [i for i in passed if i in touched and i not in given]
         waiting.sort(key=lambda i: (not self._is_reduction[node.features[i]], node.features[i], i in shared))
         order = (*untouched, *waiting)
@@ -260,7 +260,7 @@ class Gifts(Roots):
 
 
 def _counts(room: list[tuple[int, int]], rng: Random | None) -> Iterator[tuple[int, ...]]:
-    """How many of each group: every choice, or some at random, each time with another share of them all."""
+    """Yield the numbers to take of each group: all choices, or some at random, each with another share."""
     if rng is None or prod(most - least + 1 for least, most in room) <= MOST_CONTRACTIONS:
         yield from product(*(range(least, most + 1) for least, most in room))
         return
@@ -274,5 +274,5 @@ def _counts(room: list[tuple[int, int]], rng: Random | None) -> Iterator[tuple[i
 
 
 def _after_share(item: int) -> int:
-    """An item of which is not known yet whether the contraction shares it."""
+    """Return an item for a coordinate that the contraction may or may not share."""
     return item if item & STRIDED else (item & ~(EXPANDABLE | MERGEABLE)) | GIVABLE | WAITING

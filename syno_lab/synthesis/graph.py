@@ -1,14 +1,14 @@
-"""The search space as a graph: interned states, and for each pGraph one way to it from the root.
+"""The search space as a graph: interned states, and exactly one path from the root to each pGraph.
 
-A state is a set, so the same pGraph can be reached in many orders. Here it is built in one: REDUCEs first, then stages
-of views with contractions between them. A stage is a *sweep*: its coordinates wait in a row; the foremost either passes
-or is the operand of a view whose other operand has passed already, and results go to the front. A view therefore stands
-in the earliest stage that has its operands, at the moment the last of them is looked at, and nowhere else. After a
-contraction only the coordinates that it shares wait anew. Reductions of one size that nothing tells apart are kept in
-order by what is done with them: those that begin a view before those that pass.
+A state is a set, so a pGraph can be reached in many orders. The graph has one order: REDUCEs first, then stages of
+views with contractions between them. A stage is a *sweep*: its coordinates wait in a row. The foremost coordinate
+either passes, or is the operand of a view whose other operand has already passed; results go to the front. So a view
+has exactly one position: the earliest stage with its operands, when the last of them is at the front. After a
+contraction, only the coordinates that it shares wait again. Equal reductions of one size are ordered by their use:
+reductions that begin a view come before those that pass.
 
-Two states that rules cannot tell apart (:mod:`syno_lab.synthesis.features`) are one node, with one state to stand for
-both; an edge says which coordinates it uses by their places, so it can be replayed on either.
+Two states that rules cannot distinguish (:mod:`syno_lab.synthesis.features`) are one node with one representative
+state. An edge names the coordinates it uses by their indices, so it can be replayed on either state.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _WHICH = {primitive: which for which, primitive in enumerate(LIMITED)}
 class Graph(Gifts):
     """The search space of one spec under one table of rules."""
 
-    #: Steps to spare from which on the distance of a move is guessed.
+    #: The number of spare steps from which on a move's distance is guessed.
     SPARE = 3
-    #: How much likelier an UNFOLD is that brings what is wished; and while no weight has its window, so that one weight
-    #: is for all that it reads.
+    #: The factor on the probability of an UNFOLD that brings what is wished: with a window that a weight has, and with
+    #: a window that no weight has, where one weight serves all positions.
     WINDOW = 40.0
     BARE_WINDOW = 2.0
-    #: The same of a SPLIT that joins what would be two axes, and has to be taken apart again.
+    #: The factor on the probability of a SPLIT that joins parts of two axes, which must be separated again.
     JOIN = 0.05
 
     # -- edges -------------------------------------------------------------------------------------------------------
 
     def moves(self, node: SearchNode, left: int) -> list[Move]:
-        """The moves from ``node`` after which the input may still be reached in ``left`` steps, in a fixed order.
+        """Return the moves from ``node`` after which ``left`` steps may reach the input, in a fixed order.
 
-        Raises EffortError for what exceeds the graph's effort.
+        Raises EffortError when the graph's effort is exceeded.
         """
         moves = node.moves.get(left)
         if moves is None:
@@ -59,11 +59,11 @@ class Graph(Gifts):
         return moves
 
     def each_move(self, node: SearchNode, left: int) -> Iterable[Move]:
-        """As :meth:`moves`, one by one and kept nowhere where there are too many to list."""
+        """Iterate over :meth:`moves`; if there are too many to list, generate them without a cache."""
         return self._moves(node, left) if self.is_vast(node, left) else self.moves(node, left)
 
     def some_moves(self, node: SearchNode, left: int, rng: Random) -> list[Move]:
-        """All moves from ``node``; where there are too many to list, some at random."""
+        """Return all moves from ``node``, or some random moves if there are too many to list."""
         if not self.is_vast(node, left):
             return self.moves(node, left)
         if node is self.root:
@@ -73,12 +73,12 @@ class Graph(Gifts):
         return list(self._from(node, left, rng))
 
     def edges(self, node: SearchNode, left: int) -> Iterator[Edge]:
-        """The edges of all moves from ``node``."""
+        """Yield the edges of all moves from ``node``."""
         for move in self.each_move(node, left):
             yield from move.edges()
 
     def is_vast(self, node: SearchNode, left: int) -> bool:
-        """Whether a node has too many moves to list."""
+        """Return whether a node has too many moves to list."""
         if left in node.moves:
             return False
         if node is self.root:
@@ -98,7 +98,7 @@ class Graph(Gifts):
         return self._from(node, left)
 
     def _from(self, node: SearchNode, left: int, rng: Random | None = None) -> Iterator[Move]:
-        """What the waiting coordinates may do, each after those in front of it have passed; then what ends a stage."""
+        """Yield the views of each waiting coordinate after those in front of it pass, then the ends of the stage."""
         number = len(node.places)
         items = list(node.items)
         weights = len(node.state.weights)
@@ -136,12 +136,12 @@ class Graph(Gifts):
     # -- views -------------------------------------------------------------------------------------------------------
 
     def _views(self, stage: _Stage) -> Iterator[_View]:
-        """Every view that may begin with the active coordinate: with itself alone, or with one that has passed."""
+        """Yield every view that may begin with the active coordinate, alone or with a passed coordinate."""
         node, active, left = stage.node, stage.active, stage.left
         c = node.places[active]
         item = stage.items[active]
         packed = node.packed[active]
-        # The last step leaves the input's number of axes and of elements.
+        # The last step must reach the input's number of axes and of elements.
         more = sum(node.packed) - self._total
         axes = len(node.packed) - len(self._axes)
         is_taking_apart, is_joining = left > 1 or (not more and axes == -1), left > 1 or (not more and axes == 1)
@@ -162,7 +162,7 @@ class Graph(Gifts):
         tried = set()
         for partner in stage.passed:
             look = node.features[partner]
-            if self._is_reduction[look]:  # of those that look alike any one will do
+            if self._is_reduction[look]:  # one of several equal reductions suffices
                 if look in tried:
                     continue
                 tried.add(look)
@@ -178,24 +178,24 @@ class Graph(Gifts):
                 yield _View(stage, "UNFOLD", (partner, active), None, (other,))
 
     def _view_move(self, view: _View) -> Move | None:
-        """The move of one view; None where the distance or a budget rules it out."""
+        """Return the move of a view; None if the distance or a budget excludes it."""
         stage, primitive, operands, _, added = view
         node, left = stage.node, stage.left
         self.effort.tick("listing views")
         self.looked += 1
         used = node.used
         which = _WHICH.get(primitive)
-        if which is not None:  # primitives of the user's own have no budget of their own
+        if which is not None:  # primitives of the user's own have no separate budget
             most = self._most[which]
             if most is not None and used[which] >= most:
                 return None
             used = (*used[:which], used[which] + 1, *used[which + 1 :])
         if stage.near >= 0:
-            # Far from the limit every view may lead to the input; the distance is a guess then, and computed when the
-            # move is taken.
+            # Far from the limit, every view may lead to the input. Its distance is a guess, computed when the move is
+            # taken.
             need = max(0, stage.near + self._further(node, operands, added))
         else:
-            # The distance comes first: most moves lead too far away.
+            # Check the distance first, because most moves lead too far away.
             items = list(stage.sorted_items)
             for place in operands:
                 items.remove(stage.items[place])
@@ -215,7 +215,7 @@ class Graph(Gifts):
             return None
         favour = 1.0
         if self.wishes is not None and len(operands) == 2:
-            first, second = operands  # of an UNFOLD the main coordinate and the window
+            first, second = operands  # of an UNFOLD: the main coordinate and the window
             if primitive == "SPLIT":
                 favour = self.JOIN if self.wishes.joins(node.items[first], node.items[second]) else 1.0
             elif self.wishes.is_served(node.items[first], node.items[second]):
@@ -223,9 +223,9 @@ class Graph(Gifts):
         return Move(1, need, partial(self._view_edges, view, used, need), favour=favour)
 
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
-        """The edges of one view; none where Table 1 or a rule rejects it.
+        """Yield the edges of a view; none if Table 1 or a rule rejects it.
 
-        ``used`` are the views of each primitive after it, ``need`` the steps that it leaves, or a guess of them.
+        ``used`` counts the views of each primitive after it; ``need`` is the exact or guessed number of further steps.
         """
         stage, primitive, operands, parameter, added = view
         node, left = stage.node, stage.left
@@ -285,18 +285,18 @@ class Graph(Gifts):
         yield Edge(1, primitive, operands, (), parameter, order, self._interned(target), need)
 
     def _order_after(self, stage: _Stage, primitive: str, passed: list[int], results: int) -> tuple[int, ...]:
-        """The coordinates after a view: those that have passed, those that wait, and its results at the front."""
+        """Return the order of coordinates after a view: passed, waiting, and its results at the front."""
         node = stage.node
         number = len(node.places)
         front = [*range(node.passed, stage.active), *(number + i for i in reversed(range(results)))]
         if primitive == "STRIDE" and stage.alike:
-            # Behind the reductions that look alike: then those that are STRIDEd stand side by side.
+            # STRIDEd coordinates go behind the equal reductions, so that they are side by side.
             feature = node.features[stage.active]
             front.insert(next(at for at, i in enumerate(front) if node.features[i] == feature), front.pop())
         return (*passed, *front)
 
     def _further(self, node: SearchNode, operands: tuple[int, ...], added: tuple[int, ...]) -> int:
-        """A guess of how much further a view leads away: it undoes or makes coordinates that the input has."""
+        """Guess how much farther a view leads, by the input's coordinates that it undoes or makes."""
         want = self.reach.want
         change = len(added) - len(operands)
         change += 2 * sum([node.packed[i] in want for i in operands]) - 2 * sum([size in want for size in added])
@@ -309,7 +309,7 @@ class Graph(Gifts):
         return (primitive, role, stage.node.features[operands[1 - role]], ())
 
     def _keeps_order(self, stage: _Stage, label: tuple[Any, ...], operands: tuple[int, ...]) -> bool:
-        """Whether a reduction may do this after what the one before it, which looks alike, has done."""
+        """Return whether a reduction may do this after the step of an equal reduction before it."""
         bound = stage.node.bound
         if bound is None or bound[0] != stage.node.features[stage.active]:
             return True
@@ -320,18 +320,18 @@ class Graph(Gifts):
 
 @dataclass(slots=True, eq=False)
 class _Stage:
-    """One coordinate at the front of a sweep.
+    """A coordinate at the front of a sweep.
 
     Attributes:
-        node: where the sweep is.
-        active: the place of the coordinate.
-        passed: the places of the coordinates that have passed before it, by their features.
+        node: the node of the sweep.
+        active: the index of the coordinate.
+        passed: the indices of the coordinates that have passed before it, sorted by feature.
         items: all coordinates as the distance sees them.
-        sorted_items: the same, sorted.
-        alike: whether it is a reduction, and another that looks alike still waits.
+        sorted_items: ``items``, sorted.
+        alike: whether the coordinate is a reduction and an equal one still waits.
         is_last: whether no other coordinate waits.
-        near: the node's distance where it is far below the limit, else -1.
-        left: the steps that are left.
+        near: the node's distance if it is far below the limit, else -1.
+        left: the number of remaining steps.
     """
 
     node: SearchNode
@@ -346,7 +346,7 @@ class _Stage:
 
 
 class _View(NamedTuple):
-    """A view at a stage: the places of its operands, its parameter, and the packed sizes of its results."""
+    """A view at a stage: the indices of its operands, its parameter, and the packed sizes of its results."""
 
     stage: _Stage
     primitive: str
