@@ -1,10 +1,10 @@
-"""Canonicalization rules of views: each says of the top of a state whether it rejects a step (Syno, section 6).
+"""Canonicalization rules of views: each rule decides at the top of a state whether it rejects a step (Syno, section 6).
 
-A rule is a function of a state and a step with a row above it (:mod:`syno_lab.synthesis.rule`): the expression that it
-rejects, the canonical one, the section of the paper, the primitives. Its docstring begins with the reason. It may look
-at a coordinate's own primitive, at the coordinates right below it, at its digits and at the weights that share it;
-:mod:`syno_lab.synthesis.features` lists just that, so that search can take two states for one where no rule tells them
-apart. Rules that look deeper say so; those of contractions are in :mod:`syno_lab.synthesis.matches_weights`.
+A rule is a function of a state and a step, with a row above it (:mod:`syno_lab.synthesis.rule`): the rejected
+expression, the canonical expression, the section of the paper, and the primitives. Its docstring begins with the
+reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
+weights that share it. :mod:`syno_lab.synthesis.features` lists all of this, so that search can merge states that no
+rule distinguishes. Rules that look deeper are marked. Rules of contractions: :mod:`syno_lab.synthesis.matches_weights`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from syno_lab.synthesis.features import (
 from syno_lab.synthesis.rule import CONTRACTIONS, MIXED, VIEWS, approximate, exact, space
 from syno_lab.synthesis.space import coefficient_products, merge_blocks, reduce_sizes
 
-#: The primitives whose coordinates are a bijection of those below (the paper's 1-to-1 views).
+#: The primitives that are bijections of coordinates (the paper's 1-to-1 views).
 ONE_TO_ONE = ("MERGE", "SHIFT", "SPLIT")
-TOLERANCE = 1 / 8  # an approximate rule applies where at most this share of the elements differs
-_MOST_POSITIONS = 1 << 20  # of two windows; with more, they are not small beside what they slide along
+TOLERANCE = 1 / 8  # the largest share of elements that differ for an approximate rule
+_MOST_POSITIONS = 1 << 20  # the limit for two windows; larger windows are not small beside the axis
 
 
 def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
@@ -46,7 +46,7 @@ def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
 
 
 def smallest(spec: Spec, size: Size) -> int:
-    """The least value of a size under the spec's bindings; a large number where there is none."""
+    """Return the least value of a size under the spec's bindings; without a binding, a large number."""
     return min((size.at(binding) for binding in spec.binding_maps), default=1 << 30)
 
 
@@ -55,7 +55,7 @@ def smallest(spec: Spec, size: Size) -> int:
 
 @exact("REDUCE after other steps", "REDUCE before them", "appendix A", "REDUCE")
 def reduce_first(state: State, step: Step) -> bool:
-    """REDUCEs commute with everything before them, so they come first."""
+    """REDUCEs commute with all steps before them, so REDUCEs come first."""
     return any(s.primitive != "REDUCE" for s in state.steps)
 
 
@@ -64,9 +64,9 @@ def reduce_first(state: State, step: Step) -> bool:
 
 @exact("sum_r X[r/B, r%B]", "sum_a sum_b X[a, b]", MIXED, *ONE_TO_ONE)
 def view_of_reduction(state: State, step: Step) -> bool:
-    """A reshape or roll of reductions, or of their digits, that no weight shares only renames what is summed.
+    """If no weight shares reductions (or their digits), a reshape or roll of them only renames summed elements.
 
-    It stays where the REDUCEs that replace it are not in the space.
+    The rule does not reject a step whose replacement needs REDUCEs that are not in the space.
     """
     if step.primitive == "SPLIT":
         two = _raw_reductions(state, step)
@@ -82,16 +82,16 @@ def view_of_reduction(state: State, step: Step) -> bool:
 
 @exact("sum_r sum_q X[B*r + q]", "sum_q sum_r X[C*q + r]", MIXED, "SPLIT")
 def split_of_reductions(state: State, step: Step) -> bool:
-    """Reductions side by side in a SPLIT are summed over all they are together: the larger comes first.
+    """A SPLIT of two reductions sums over both in any order, so the larger reduction comes first.
 
-    They may stand behind other blocks.
+    Other blocks may be in front of the reductions.
     """
     two = _raw_reductions(state, step)
     return two is not None and two[0].size.exponents < two[1].size.exponents
 
 
 def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] | None:
-    """The reductions, or digits, side by side in a SPLIT."""
+    """Return the two reductions (or digits) that a SPLIT puts side by side, or None."""
     low = step.operands[1]
     if not is_raw_reduction(state, low):
         return None
@@ -100,9 +100,9 @@ def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] |
 
 
 def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
-    """Whether two reductions, or digits, are one REDUCE: of the size of both, or with what is left of what they are of.
+    """Return whether two reductions (or digits) are one REDUCE of their product size, maybe with the digit's rest.
 
-    Two digits of one reduction are for :func:`split_undoes_merge`.
+    The rule :func:`split_undoes_merge` handles two digits of one reduction.
     """
     sizes = reduce_sizes(spec)
     leaves = [c.is_reduction for c in operands]
@@ -112,16 +112,16 @@ def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
 
 
 def rest_of(coordinate: Coordinate) -> Size | None:
-    """The size of the reduction that stays when a digit of one is taken away; None where that takes other MERGEs."""
+    """Return the reduction's size without this digit of it; None if several MERGEs made the digit."""
     (operand,) = coordinate.node.operands
     return operand.size / coordinate.size if operand.is_reduction else None
 
 
 @exact("X[i/B, i%B] * W[i]", "X[a, b] * W[a, b] with [a, b] = [i/B, i%B]", f"{MIXED}, Figure 3(b)", *ONE_TO_ONE)
 def view_above_share(state: State, step: Step) -> bool:
-    """Weights can be reshaped offline, so 1-to-1 views stand below contractions.
+    """Weights can be reshaped offline, so 1-to-1 views are placed below contractions.
 
-    One weight shares all coordinates of the view.
+    The rule applies if one weight shares all operands of the view.
     """
     common = sharers(state, step.operands[0])
     for c in step.operands[1:]:
@@ -134,7 +134,7 @@ def view_above_share(state: State, step: Step) -> bool:
 
 @exact("[(C*i + j) / (B*C), (C*i + j) % (B*C)]", "[i/B, C*(i%B) + j]", f"{VIEWS}, Figure 3(a)", "MERGE")
 def merge_above_split(state: State, step: Step) -> bool:
-    """The sizes of blocks (or blocks of blocks) divide one another: a parenthesis goes, and MERGE is below SPLIT."""
+    """If blocks (or blocks of blocks) divide one another, a parenthesis is removed, and MERGE is below SPLIT."""
     if not _operand_from(step, "SPLIT"):
         return False
     assert step.parameter is not None
@@ -147,21 +147,21 @@ def merge_above_split(state: State, step: Step) -> bool:
 
 @space("[(D*i + j) / B, (D*i + j) % B]", "blocks of which one divides the other", f"{VIEWS}, Figure 3(a)", "MERGE")
 def merge_across_blocks(state: State, step: Step) -> bool:
-    """In the space such blocks divide one another; else what is read hangs on which numbers have a common divisor."""
+    """In the space, one of two such blocks divides the other; otherwise common divisors would decide what is read."""
     return _operand_from(step, "SPLIT") and not merge_above_split(state, step)
 
 
 @exact("[i/B, (i%B)/C, (i%B)%C]", "[(i/C)/(B/C), (i/C)%(B/C), i%C]", VIEWS, "MERGE")
 def merge_of_low_digit(state: State, step: Step) -> bool:
-    """Three digits come from merging the high one again, never the low one."""
+    """Three digits are made by a second MERGE of the high digit, never of the low digit."""
     return _operand_from(step, "MERGE") and step.operands[0].index == 1
 
 
 @exact("sum_r X[r/B, r%B]", "sum_r X[r%(N/B), r/(N/B)]", MIXED, "MERGE")
 def merge_of_reduction(state: State, step: Step) -> bool:
-    """The digits of a reduction are summed each by itself, so they may change places: the least is the lowest.
+    """Digits of a reduction are summed independently and can swap, so the smallest digit is the lowest.
 
-    It rejects a MERGE of a reduction, or of the rest of one, whose digits are in order of their sizes in another MERGE.
+    The rule rejects a MERGE of a reduction, or of its rest, if another MERGE makes the same digits in order of size.
     """
     (operand,) = step.operands
     assert step.parameter is not None
@@ -178,7 +178,7 @@ def merge_of_reduction(state: State, step: Step) -> bool:
 
 @approximate("[(i + j - K/2) / B, (i + j - K/2) % B]", "[i/B, i%B + j - K/2]", f"{VIEWS}, Figure 3(c)", "MERGE")
 def merge_above_unfold(state: State, step: Step) -> bool:
-    """The block is much larger than the window, so both agree at almost every point."""
+    """The block is much larger than the window, so the two forms agree at almost every point."""
     if not _operand_from(step, "UNFOLD") or not state.spec.binding_maps:
         return False
     main, window = step.operands[0].node.operands
@@ -189,10 +189,10 @@ def merge_above_unfold(state: State, step: Step) -> bool:
 
 @lru_cache(maxsize=4096)
 def _block_crossings(main: int, window: int, block: int) -> float:
-    """Positions inside a block repeat, so one block stands for all: crossing windows read another block or nothing."""
+    """Return the share of a block's positions where the window crosses into another block (or out of bounds)."""
     left, right = window // 2, window - 1 - window // 2
     crossing = 0
-    for reach in (left, right):  # 1 + 2 + ... up to the block, and a block for each that reaches farther
+    for reach in (left, right):  # the sum 1 + 2 + ... up to the block, then a block for each farther one
         near = min(reach, block)
         crossing += near * (near + 1) // 2 + (reach - near) * block
     return crossing / (block * window)
@@ -200,7 +200,7 @@ def _block_crossings(main: int, window: int, block: int) -> float:
 
 @approximate("[((B*i + j + 1) % (B*N)) / B, (B*i + j + 1) % B]", "[i, (j + 1) % B]", VIEWS, "MERGE")
 def merge_above_shift_above_split(state: State, step: Step) -> bool:
-    """Only the last element of a block is carried to the next, so the SHIFT may stand below."""
+    """Only the last element of a block is carried to the next block, so the SHIFT is placed below."""
     below, count = below_shifts(step.operands[0])
     if not count or below.node.primitive != "SPLIT" or below.node.operands[1].size != step.parameter:
         return False
@@ -212,20 +212,20 @@ def merge_above_shift_above_split(state: State, step: Step) -> bool:
 
 @exact("B*C*i + (C*j + k)", "C*(B*i + j) + k", VIEWS, "SPLIT")
 def split_of_split(state: State, step: Step) -> bool:
-    """A parenthesis is removed: blocks of blocks are put together from the left, though weights share the offset."""
+    """A parenthesis is removed: blocks of blocks are built from the left, even if weights share the offset."""
     return _operand_from(step, "SPLIT", 1)
 
 
 @exact("B*(i/B) + i%B", "i", VIEWS, "SPLIT")
 def split_undoes_merge(state: State, step: Step) -> bool:
-    """Joining two neighbouring digits (of a reduction in any order) is another MERGE or none, unless one is shared."""
+    """A SPLIT of neighbouring digits undoes or replaces a MERGE, unless weights share only one of the digits."""
     high, low = last_digit(state, step.operands[0]), step.operands[1]
-    return are_one(high, low) and sharers(state, high) == sharers(state, low)
+    return are_one(high, low) and sharers(state, high) == sharers(state, low)  # a reduction's digits in any order
 
 
 @exact("B*(i/B + j - K/2) + i%B", "i + B*j - B*K/2", VIEWS, "SPLIT")
 def dilated_window(state: State, step: Step) -> bool:
-    """An even window along the high digit is a STRIDEd window along the whole."""
+    """An even window along the high digit equals a STRIDEd window along the whole coordinate."""
     if not _operand_from(step, "UNFOLD"):
         return False
     (main, window), low = step.operands[0].node.operands, step.operands[1]
@@ -235,7 +235,7 @@ def dilated_window(state: State, step: Step) -> bool:
     is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
     return (
         is_even
-        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # which the space does not STRIDE
+        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # the space does not STRIDE these
         and low.size in coefficient_products(spec)
         and min(low.size.exponents) >= 0
         and spec.limits.max_strides > 0
@@ -245,7 +245,7 @@ def dilated_window(state: State, step: Step) -> bool:
 
 @space("B*((i/B + 1) % (N/B)) + i%B", "(i + B) % N", VIEWS, "SPLIT")
 def shift_by_a_block(state: State, step: Step) -> bool:
-    """Rolling the high digit rolls the whole by a block; where that is small, SHIFTs say so with fewer steps."""
+    """Rolling the high digit rolls the whole coordinate by a block; for a small block, SHIFTs need fewer steps."""
     below, count = below_shifts(step.operands[0])
     low = step.operands[1]
     if not count or not are_adjacent(below, low) or sharers(state, low):
@@ -264,15 +264,15 @@ def shift_above_reduction(state: State, step: Step) -> bool:
 
 @exact("(B*(i/B) + i%B + 1) % N", "B*(j/B) + j%B with j = (i + 1) % N", VIEWS, "SHIFT")
 def shift_above_rejoined(state: State, step: Step) -> bool:
-    """Two neighbouring digits that are put together again are the whole, which is SHIFTed before the MERGE.
+    """A SPLIT of two neighbouring digits is the whole coordinate, which can be SHIFTed before the MERGE.
 
-    Of the two digits the low one alone is shared, or the high one SHIFTed.
+    The rule applies if only the low digit is shared, or if the high digit is SHIFTed.
     """
     if not _operand_from(step, "SPLIT"):
         return False
     high, low = step.operands[0].node.operands
     below, count = below_shifts(high)
-    # A weight that has the high one, SHIFTed or not, has no other SHIFTed by one element.
+    # A weight with the high digit, SHIFTed or not, cannot take the whole coordinate SHIFTed by one element instead.
     if not are_adjacent(below, low) or sharers(state, high) or sharers(state, below):
         return False
     return bool(sharers(state, low)) or count > 0
@@ -280,7 +280,7 @@ def shift_above_rejoined(state: State, step: Step) -> bool:
 
 @exact("(B*i + j + B) % (B*N)", "B*((i + 1) % N) + j", VIEWS, "SHIFT")
 def shifts_of_a_block(state: State, step: Step) -> bool:
-    """As many SHIFTs as a block has elements are one SHIFT of the block's number."""
+    """As many SHIFTs as a block has elements equal one SHIFT of the block's number."""
     below, count = below_shifts(step.operands[0])
     if below.node.primitive != "SPLIT" or not state.spec.binding_maps:
         return False
@@ -290,7 +290,7 @@ def shifts_of_a_block(state: State, step: Step) -> bool:
 
 @exact("(i + N) % N", "i", VIEWS, "SHIFT")
 def shifts_all_around(state: State, step: Step) -> bool:
-    """As many SHIFTs as there are elements are none."""
+    """As many SHIFTs as there are elements have no effect."""
     operand = step.operands[0]
     if operand.size.has_primary or not state.spec.binding_maps:
         return False
@@ -305,7 +305,7 @@ def shifts_all_around(state: State, step: Step) -> bool:
 def expand_of_reduction(state: State, step: Step) -> bool:
     """EXPAND of a REDUCE only changes a multiplier of the result.
 
-    No weight shares it; of a digit of one, a REDUCE of the rest is in the space.
+    The rule applies if no weight shares the reduction. For a digit, a REDUCE of the rest must be in the space.
     """
     (operand,) = step.operands
     if not is_raw_reduction(state, operand):
@@ -326,23 +326,23 @@ def expand_of_view(state: State, step: Step) -> bool:
 
 @exact("[((i + 1) % N) % B], ((i + 1) % N) / B dropped", "[(i%B + 1) % B], i/B dropped", VIEWS, "EXPAND")
 def expand_above_shift(state: State, step: Step) -> bool:
-    """Where the high digit is dropped nobody sees the carry: the SHIFT stays inside the block."""
+    """If the high digit is dropped, the carry has no effect, so the SHIFT stays inside the block."""
     (coordinate,) = step.operands
     return is_high_of_shift(coordinate) and coordinate not in state.sharing
 
 
 @space("EXPAND of i + j - K/2", "EXPAND of i and of j", VIEWS, "EXPAND")
 def expand_of_unfold(state: State, step: Step) -> bool:
-    """In the space EXPAND drops output coordinates and digits; a dropped window only weakens the border.
+    """In the space, EXPAND drops output coordinates and digits; a dropped window would only weaken the border.
 
-    The UNFOLD itself, or below SHIFT and STRIDE.
+    The coordinate is an UNFOLD, or SHIFTs or STRIDEs of one.
     """
     return is_of_unfold(step.operands[0])
 
 
 @space("SHARE and then EXPAND", "give it to the weight", CONTRACTIONS, "EXPAND")
 def expand_of_shared(state: State, step: Step) -> bool:
-    """In the space what a weight shares, itself or below 1-to-1 views, is not dropped: it is given to a weight."""
+    """In the space, a shared coordinate (or a 1-to-1 view of one) is never dropped but given to a weight."""
     return is_of_shared(state, step.operands[0])
 
 
@@ -351,7 +351,7 @@ def expand_of_shared(state: State, step: Step) -> bool:
 
 @approximate("sum_i sum_j X[i + j - K/2]", "K * sum_i X[i]", MIXED, "UNFOLD")
 def unfold_of_reductions(state: State, step: Step) -> bool:
-    """At most one coordinate of an UNFOLD may be REDUCEd; with both it is a multiple except at the border."""
+    """An UNFOLD of two reductions is a multiple of one sum, except at the border."""
     if not all(c.is_reduction and c not in state.sharing for c in step.operands):
         return False
     return _share(state.spec, _out_of_bounds, *(c.size for c in step.operands)) <= TOLERANCE
@@ -359,7 +359,7 @@ def unfold_of_reductions(state: State, step: Step) -> bool:
 
 @approximate("(i + 1) % N + j - K/2", "(i + j - K/2 + 1) % N", VIEWS, "UNFOLD")
 def unfold_above_shift(state: State, step: Step) -> bool:
-    """UNFOLD and SHIFT commute except at the border, so SHIFT stands above."""
+    """UNFOLD and SHIFT commute except at the border, so the SHIFT is placed above."""
     if not _operand_from(step, "SHIFT"):
         return False
     return _share(state.spec, _wrapping, *(c.size for c in step.operands)) <= TOLERANCE
@@ -367,13 +367,13 @@ def unfold_above_shift(state: State, step: Step) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _share(spec: Spec, of: Callable[..., float], *sizes: Size) -> float:
-    """The largest share of elements under the spec's bindings; 0 where there is none (sizes are large then)."""
+    """Return the largest share over the spec's bindings; without a binding 0, because sizes are large then."""
     return max((of(*(size.at(binding) for size in sizes)) for binding in spec.binding_maps), default=0.0)
 
 
 @lru_cache(maxsize=4096)
 def _out_of_bounds(main: int, window: int) -> float:
-    """The share of the positions of a window along ``main`` that are out of bounds."""
+    """Return the share of the positions of a window along ``main`` that are out of bounds."""
     left = window // 2
     right = window - 1 - left
     return min(1.0, (left * (left + 1) + right * (right + 1)) / (2 * main * window))
@@ -381,16 +381,16 @@ def _out_of_bounds(main: int, window: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _wrapping(main: int, window: int) -> float:
-    """The share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
+    """Return the share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
 
-    At the last position all of the window but its middle, and as many again that the borders cut off on one side alone.
+    These are the window's positions other than the middle, at the last element, and as many at a border on one side.
     """
     return min(1.0, 2 * (window - 1) / (main * window))
 
 
 @lru_cache(maxsize=4096)
 def _clipped_between(main: int, first: int, second: int) -> float:
-    """The share of positions of two windows, one after the other, that are in bounds in one order alone."""
+    """Return the share of positions of two consecutive windows that are in bounds in only one order."""
     import numpy as np
 
     few = min(main, 2 * (first + second))  # only positions near the border differ
@@ -405,9 +405,9 @@ def _clipped_between(main: int, first: int, second: int) -> float:
 
 @exact("B*i + k + j - B/2 from SPLIT(i, k) and window j", "the same from SPLIT(i, j) and window k", VIEWS, "UNFOLD")
 def window_and_offset(state: State, step: Step) -> bool:
-    """A SPLIT's offset and a window of the same size are added and may swap: the lesser one is the offset.
+    """A SPLIT's offset and a window of the same size are added and can swap, so the lesser one is the offset.
 
-    Weights that share the SPLIT share its parts instead, where that leaves the order of weights as it is.
+    Weights that share the SPLIT then share its parts, if this does not change the order of weights.
     """
     offset, window = _offset(step), step.operands[1]
     if offset is None:
@@ -421,7 +421,7 @@ def window_and_offset(state: State, step: Step) -> bool:
 
 @exact("B*(n/B) + k + n%B - B/2 from SPLIT(n/B, k) and window n%B", "n + k - B/2", VIEWS, "UNFOLD", is_deep=True)
 def window_rejoins_blocks(state: State, step: Step) -> bool:
-    """A window that is the digit below a SPLIT's blocks makes the whole with them, and the offset is the window."""
+    """A window that is the digit below a SPLIT's blocks forms the whole with them; the offset becomes the window."""
     if _offset(step) is None:
         return False
     main, window = step.operands
@@ -430,7 +430,7 @@ def window_rejoins_blocks(state: State, step: Step) -> bool:
 
 
 def _offset(step: Step) -> Coordinate | None:
-    """The offset of the SPLIT below an UNFOLD, where the window is as large and can be one."""
+    """Return the offset of the SPLIT below an UNFOLD, if the window has the same size and can be an offset."""
     main, window = step.operands
     if main.node.primitive != "SPLIT" or window.node.primitive == "STRIDE":
         return None
@@ -440,18 +440,18 @@ def _offset(step: Step) -> Coordinate | None:
 
 @approximate("(i + k - L/2) + j - K/2", "(i + j - K/2) + k - L/2", VIEWS, "UNFOLD")
 def unfold_windows(state: State, step: Step) -> bool:
-    """Two windows along one coordinate commute except at the border: the lesser comes first."""
+    """Two windows along one coordinate commute except at the border, so the lesser window comes first."""
     return _between_windows(state, step) <= TOLERANCE
 
 
 @exact("(i + k - 1) + j - 1", "(i + j - 1) + k - 1", VIEWS, "UNFOLD")
 def unfold_one_sided(state: State, step: Step) -> bool:
-    """Two windows along one coordinate that reach beyond the same end alone commute: the lesser comes first."""
+    """Two windows along one coordinate commute if both cross only the same end, so the lesser window comes first."""
     return bool(state.spec.binding_maps) and not _between_windows(state, step)
 
 
 def _between_windows(state: State, step: Step) -> float:
-    """The share of positions at which two windows along one coordinate, the lesser last, differ from those swapped."""
+    """Return the share of positions that differ after swapping two windows along one coordinate, the lesser last."""
     main, window = step.operands
     if main.node.primitive != "UNFOLD" or main in state.sharing:
         return 1.0
@@ -474,7 +474,7 @@ def window_size(state: State, step: Step) -> bool:
 
 @space("STRIDE as an UNFOLD's main coordinate", "STRIDE as its window", "5.2 and appendix A", "UNFOLD")
 def stride_window(state: State, step: Step) -> bool:
-    """In the space STRIDE stands directly under an UNFOLD's window."""
+    """In the space, a STRIDE is placed directly below an UNFOLD's window."""
     return _operand_from(step, "STRIDE")
 
 

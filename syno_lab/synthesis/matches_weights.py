@@ -1,7 +1,7 @@
 """Canonicalization rules of contractions: a state and a proposed SHARE (Syno, section 6, "Contractions").
 
-Those of views are in :mod:`syno_lab.synthesis.matches`. Rules that look deeper than the top of a state, at a whole
-weight, say so.
+Rules of views are in :mod:`syno_lab.synthesis.matches`. Rules that look deeper than the top of a state, at all
+coordinates of a weight, are marked with ``is_deep``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from syno_lab.synthesis.space import merge_blocks
 
 @space("sum_r W[r]", "W[]", CONTRACTIONS, "SHARE", "EXPAND", is_of_given=True)
 def reduction_in_one_weight(state: State, step: Step) -> bool:
-    """A reduction, or a digit of one, in one weight alone sums weight elements: again a weight by algebra.
+    """If only one weight has a reduction (or a digit of one), the sum of its elements is a weight again.
 
-    It leaves the data, and of the weights left after absorption only one has it.
+    The reduction leaves the data, and of the weights that remain after absorption only one has it.
     """
     if step.primitive == "EXPAND":
         leaving, new = step.operands, set()
@@ -46,9 +46,9 @@ def reduction_in_one_weight(state: State, step: Step) -> bool:
 
 @space("sum_r sum_q W1[r, q] * W2[r, q]", "sum_p W1[p] * W2[p]", CONTRACTIONS, "SHARE", is_of_given=True)
 def two_inner_reductions(state: State, step: Step) -> bool:
-    """Two reductions, or digits, that live in the same weights alone are one, of the size of both.
+    """Two reductions (or digits) that only the same weights have equal one reduction of their product size.
 
-    The contraction gives both away.
+    The contraction gives the two reductions away.
     """
     inner = [holders(state, c) for c in step.given if is_summed(c)]
     return len(set(inner)) < len(inner)
@@ -56,12 +56,12 @@ def two_inner_reductions(state: State, step: Step) -> bool:
 
 @exact("W[(B*i + j + 1) % B]", "W[j]", MIXED, "SHARE", is_deep=True)
 def share_above_shift(state: State, step: Step) -> bool:
-    """The low digit of a SHIFTed SPLIT only renames the elements of a weight: share the SPLIT's offset."""
+    """The low digit of a SHIFTed SPLIT only renames a weight's elements, so the SPLIT's offset is shared instead."""
     return low_of_shifted_split(step) is not None
 
 
 def low_of_shifted_split(step: Step) -> tuple[Coordinate, tuple[Coordinate, ...]] | None:
-    """The coordinate that :func:`share_above_shift` speaks of, and the operands of the SPLIT."""
+    """Return the coordinate that :func:`share_above_shift` rejects, and the operands of the SPLIT."""
     for coordinate in step.operands:
         node = coordinate.node
         if node.primitive != "MERGE" or coordinate.index == 0:
@@ -76,9 +76,9 @@ def low_of_shifted_split(step: Step) -> tuple[Coordinate, tuple[Coordinate, ...]
 
 @exact("W[B*i + j]", "W[i, j]", CONTRACTIONS, "SHARE", is_of_given=True)
 def give_view(state: State, step: Step) -> bool:
-    """Weights need no views: give the coordinates below instead.
+    """Weights need no views, so the coordinates below the view are given instead.
 
-    Two neighbouring digits are such a view.
+    Two neighbouring digits count as a view, too.
     """
     if any(c.node.primitive in ("SPLIT", "SHIFT") for c in step.given):
         return True
@@ -86,7 +86,7 @@ def give_view(state: State, step: Step) -> bool:
 
 
 def neighbouring_digits(state: State, step: Step) -> Iterator[tuple[Coordinate, Coordinate]]:
-    """Two digits given to a weight, the high one next to the low one, which the same weights share."""
+    """Yield pairs of neighbouring digits, high and low, that are given to a weight and shared by the same weights."""
     digits = [c for c in step.given if c.node.primitive == "MERGE"]
     for high in digits:
         for low in digits:
@@ -96,15 +96,15 @@ def neighbouring_digits(state: State, step: Step) -> Iterator[tuple[Coordinate, 
 
 @exact("W[((i + 1) % N) / B, (i + 1) % B]", "W[i/B, (i%B + 1) % B]", MIXED, "SHARE", is_deep=True)
 def give_above_shift(state: State, step: Step) -> bool:
-    """A weight that has both digits of a SHIFT has its elements in another order: the SHIFT stays inside the block.
+    """A weight with both digits of a SHIFT only has its elements reordered, so the SHIFT stays inside the block.
 
-    All weights that have the high digit fix the low one, and so the carry.
+    All weights with the high digit fix the low digit, and so the carry.
     """
     return high_of_fixed_shift(state, step) is not None
 
 
 def high_of_fixed_shift(state: State, step: Step) -> Coordinate | None:
-    """The coordinate that :func:`give_above_shift` speaks of."""
+    """Return the coordinate that :func:`give_above_shift` rejects."""
     for coordinate in step.given:
         if is_high_of_shift(coordinate):
             node = coordinate.node
@@ -116,7 +116,7 @@ def high_of_fixed_shift(state: State, step: Step) -> Coordinate | None:
 
 
 def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
-    """Whether MERGEs that the space has give the two neighbouring digits as one."""
+    """Return whether MERGEs within the space can make the two neighbouring digits as one digit."""
     upper, lower = digit(high), digit(low)
     size = upper.root.size
     blocks = merge_blocks(spec, size)
@@ -125,15 +125,15 @@ def is_one_digit(spec: Spec, high: Coordinate, low: Coordinate) -> bool:
 
 @exact("W1[i] * W2[i, j]", "W2[i, j]", CONTRACTIONS, "SHARE")
 def absorbed_weight(state: State, step: Step) -> bool:
-    """A weight whose coordinates all lie in another's can be multiplied into it offline.
+    """A weight can be multiplied offline into another weight that has all its coordinates.
 
-    The new weight in an old one, or the other way round.
+    The rule compares the new weight with each old weight, in either direction.
     """
     return absorbing_weight(state, step) is not None
 
 
 def absorbing_weight(state: State, step: Step) -> Weight | None:
-    """The old weight that :func:`absorbed_weight` speaks of."""
+    """Return the old weight that :func:`absorbed_weight` found."""
     new = set(step.operands + step.given)
     for weight in state.weights:
         if new <= set(weight.coordinates) or set(weight.coordinates) <= new:
@@ -143,7 +143,7 @@ def absorbing_weight(state: State, step: Step) -> Weight | None:
 
 @exact("W1[i, j] * W2[B*i + j]", "W1[i, j]", CONTRACTIONS, "SHARE", is_deep=True)
 def absorbed_through_views(state: State, step: Step) -> bool:
-    """A weight whose element another's element fixes can be multiplied into it offline."""
+    """A weight can be multiplied offline into another weight whose elements fix its elements."""
     return any(_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step))
 
 
@@ -155,13 +155,13 @@ def absorbed_through_views(state: State, step: Step) -> bool:
     is_deep=True,
 )
 def absorbed_but_for_border(state: State, step: Step) -> bool:
-    """A weight that another fixes, but for the zeros of an UNFOLD, is an EXPAND of it, which the space leaves out."""
+    """Except for an UNFOLD's zeros, another weight fixes this weight: this is an EXPAND that the space leaves out."""
     stay = [_unfolds(given) <= _unfolds(rest) for given, rest in _absorbed(state, step)]
     return bool(stay) and not any(stay)
 
 
 def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...], list[Coordinate]]]:
-    """For each weight that another one fixes, one of both new: what was given to it, and all that stays without it."""
+    """Yield for each fixed weight (one of the pair is new) its given coordinates and all others that stay."""
     new = step.operands + step.given
     data = [*(c for c in state.data if c not in step.given), *state.expanded]
     for old in state.weights:
@@ -173,12 +173,12 @@ def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...]
 
 
 def _unfolds(coordinates: Iterable[Coordinate]) -> set[Node]:
-    """The UNFOLDs that coordinates are made by."""
+    """Return the UNFOLDs in the construction of the coordinates."""
     return {c.node for c in below(coordinates) if c.node.primitive == "UNFOLD"}
 
 
 def fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool:
-    """Whether the values of ``known`` leave no choice for those of ``wanted``."""
+    """Return whether the values of ``known`` determine the values of ``wanted``."""
     universe = below(known + wanted)
     fixed = set(known)
     size = -1
@@ -201,18 +201,18 @@ def fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool
 
 @exact("W2[j] * W1[i]", "W1[i] * W2[j]", CONTRACTIONS, "SHARE", is_deep=True)
 def contraction_order(state: State, step: Step) -> bool:
-    """Contractions that do not depend on one another are taken in one order.
+    """Independent contractions are taken in one fixed order.
 
-    It rejects one that could as well come before an earlier one, and is less.
+    The rule rejects a lesser contraction that could come before an earlier contraction.
     """
     return later_weight(state, step) is not None
 
 
 def later_weight(state: State, step: Step) -> Weight | None:
-    """The weight of the earlier contraction that :func:`contraction_order` speaks of."""
+    """Return the weight of the earlier contraction that :func:`contraction_order` compares."""
     new = step.operands + step.given
     for weight in state.weights:
-        # The other order must leave both weights a coordinate to share.
+        # The other order must leave each of the two weights a coordinate to share.
         if not commute(weight.coordinates, new) or all(c in step.given for c in weight.shared):
             continue
         if weight_rank(new) < weight_rank(weight.coordinates):
@@ -221,10 +221,10 @@ def later_weight(state: State, step: Step) -> Weight | None:
 
 
 def weight_rank(coordinates: tuple[Coordinate, ...]) -> tuple[object, ...]:
-    """An order of weights: by their sizes first, which search can compare without looking deeper."""
+    """Return a sort key of weights: first their sizes, which search can compare without a deeper look."""
     return (sorted(c.size.exponents for c in coordinates), sorted(built(c) for c in coordinates))
 
 
 def commute(earlier: tuple[Coordinate, ...], later: tuple[Coordinate, ...]) -> bool:
-    """Whether no coordinate of the later contraction is made from one of the earlier."""
+    """Return whether no coordinate of the later contraction is built from a coordinate of the earlier contraction."""
     return below(operand for c in later for operand in c.node.operands).isdisjoint(earlier)

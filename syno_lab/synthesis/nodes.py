@@ -1,4 +1,4 @@
-"""Nodes of the search graph: what rules, budgets and distance need to know of a state, one node for all alike."""
+"""Nodes of the search graph: what rules, budgets and distance need of a state; equal states share a node."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from syno_lab.synthesis.space import coefficient_products, merge_blocks, step_co
 from syno_lab.synthesis.wishes import Wishes
 
 LIMITED = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE")
-STAYS = ~WAITING  # the flag that a coordinate loses when it passes
+STAYS = ~WAITING  # all flags but WAITING, which a coordinate loses when it passes
 
 
 class Edge(NamedTuple):
-    """One move: a step, the REDUCEs at the root, a contraction begun, or the end of an operator that is complete.
+    """An edge: a step, the REDUCEs at the root, a contraction with known gifts, or the end of a complete operator.
 
-    A contraction takes two edges: the first says what is given and costs nothing, the second what is shared.
+    A contraction takes two edges: the first chooses the given coordinates at cost 0, the second the shared ones.
 
     Attributes:
-        cost: how many steps it takes.
-        primitive: of the step; empty where there is none.
-        operands: places of the operands among the node's coordinates.
-        given: places of the coordinates given to a new weight.
-        parameter: of the step; at the root the sizes of all REDUCEs.
-        order: where the target's coordinates come from: places of the node's, and behind these the step's results.
-            At the end of an operator: the coordinate of each input axis that takes part.
-        target: the node it leads to; None where the operator is complete.
-        need: steps that are needed from there at least.
+        cost: the number of steps.
+        primitive: the primitive of the step; empty without a step.
+        operands: the indices of the operands among the node's coordinates.
+        given: the indices of the coordinates given to a new weight.
+        parameter: the parameter of the step; at the root the sizes of all REDUCEs.
+        order: the sources of the target's coordinates: indices among the node's coordinates, followed by the step's
+            results. At the end of an operator: the coordinate of each input axis that is not fixed.
+        target: the next node; None if the operator is complete.
+        need: a lower bound of the steps after the target.
     """
 
     cost: int
@@ -67,14 +67,14 @@ class Edge(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Move:
-    """A step that may be taken from a node: the distance and the budgets have nothing against it, rules may have.
+    """A step that may be taken from a node: distance and budgets allow the step, but rules may reject it.
 
     Attributes:
-        cost: how many steps it takes.
-        need: steps that are needed afterwards at least.
-        width: how many edges it may turn out to be, as far as is known without looking.
-        sizes: of REDUCEs; else empty.
-        favour: how much likelier draws should take it than others as near, because of what is wished.
+        cost: the number of steps.
+        need: a lower bound of the steps afterwards.
+        width: the estimated number of edges of the move.
+        sizes: the sizes of REDUCEs; empty for other moves.
+        favour: the factor on the probability of the move, because of the wishes.
     """
 
     cost: int
@@ -86,11 +86,11 @@ class Move:
     _edges: tuple[Edge, ...] | None = None
 
     def edges(self) -> tuple[Edge, ...]:
-        """What it leads to: one edge mostly, none where a rule rejects it."""
+        """Return the move's edges: usually one, none if a rule rejects the step."""
         if self._edges is None:
             assert self._make is not None
             self._edges = tuple(self._make())
-            self._make = None  # what it holds is most of a node's memory
+            self._make = None  # its arguments are most of a node's memory
         return self._edges
 
 
@@ -98,30 +98,30 @@ class Move:
 class SearchNode:
     """A node of the graph, where a sweep begins: some of its coordinates have passed, the others wait.
 
-    Tuples with an entry for each coordinate have it at the coordinate's place.
+    Tuples with an entry for each coordinate have the order of ``places``.
 
     Attributes:
-        state: one of the states that look like this.
-        places: its coordinates that take part, those that have passed first; the last one is the foremost to wait.
-        passed: how many have passed.
-        used: how many views of each primitive of :data:`LIMITED` the state has.
+        state: one of the states of the node.
+        places: the coordinates that are not fixed: first those that have passed; the foremost that waits comes last.
+        passed: the number of coordinates that have passed.
+        used: the number of views of each primitive in :data:`LIMITED`.
         spent: the occurrences of each variable so far.
-        cost: bounds of FLOPs, parameters and memory; None where no budget can be exceeded any more.
+        cost: bounds of FLOPs, parameters and memory; None if no budget can be exceeded any more.
         is_contracted: whether the last step was a CONTRACTION.
-        fresh: which coordinates are new since the last CONTRACTION; empty where none may follow.
-        bound: of reductions that look alike, what the one before did: its feature, the label of its step, and the
-            places of the coordinates that were there. The next one does nothing that comes earlier. None: no such.
-        gift: where a CONTRACTION has been begun, what it gives; else None.
-        looks: of each coordinate, filled in by :class:`Nodes`, as all below is.
+        fresh: which coordinates are new since the last CONTRACTION; empty if none may follow.
+        bound: for equal reductions, the last one's feature, the label of its step, and the indices of the coordinates
+            that were there. The next equal reduction takes no lesser step. None without such a reduction.
+        gift: the given coordinates of a started CONTRACTION; else None.
+        looks: the look of each coordinate; :class:`Nodes` fills in this field and all later ones.
         features: the number of each coordinate's feature (:mod:`syno_lab.synthesis.features`).
-        packed: each coordinate's packed size.
+        packed: the packed size of each coordinate.
         items: each coordinate as the distance sees it: packed size and flags.
         roots: the MERGE of which each coordinate is a digit, or None.
-        moves: the moves that are known, by the steps left.
-        counts: the numbers of paths to operators that are known, by the steps left.
-        shortest: the fewest steps to an operator; None until they are known.
-        dead: so many steps lead to no operator.
-        key: by it a node is found again; filled in by :class:`Nodes`.
+        moves: the known moves, by the remaining steps.
+        counts: the known numbers of paths to operators, by the remaining steps.
+        shortest: the fewest steps to an operator; None if unknown.
+        dead: a number of steps that leads to no operator.
+        key: the key of the node; :class:`Nodes` fills it in.
     """
 
     state: State
@@ -148,17 +148,17 @@ class SearchNode:
 
     @property
     def name(self) -> int:
-        """A number of 128 bits for the key: it stays the same where the node is forgotten and made anew."""
+        """Return a number of 128 bits for the key, the same after the node is dropped and made again."""
         if self._name is None:
             gift = self.gift
             key = self.key if gift is None else (gift.node.name, gift.passed, gift.given)
-            # The text, because Python's hash does not tell -1 from -2, and exponents are just that.
+            # Hash the text, because Python's hash does not distinguish -1 from -2, and exponents have these values.
             self._name = int.from_bytes(blake2b(repr(key).encode(), digest_size=16).digest())
         return self._name
 
 
 class Gift(NamedTuple):
-    """A contraction that has been begun: who has passed, what is given away, who else may be shared."""
+    """A started contraction: the passed coordinates, the given coordinates, and groups of those that may be shared."""
 
     node: SearchNode
     passed: tuple[int, ...]
@@ -168,11 +168,11 @@ class Gift(NamedTuple):
 
 
 class Nodes:
-    """The nodes met so far, for one spec under one table of rules."""
+    """The cache of nodes for one spec and one table of rules."""
 
-    #: Steps left up to which the distance to what is wished is looked for; above, it is counted without a search.
+    #: Up to so many remaining steps, the distance to the wishes is searched; above, it is only counted.
     NEAR = 3
-    #: Nodes, moves that they hold and known distances that are kept at most: about a gigabyte.
+    #: The limits of cached nodes, of their moves, and of known distances: about a gigabyte.
     MOST_NODES = 100_000
     MOST_MOVES = 1_000_000
     MOST_BOUNDS = 1_500_000
@@ -200,7 +200,7 @@ class Nodes:
         shallow = {p: tuple(r for r in rules_for(p, rules) if not r.is_deep) for p in PRIMITIVES}
         self._matches = {p: tuple(r.match for r in rows) for p, rows in shallow.items()}
         self._given = tuple(r.match for r in shallow["SHARE"] if r.is_of_given)
-        # Of the occurrences so far the first so many bound what weights may take: those of the primary variables.
+        # Limits for weights concern the primary variables only, which come first among the occurrences.
         self._binding_weights = 0 if spec.weight_limits == "free" else len(spec.symbols.primary)
         self._limit_of = tuple(spec.occurrence_limits.values())
         self._features: dict[Any, int] = {}
@@ -212,9 +212,9 @@ class Nodes:
         self._leaves: dict[Coordinate, Look] = {}
         self._known_views: dict[Any, Viewed | None] = {}
         self._known_shares: dict[Any, bool] = {}
-        self._holders: list[SearchNode] = []  # of moves
-        self._vast: dict[int, bool] = {}  # of how many REDUCEs at most there are too many multisets to list
-        self.listed = self.looked = 0  # moves that nodes hold, and views that were looked at
+        self._holders: list[SearchNode] = []  # the nodes with cached moves
+        self._vast: dict[int, bool] = {}  # by the limit of REDUCEs, whether there are too many multisets to list
+        self.listed = self.looked = 0  # the numbers of cached moves and of examined views
         self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
         root = State.root(spec)
         self.fixed = tuple(c for c in root.data if c in root.fixed)
@@ -231,7 +231,7 @@ class Nodes:
         return len(self._nodes)
 
     def make_room(self, share: float = 1.0) -> bool:
-        """:meth:`forget` what there is more of than this share of the most; whether nodes are forgotten."""
+        """Drop caches above this share of their limits (see :meth:`forget`); return whether nodes were dropped."""
         if len(self.reach) > share * self.MOST_BOUNDS:
             self._forget_bounds()
         is_full = len(self._nodes) > share * self.MOST_NODES or self.listed > share * self.MOST_MOVES
@@ -240,9 +240,9 @@ class Nodes:
         return is_full
 
     def forget(self) -> None:
-        """Drop all nodes but the root, and all bounds; they are made anew, and are the same, where they are met again.
+        """Drop all nodes except the root, and all bounds; they are computed again when needed, with equal results.
 
-        Nodes that somebody holds lose what they hold themselves, and may be asked for it again.
+        Nodes that a caller still holds lose their caches, which can be computed again.
         """
         self._forget_nodes()
         self._forget_bounds()
@@ -252,7 +252,7 @@ class Nodes:
         self._leaves.clear()
         self._known_views.clear()
         self._known_shares.clear()
-        for node in self._holders:  # each a circle: a node's moves hold the node
+        for node in self._holders:  # cyclic references: a node's moves refer to the node
             node.moves.clear()
             node.counts.clear()
         self._holders.clear()
@@ -265,12 +265,12 @@ class Nodes:
 
     @cached_property
     def _strides(self) -> list[tuple[Size, int]]:
-        """The sizes for STRIDE, each packed."""
+        """Return the sizes for STRIDE with their packed forms."""
         products = coefficient_products(self.spec, effort=self.effort)
         return [(size, self._pack(size)) for size in products if not size.is_one and min(size.exponents) >= 0]
 
     def _merge_blocks(self, c: Coordinate) -> list[tuple[Size, int, tuple[int, ...]]]:
-        """The blocks that a coordinate of this size may be MERGEd into, with what they cost."""
+        """Return the blocks that a coordinate of this size may be MERGEd into, with their costs."""
         blocks = self._blocks.get(c.size)
         if blocks is None:
             blocks = self._blocks[c.size] = [
@@ -280,7 +280,7 @@ class Nodes:
         return blocks
 
     def _show(self, target: SearchNode, looks: tuple[Look, ...]) -> None:
-        """Fill in what rules and the distance see of a node."""
+        """Fill in the node's fields for rules and the distance."""
         target.looks = looks
         target.features = features = tuple([look.feature for look in looks])
         target.packed = tuple([look.packed for look in looks])
@@ -294,19 +294,19 @@ class Nodes:
         )
 
     def _look(self, state: State, coordinate: Coordinate) -> Look:
-        """The look of a coordinate of ``state``, or of one that a view would add to it, not remembered."""
+        """Compute the look of a coordinate of ``state`` (or of a view on it) without a cache."""
         feature, packed = self._feature(state, coordinate), self._pack(coordinate.size)
         return Look(coordinate, feature, packed, digit_below(state, coordinate))
 
     def _leaf(self, state: State, coordinate: Coordinate) -> Look:
-        """The look of an iterator that no weight shares."""
+        """Return the look of an iterator that no weight shares."""
         look = self._leaves.get(coordinate)
         if look is None:
             look = self._leaves[coordinate] = self._look(state, coordinate)
         return look
 
     def _changed(self, look: Look, state: State, how: int) -> Look:
-        """The look that becomes of one in ``state``, of the cause ``how`` (:class:`Look`)."""
+        """Return the look after a change in ``state``; ``how`` is the key in :attr:`Look.changed`."""
         changed = look.changed.get(how)
         if changed is None:
             changed = look.changed[how] = self._look(state, look.coordinate)
@@ -315,10 +315,10 @@ class Nodes:
     def _viewed(
         self, node: SearchNode, primitive: str, operands: tuple[int, ...], parameter: Any, added: tuple[int, ...]
     ) -> Viewed | None:
-        """What a view of a node's coordinates is; None where a rule rejects it.
+        """Return the view of a node's coordinates; None if a rule rejects it.
 
-        Rules ask of the operands' looks and of little else, so it is remembered by these (``added``, the packed sizes
-        of the results, tells parameters apart).
+        Rules read little more than the operands' looks, so the cache's key is made of the looks. ``added``, the packed
+        sizes of the results, distinguishes parameters.
         """
         state = node.state
         looks = tuple([node.looks[i] for i in operands])
@@ -330,14 +330,14 @@ class Nodes:
         return self._known_views[key]
 
     def _results(self, viewed: Viewed, state: State) -> tuple[Look, ...]:
-        """The looks of a view's results."""
+        """Return the looks of a view's results."""
         if viewed.looks is None:
-            # From the last on, as they stand in the node that it leads to: so features are numbered as they are met.
+            # Start with the last result, in the order of the next node, so that features are numbered in that order.
             viewed.looks = tuple([self._look(state, result) for result in reversed(viewed.results)])[::-1]
         return viewed.looks
 
     def _interned(self, node: SearchNode) -> SearchNode:
-        """The node that looks like this one."""
+        """Return the cached node that equals this node."""
         roots: tuple[Any, ...] = ()
         holders: dict[Coordinate, list[int]] = {}
         for place, digit in enumerate(node.roots):
@@ -377,10 +377,10 @@ class Nodes:
         return self._nodes.setdefault(key, node)
 
     def _may_share(self, node: SearchNode, shared: tuple[int, ...], given: tuple[int, ...]) -> bool:
-        """Whether no rule rejects a CONTRACTION of a node's coordinates, or what it gives where none is shared yet.
+        """Return whether no rule rejects a CONTRACTION of a node's coordinates (or its gifts, if nothing is shared).
 
-        Rules ask of the weights that there are only which of their coordinates it takes, which looks tell, and whether
-        these are all.
+        Of the existing weights, rules only ask which of their coordinates the CONTRACTION takes, which looks contain,
+        and whether these are all.
         """
         looks, state = node.looks, node.state
         key = (
@@ -402,7 +402,7 @@ class Nodes:
         number = self._features.get((facts, has))
         if number is None:
             number = self._features[facts, has] = len(self._features)
-            # Those that differ in nothing but the name of a reduction: itself, or STRIDEd.
+            # Reductions that differ only in their names: the iterator itself, or STRIDEd.
             self._is_reduction.append(facts.leaf == 1 or (facts.primitive == "STRIDE" and facts.only_reductions))
             flags = WAITING | has
             if facts.primitive == "STRIDE":
@@ -419,7 +419,7 @@ class Nodes:
         return number
 
     def _is_mergeable(self, state: State, coordinate: Coordinate) -> bool:
-        """Whether rules let any MERGE stand above a coordinate."""
+        """Return whether rules allow any MERGE of a coordinate."""
         for block, _, _ in self._merge_blocks(coordinate):
             step = Step("MERGE", (coordinate,), block)
             if not any(match(state, step) for match in self._matches["MERGE"]):
@@ -435,9 +435,9 @@ class Nodes:
         spent: tuple[int, ...],
         must_contract: bool = False,
     ) -> int:
-        """At least so many steps to an operator, from these (sorted) items; above ``limit`` any number above it.
+        """Return a lower bound of the steps from these sorted items to an operator; above ``limit`` any larger number.
 
-        Where something is wished, an operator that may meet it.
+        With wishes, the operator must also meet the wishes.
         """
         wishes, wished = self.wishes, items
         if wishes is not None:
@@ -462,7 +462,7 @@ class Nodes:
         return packed
 
     def _add(self, spent: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The occurrences after ``more``; None where a limit of occurrences is exceeded."""
+        """Return the occurrences after ``more``; None if a limit of occurrences is exceeded."""
         if not more:
             return spent
         key = (spent, more)

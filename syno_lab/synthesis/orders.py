@@ -1,15 +1,15 @@
-"""A pGraph built anew, over other variables or with its steps in another order, and whether it is canonical in some.
+"""Rebuild a pGraph over other variables or with another order of steps, and look for a canonical order.
 
-Names of variables and the order of steps make no difference to which pGraph it is. A pGraph whose steps can be put in
-an order in which no rule rejects any is canonical; else a rule is in the way (Syno, section 9.4).
+Names of variables and the order of steps do not change a pGraph. A pGraph is canonical if its steps have an order in
+which no rule rejects any step (Syno, section 9.4).
 
-Unordered input axes: of the pGraphs that differ only in the inner order of such an axis, one is kept.
+Unordered input axes: of pGraphs that differ only in the inner order of an unordered axis, one is kept.
 
-Positions along an unordered axis may be renamed, so what matters of the coordinate that indexes it is which coordinates
-it is put together from, not how. Hence no SHIFT ends there; nor do both digits of one MERGE where no weight shares them
-(the coordinate they are digits of says the same), or of a SHIFT where a weight shares the low one alone; and of the
-orders in which SPLITs may put the parts together the least that is canonical stands for all. Permutations change no
-shape: the distance to an unordered axis is that to any other of its size.
+Positions along an unordered axis have no names. So only the parts of its coordinate matter, not their order. Hence its
+coordinate contains no SHIFT. It does not contain both digits of a MERGE that no weight shares, because the undivided
+coordinate says the same; nor both digits of a SHIFT if a weight shares only the low one. Of all orders in which SPLITs
+may join the parts, the least canonical order represents all. Permutations change no shape, so the distance to an
+unordered axis is the distance to any other axis of its size.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from syno_lab.synthesis.budgets import fits
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import reduce_sizes, sums_no_weights
 
-#: A step and the coordinates that it makes.
+#: A step and the coordinates that it adds.
 Taken = tuple[Step, tuple[Coordinate, ...]]
 
 
 def rebuilt(
     operator: Operator, spec: Spec, names: Mapping[str, str] | None = None, taken: Sequence[Taken] | None = None
 ) -> Operator:
-    """The operator over ``spec``, with its variables called by ``names`` there; without it as they are.
+    """Rebuild the operator over ``spec``; ``names`` maps its variables to those of ``spec`` (default: equal names).
 
-    The input match is as it was, whatever the spec's input shape. ``taken``: what is done instead of its steps, with
-    its coordinates.
+    The input match stays the same for any input shape of the spec. ``taken`` replaces the operator's steps, with their
+    coordinates.
 
     Raises:
-        KeyError: for a variable that the spec does not have.
-        SynoError: where a step is not legal over the spec.
-        ValueError: for an output with another number of axes.
+        KeyError: a variable is missing in the spec.
+        SynoError: a step is not legal over the spec.
+        ValueError: the outputs have different numbers of axes.
     """
     known = {name: name for name in operator.spec.symbols.names} if names is None else names
     state = State.root(spec)
@@ -58,11 +58,11 @@ def rebuilt(
 
 
 def arrangements(operator: Operator, spec: Spec) -> Iterator[Operator]:
-    """The operator over ``spec`` in ways that compute the same and that a space may have it in; see :func:`rebuilt`.
+    """Yield equal forms of the operator over ``spec`` that a space may contain; see :func:`rebuilt`.
 
-    Its REDUCEs come first and in the order of :func:`.reduce_sizes`, those of equal sizes in every order; none where it
-    has one of another size. A weight over two coordinates that a SPLIT puts together afterwards is one over what they
-    make, as the rule view-above-share wants it. It raises as :func:`rebuilt` does.
+    The REDUCEs come first, in the order of :func:`.reduce_sizes`; REDUCEs of equal sizes come in every order. Nothing
+    is yielded if a REDUCE has another size. A weight over two coordinates that a later SPLIT joins gets the joined
+    coordinate instead, as the rule view-above-share demands. Errors are those of :func:`rebuilt`.
     """
     steps = _shared_when_made(steps_taken(operator))
     rest = [item for item in steps if item[0].primitive != "REDUCE"]
@@ -79,12 +79,12 @@ def arrangements(operator: Operator, spec: Spec) -> Iterator[Operator]:
 
 
 def over(step: Step, new: Mapping[Coordinate, Coordinate]) -> Step:
-    """A step with its coordinates replaced by those that stand for them."""
+    """Replace the coordinates of a step by the mapping ``new``."""
     return step._replace(operands=tuple([new[c] for c in step.operands]), given=tuple([new[c] for c in step.given]))
 
 
 def steps_taken(whole: Operator | State) -> list[Taken]:
-    """The steps of an operator or a state in their order, each with the coordinates that it makes."""
+    """Return the steps of an operator or a state in their order, each with the coordinates that it adds."""
     state = State.root(whole.spec)
     steps = []
     for step in whole.steps:
@@ -94,7 +94,7 @@ def steps_taken(whole: Operator | State) -> list[Taken]:
 
 
 def translated(size: Size, symbols: Symbols, names: Mapping[str, str]) -> Size:
-    """A size over other variables, each called by its name there; KeyError where there is none."""
+    """Rename a size's variables; raise KeyError for a variable without a new name."""
     exponents = [0] * len(symbols.names)
     for name, power in size.factors.items():
         exponents[symbols.position[names[name]]] = power
@@ -102,9 +102,9 @@ def translated(size: Size, symbols: Symbols, names: Mapping[str, str]) -> Size:
 
 
 def _shared_when_made(steps: list[Taken]) -> list[Taken]:
-    """``taken`` with each SPLIT whose operands both go into the same weights done before these, and its result there.
+    """Move each SPLIT before the weights that share both its operands, and let them share its result.
 
-    A weight over (a, b) has an element for each pair, and so has one over the coordinate that a and b make.
+    A weight over (a, b) has an element for each pair, and so has a weight over the coordinate joined from a and b.
     """
     for place, (split, results) in enumerate(steps):
         if split.primitive != "SPLIT":
@@ -124,7 +124,7 @@ def _shared_when_made(steps: list[Taken]) -> list[Taken]:
 
 
 def recognise(operator: Operator, known: Mapping[str, Callable[[], Operator]]) -> str | None:
-    """The name of the first known operator with the same pGraph, up to renaming variables; None for none."""
+    """Return the name of the first known operator with the same pGraph up to variables' names; None for none."""
     for name, make in known.items():
         if is_same_pgraph(operator, make()):
             return name
@@ -132,9 +132,9 @@ def recognise(operator: Operator, known: Mapping[str, Callable[[], Operator]]) -
 
 
 def is_same_pgraph(operator: Operator, other: Operator) -> bool:
-    """Whether two operators have the same pGraph and input match, up to renaming variables and reductions.
+    """Return whether two operators have the same pGraph and input match, up to names of variables and reductions.
 
-    Budgets, bindings and variables that do not occur make no difference, and neither do axes marked as fixed.
+    Budgets, bindings, unused variables and the marks of fixed axes make no difference.
     """
     if _outline(operator) != _outline(other):
         return False
@@ -142,13 +142,13 @@ def is_same_pgraph(operator: Operator, other: Operator) -> bool:
 
 
 def _outline(operator: Operator) -> tuple[object, ...]:
-    """Cheap and independent of names: axes, and how often each primitive is used with how many operands."""
+    """Return cheap facts without names: the numbers of axes, and of uses of each primitive by numbers of operands."""
     steps = sorted((s.primitive, len(s.operands), len(s.given)) for s in operator.steps)
     return len(operator.inputs), len(operator.output), len(operator.reductions), tuple(steps)
 
 
 def _used(operator: Operator) -> tuple[list[str], list[str]]:
-    """The primary and the coefficient variables that occur."""
+    """Return the primary and the coefficient variables that occur."""
     symbols = operator.spec.symbols
     sizes = [c.size for c in (*operator.inputs, *operator.output)]
     sizes += [step.parameter for step in operator.steps if step.parameter is not None]
@@ -158,7 +158,7 @@ def _used(operator: Operator) -> tuple[list[str], list[str]]:
 
 
 def _renamings(source: Operator, target: Operator) -> Iterator[dict[str, str]]:
-    """All ways to call the source's variables by the target's names; the output's plain axes settle most of them."""
+    """Yield all renamings of the source's variables; the plain axes of output and input fix most of the names."""
     settled: dict[str, str] = {}
     pairs = [*zip(source.output, target.output, strict=True), *zip(source.inputs, target.inputs, strict=True)]
     for a, b in pairs:
@@ -190,22 +190,22 @@ def _complete(names: list[str], to: list[str], settled: dict[str, str]) -> Itera
 
 
 def _key_after(source: Operator, target: Operator, names: dict[str, str]) -> Key | None:
-    """The key of ``source`` built anew over the target's spec; None where that is not possible."""
+    """Return the key of ``source`` rebuilt over the target's spec; None if this is impossible."""
     try:
         return rebuilt(source, target.spec, names).key
-    except SynoError:  # not legal over the other spec, so it is not the same
+    except SynoError:  # not legal over the other spec, so not the same
         return None
 
 
 def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
-    """Whether the steps of ``state`` can be taken in an order in which no rule rejects any of them.
+    """Return whether the steps of ``state`` have an order in which no rule rejects any step.
 
-    Raises EffortError for what exceeds ``effort``.
+    Raises EffortError when ``effort`` is exceeded.
     """
     watched = effort or Effort()
     items = steps_taken(state)
     everything = (1 << len(items)) - 1
-    hopeless: set[tuple[int, int]] = set()  # steps taken, and the last of them: rules look at the top of a state
+    hopeless: set[tuple[int, int]] = set()  # the steps taken and the last one: rules read a state's top
 
     def walk(current: State, known: dict[Coordinate, Coordinate], done: int) -> bool:
         watched.tick("looking for a canonical order of steps")
@@ -221,7 +221,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
             try:
                 after = current.apply(moved)
             except PrimitiveError:
-                continue  # a coordinate that another step shares is gone
+                continue  # a coordinate of the step is gone
             if rejecting_rule(current, moved, rules) is None:
                 added = dict(zip(results, current.results(moved), strict=True))
                 if walk(after, known | added, after_this):
@@ -234,7 +234,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
 
 
 def judge(state: State, rules: tuple[Rule, ...], *, effort: Effort | None = None) -> tuple[bool, str | None]:
-    """Whether canonical in some order, and the first rule that rejects a step in the order of ``state``."""
+    """Return whether an order is canonical, and the first rule that rejects a step in the order of ``state``."""
     current = State.root(state.spec)
     for step in state.steps:
         rule = rejecting_rule(current, step, rules)
@@ -245,9 +245,9 @@ def judge(state: State, rules: tuple[Rule, ...], *, effort: Effort | None = None
 
 
 def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES, *, effort: Effort | None = None) -> bool:
-    """Whether a canonical operator is the one that stands for all inner orders of its unordered axes.
+    """Return whether a canonical operator represents all inner orders of its unordered axes.
 
-    Raises EffortError for what exceeds ``effort``.
+    Raises EffortError when ``effort`` is exceeded.
     """
     watched = effort or Effort()
     return all(
@@ -258,7 +258,7 @@ def is_in_order(operator: Operator, rules: tuple[Rule, ...] = RULES, *, effort: 
 
 
 def is_operator(state: State) -> bool:
-    """Whether search would give this state, rules apart: complete, in the space, within all budgets."""
+    """Return whether search would find this state, apart from rules: complete, in the space, within all budgets."""
     return (
         len(state.weights) >= state.spec.limits.min_weights
         and state.is_complete
@@ -276,7 +276,7 @@ def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effo
     digits = {(part.node, part.index): part in sharing for part in tree.parts if part.node.primitive == "MERGE"}
     for node, index in digits:
         is_pair = index == 0 and (node, 1) in digits and not digits[node, 0]
-        # Only a weight tells the low digit apart, and the elements of a weight have no order either.
+        # Only a weight distinguishes the low digit, and the elements of a weight have no order either.
         if is_pair and (not digits[node, 1] or node.operands[0].node.primitive == "SHIFT"):
             return False
     for twin in tree.twins():
@@ -287,7 +287,7 @@ def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effo
 
 
 class _Tree:
-    """The SPLITs that put an input axis together, of parts that are anything else, or that a weight shares."""
+    """The SPLITs that build an input axis; a part is any other coordinate, or one that a weight shares."""
 
     def __init__(self, operator: Operator, root: Coordinate) -> None:
         self.operator = operator
@@ -306,7 +306,7 @@ class _Tree:
             self.parts.append(coordinate)
 
     def twins(self) -> Iterator[Operator]:
-        """The operators that put the same parts together in another order, by SPLITs nested alike."""
+        """Yield the operators that join the same parts in another order, with the same nesting of SPLITs."""
         for order in permutations(self.parts):
             if list(order) != self.parts:
                 yield self._put_together(iter(order))
@@ -324,7 +324,7 @@ class _Tree:
 
         root = made(self.root)
         state = State.root(self.operator.spec)
-        # The SPLITs come as late as can be: before a weight shares the axis.
+        # Place the SPLITs as late as possible: before a weight shares the axis.
         for step in self.operator.steps:
             if step.primitive == "SPLIT" and Node("SPLIT", step.operands, None) in self._nodes:
                 continue

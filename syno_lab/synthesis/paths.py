@@ -1,9 +1,9 @@
-"""Operators as paths through the search graph: counting, replaying, enumerating and drawing them.
+"""Operators as paths through the search graph: count, replay, enumerate and draw them.
 
-A path is the list of edges from the root to the end of an operator; there is one for each pGraph. Rules that look
-deeper than a node shows (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan, which bounds for
-partial pGraphs may not reach, the wishes (:mod:`syno_lab.common.wants`) and the inner order of unordered axes
-(:mod:`syno_lab.synthesis.orders`) are asked when a path is replayed, so a path may turn out to be none.
+A path is the list of edges from the root to the end of an operator; each pGraph has one path. Some checks happen only
+during the replay of a path: deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan
+(bounds for partial pGraphs may be lower), the wishes (:mod:`syno_lab.common.wants`), and the inner order of unordered
+axes (:mod:`syno_lab.synthesis.orders`). So a path may lead to no operator.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ Path = tuple[Edge, ...]
 
 
 class TooManyError(Exception):
-    """Counting has met more nodes than it may."""
+    """The count needs more nodes than allowed."""
 
 
 class VastError(TooManyError):
-    """Counting has met a node with too many moves to list."""
+    """The count met a node with too many moves to list."""
 
 
 def count(
     graph: Graph, node: SearchNode, left: int, most_nodes: int | None = None, most_looked: int | None = None
 ) -> int:
-    """How many paths lead from ``node`` to the end of an operator in at most ``left`` steps.
+    """Count the paths from ``node`` to the end of an operator in at most ``left`` steps.
 
     Raises:
-        TooManyError: when the graph has more than ``most_nodes`` nodes before they are counted, or more than
-            ``most_looked`` views were looked at for it.
-        VastError: where a node has too many moves to list.
-        EffortError: for what exceeds the graph's effort.
+        TooManyError: the graph exceeds ``most_nodes`` nodes before the count ends, or the count needs more than
+            ``most_looked`` examined views.
+        VastError: a node has too many moves to list.
+        EffortError: the graph's effort is exceeded.
     """
     known = node.counts.get(left)
     if known is None:
@@ -63,13 +63,13 @@ def count(
                     1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes, most_looked)
                 )
         node.counts[left] = known
-        # Where no path lies there is nothing to come back for; elsewhere only for moves that lead somewhere.
+        # Without paths no move is needed again; otherwise only moves that lead to an operator.
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if known else []
     return known
 
 
 def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Path = ()) -> Iterator[Path]:
-    """The paths with these (sorted) numbers among those that :func:`count` counts, each behind ``before``."""
+    """Yield the paths with these sorted ranks among the paths that :func:`count` counts, each after ``before``."""
     at = first = 0
     for edge in graph.edges(node, left):
         if at == len(ranks):
@@ -88,10 +88,10 @@ def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Pa
 
 
 def is_alive(graph: Graph, node: SearchNode, left: int, need: int = 0) -> bool:
-    """Whether any path leads from ``node`` to the end of an operator in at most ``left`` steps.
+    """Return whether a path leads from ``node`` to the end of an operator in at most ``left`` steps.
 
-    Few steps are tried first, for where they are enough there is little to look at. Raises EffortError for what exceeds
-    the graph's effort.
+    Short paths are tried first, because they need the least search. Raises EffortError when the graph's effort is
+    exceeded.
     """
     if node.shortest is not None and node.shortest <= left:
         return True
@@ -113,7 +113,7 @@ def _ends_within(graph: Graph, node: SearchNode, limit: int) -> bool:
 
 
 def first_path(graph: Graph, node: SearchNode) -> Path:
-    """A shortest path from a node that :func:`is_alive` has said yes of."""
+    """Return a shortest path from a node for which :func:`is_alive` returned True."""
     limit = node.shortest or 0
     for move in _nearest_first(graph, node, limit):
         for edge in move.edges():
@@ -130,7 +130,7 @@ def _nearest_first(graph: Graph, node: SearchNode, limit: int) -> Iterable[Move]
 
 
 def exactly(graph: Graph, node: SearchNode, length: int) -> Iterator[Path]:
-    """Every path from ``node`` of exactly ``length`` steps."""
+    """Yield every path from ``node`` with exactly ``length`` steps."""
     for edge in graph.edges(node, length):
         if edge.target is None:
             if edge.cost == length:
@@ -141,13 +141,13 @@ def exactly(graph: Graph, node: SearchNode, length: int) -> Iterator[Path]:
 
 
 class _Beginning(NamedTuple):
-    """What the first edges of a path have built.
+    """The partial state that the first edges of a path build.
 
     Attributes:
-        places: the coordinates, in the order of the node that the edges lead to.
-        reductions, weights, expanded, steps: as in the state that they lead to.
-        longer: the beginnings with one edge more that are known, by the edge's identity; with the edge, so that no
-            other object takes its identity. None instead of one that a deep rule rejects.
+        places: the coordinates, in the order of the node after the edges.
+        reductions, weights, expanded, steps: as in the state after the edges.
+        longer: the known beginnings with one more edge, by the edge's ``id``. The edge is stored too, so that no other
+            object gets its ``id``. None marks an edge that a deep rule rejects.
     """
 
     places: tuple[Coordinate, ...]
@@ -159,9 +159,9 @@ class _Beginning(NamedTuple):
 
 
 class Builder:
-    """Replays paths of one graph. As far as paths begin alike, they are built and judged by deep rules once."""
+    """Replays paths of one graph; common beginnings of paths are built and checked by deep rules once."""
 
-    #: Beginnings that are kept at most: some ten megabytes.
+    #: The limit of cached beginnings: some ten megabytes.
     MOST_BEGINNINGS = 10_000
 
     def __init__(self, graph: Graph) -> None:
@@ -172,21 +172,21 @@ class Builder:
         self._pinned = {inp: graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
         self._deep = {p: tuple(r.match for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
         self._root = _Beginning(graph.root.places, (), (), (), (), {})
-        self._number = 0  # of beginnings that are kept
+        self._number = 0  # the number of cached beginnings
 
     def operator(self, path: Path) -> Operator | None:
-        """The operator at the end of ``path``; None where a deep rule, a wish, a budget or the order rejects it."""
+        """Return the operator at the end of ``path``; None if a deep rule, wish, budget or axis order rejects it."""
         operator = self.complete(path)
         return operator if operator is not None and self.keeps(operator) else None
 
     def keeps(self, operator: Operator) -> bool:
-        """Whether a complete operator meets the wishes, the budgets of a whole operator, and the order of axes."""
+        """Return whether a complete operator meets the wishes, all budgets, and the order of unordered axes."""
         if self.spec.wants and not operator.meets():
             return False
         return fits(operator) and is_in_order(operator, self.graph.rules, effort=self.graph.effort)
 
     def complete(self, path: Path) -> Operator | None:
-        """The operator at the end of ``path``, whatever it does and costs; None where a deep rule rejects it."""
+        """Return the operator at the end of ``path`` without these checks; None if a deep rule rejects a step."""
         if self._number > self.MOST_BEGINNINGS:
             self._root.longer.clear()
             self._number = 0
@@ -194,7 +194,7 @@ class Builder:
         for edge in path:
             known = built.longer.get(id(edge))
             longer = self._with(built, edge) if known is None else known[1]
-            if known is None and edge.target is not None:  # the end is this path's alone
+            if known is None and edge.target is not None:  # only this path has this end
                 built.longer[id(edge)] = (edge, longer)
                 self._number += 1
             if longer is None:
@@ -208,7 +208,7 @@ class Builder:
         return Operator(state, tuple(inputs)) if sums_no_weights(state) else None
 
     def _with(self, built: _Beginning, edge: Edge) -> _Beginning | None:
-        """What one edge more builds; None where a deep rule rejects its step."""
+        """Return the beginning with one more edge; None if a deep rule rejects its step."""
         primitive, order = edge.primitive, edge.order
         places, reductions, weights, expanded, steps, _ = built
         pool = places
@@ -244,15 +244,15 @@ def _result_sizes(primitive: str, operands: tuple[Size, ...], parameter: Size | 
 
 
 def name(path: Path) -> int:
-    """A number of 64 bits that tells the operators of one graph apart, within one process.
+    """Return a number of 64 bits that distinguishes the operators of one graph within one process.
 
-    The last step may lead to the end at once or to a node that is an end: both are one.
+    The last step may lead directly to the end or to a node that is an end; the number is the same.
     """
     steps = []
     end: tuple[int, ...] = ()
     for edge in path:
         if edge.primitive:
-            # Packed, because Python's hash does not tell -1 from -2, and exponents are just that.
+            # Pack sizes, because Python's hash does not distinguish -1 from -2, and exponents have these values.
             sizes = (
                 edge.parameter if edge.primitive == "REDUCE" else () if edge.parameter is None else (edge.parameter,)
             )

@@ -1,14 +1,14 @@
-"""Property distance: a lower bound of the steps still needed until the input is there with all wishes met.
+"""Property distance: a lower bound of the steps to the input with all wishes met.
 
-It is never below the shape distance (:mod:`syno_lab.synthesis.distance`), and more where what is wished costs steps of
-its own: an UNFOLD whose window is summed, a REDUCE that is still to come. One step may serve several wishes, and an
-UNFOLD that eliminates a coordinate in any case is counted once. :mod:`syno_lab.synthesis.wishes` has the counting; this
-module asks it about states, and says why (αNAS, section 4: a distance to a property).
+The bound is never below the shape distance (:mod:`syno_lab.synthesis.distance`). It is larger if a wish costs extra
+steps: an UNFOLD with a summed window, or a further REDUCE. One step may serve several wishes, and an UNFOLD that
+eliminates a coordinate anyway counts once. :mod:`syno_lab.synthesis.wishes` counts the steps; this module applies the
+count to states and explains it (αNAS, section 4: a distance to a property).
 
-Why no operator of a space can meet a wish, its limits may say: an output element reads several positions of an axis
-only by a sum, so by a REDUCE, and at most as many as its REDUCEs have together: all of an axis with a primary variable
-only if one of them has such a variable. Of an axis whose own variables no REDUCE may have, it reads several only where
-an UNFOLD or a SPLIT joins a sum with what runs along it: every other primitive makes coordinates of one iterator each.
+Limits of a space can make a wish impossible. An output element reads several positions of an axis only through a sum,
+so through a REDUCE, and at most as many positions as its REDUCEs have together. It reads all positions of an axis with
+a primary variable only if a REDUCE has a primary variable. If no REDUCE may have the axis's own variables, several
+positions need an UNFOLD or a SPLIT that joins a sum with the axis: other primitives give one iterator to a coordinate.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from syno_lab.synthesis.wishes import Plan, Wishes, wishes_of
 
 @dataclass(frozen=True)
 class Served:
-    """How one wish is met on a shortest way that is counted.
+    """How one wish is met on a shortest way of the count.
 
     Attributes:
-        wish: its text, as ``H>=m``.
-        by: ``held`` (a data coordinate has what is wished already), ``window`` (an UNFOLD must bring it), ``reduce`` (a
-            REDUCE that is still to come), or ``never``.
-        sizes: of the data coordinates that become the axis.
+        wish: the text of the wish, such as ``H>=m``.
+        by: ``held`` (a data coordinate already meets the wish), ``window`` (an UNFOLD must bring it), ``reduce`` (a
+            further REDUCE must bring it), or ``never``.
+        sizes: the sizes of the data coordinates that become the axis.
     """
 
     wish: str
@@ -64,12 +64,12 @@ class Served:
 
 @dataclass(frozen=True)
 class PropertyExplanation:
-    """Why the property distance is what it is.
+    """The property distance with its derivation.
 
     Attributes:
-        steps: the property distance; None where no operator that meets the wishes can be reached.
-        shape: the shape distance; None where the input is out of reach.
-        served: of each wish how it is met.
+        steps: the property distance; None if no operator that meets the wishes can be reached.
+        shape: the shape distance; None if the input is out of reach.
+        served: how each wish is met.
     """
 
     steps: int | None
@@ -77,7 +77,7 @@ class PropertyExplanation:
     served: tuple[Served, ...]
 
     def words(self) -> list[str]:
-        """The explanation in sentences, one for each wish, the sum last; none where nothing is wished."""
+        """Explain in sentences: one for each wish, then the sum; no sentences without wishes."""
         if not self.served:
             return []
         lines = [str(served) for served in self.served]
@@ -92,7 +92,7 @@ class PropertyExplanation:
 
 
 def property_distance(state: State, effort: Effort | None = None) -> int | None:
-    """The property :attr:`.State.property_distance`; errors are those of :func:`.distance.explain_distance`."""
+    """Compute :attr:`.State.property_distance`; errors are those of :func:`.distance.explain_distance`."""
     far = distance(state, effort=effort)
     return far if far is None else _wished(_Query.of(state), far)
 
@@ -100,7 +100,7 @@ def property_distance(state: State, effort: Effort | None = None) -> int | None:
 def explain_property_distance(
     state: State, *, effort: Effort | None = None, should_stop: Stop | None = None
 ) -> PropertyExplanation:
-    """The method :meth:`.State.explain_property_distance`."""
+    """Compute :meth:`.State.explain_property_distance`."""
     far = distance(state, effort=effort, should_stop=should_stop)
     spec, wishes = state.spec, wishes_of(state.spec)
     if wishes is None:
@@ -109,7 +109,7 @@ def explain_property_distance(
     steps = None if far is None else _wished(query, far)
     if steps is None:
         lost = lost_wishes(state)
-        # Where each alone can be met, it is all together that cannot.
+        # If each wish alone can be met, only all wishes together are impossible.
         lines = [Served(_text(spec, wish), "never") for wish in lost or spec.wants]
         return PropertyExplanation(None, far, tuple(lines))
     plan, items = query.plan(wishes)
@@ -131,7 +131,7 @@ def explain_property_distance(
 
 
 def lost_wishes(state: State) -> tuple[Wish, ...]:
-    """The wishes that no operator from here can meet, each asked alone."""
+    """Return the wishes that no operator from here can meet, each checked alone."""
     lost = []
     for wish in state.spec.wants:
         alone = replace(state.spec, wants=(wish,))
@@ -141,7 +141,7 @@ def lost_wishes(state: State) -> tuple[Wish, ...]:
 
 
 def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
-    """The wishes without any one of which the others could be met in ``left`` steps."""
+    """Return each wish whose removal lets the other wishes be met within the limit of steps."""
     wishes = []
     for wish in state.spec.wants:
         rest = tuple(other for other in state.spec.wants if other != wish)
@@ -152,10 +152,10 @@ def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
 
 
 def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
-    """A function that gives the verdict of the wishes on a step from ``state``, without applying it.
+    """Return a function that judges a step from ``state`` by the wishes, without applying the step.
 
-    None where the step may lead to an operator that meets them within the steps that are left, and where it leads to
-    none because of the shapes alone.
+    The function returns None if the step may lead to an operator that meets the wishes within the remaining steps, and
+    if the shapes alone rule out the step.
     """
     spec, wishes = state.spec, wishes_of(state.spec)
     if wishes is None:
@@ -177,7 +177,7 @@ def wish_verdicts(state: State) -> Callable[[Step], Rule | None]:
 
 
 def _as_rule(state: State, step: Step, steps: int | None, limit: int) -> Rule | None:
-    """The verdict on a step after which a wish cannot be met; None where the shapes rule it out already."""
+    """Return the verdict on a step after which a wish cannot be met; None if the shapes already rule out the step."""
     far = distance(state.apply(step))
     if far is None or far > limit:
         return None
@@ -194,7 +194,7 @@ def _always(state: State, step: Step) -> bool:
 
 
 def _named(spec: Spec, wishes: tuple[Wish, ...]) -> str:
-    """What wishes ask of an operator, in words: ``read H and W``, ``read all of C_in``, ``pair H with W``."""
+    """Describe the wishes in words: ``read H and W``, ``read all of C_in``, ``pair H with W``."""
     by_verb: dict[str, list[str]] = {}
     for wish in wishes:
         axis = str(spec.input_shape[wish.axis])
@@ -210,12 +210,12 @@ def _text(spec: Spec, wish: Wish) -> str:
 
 
 class _Query(NamedTuple):
-    """What the counting is asked about one state: its items and the budgets that are left."""
+    """The question to the count about one state: its items and the remaining budgets."""
 
     spec: Spec
-    items: list[tuple[Size, int]]  # of each data coordinate its size, and its bits: demands and STRIDED
+    items: list[tuple[Size, int]]  # size and bits (demands, STRIDED) of each data coordinate
     used: Counter[str]
-    reduces: int | None  # that may still come; None once another primitive has
+    reduces: int | None  # remaining REDUCEs; None after another primitive
 
     @classmethod
     def of(cls, state: State) -> _Query:
@@ -225,7 +225,7 @@ class _Query(NamedTuple):
         return cls(state.spec, items, Counter(step.primitive for step in state.steps), reduces_left(state))
 
     def after(self, step: Step, wishes: Wishes) -> _Query:
-        """After one more step, which is legal."""
+        """Return the query after one more legal step."""
         gone = step.given if step.primitive == "SHARE" else step.operands
         items, brought = list(self.items), 0
         for c in gone:
@@ -244,7 +244,7 @@ class _Query(NamedTuple):
         return _Query(self.spec, items, self.used + Counter((step.primitive,)), reduces)
 
     def ways(self, wishes: Wishes) -> Iterator[tuple[list[tuple[Size, int]], int]]:
-        """The items with the REDUCEs that only bring what the input lacks, and how many more may come."""
+        """Yield the items with the REDUCEs that the input needs, and the number of further REDUCEs allowed."""
         if self.reduces is None:
             yield self.items, 0
             return
@@ -263,7 +263,7 @@ class _Query(NamedTuple):
         return budgets.contractions, budgets.unfolds, budgets.expands
 
     def plan(self, wishes: Wishes) -> tuple[Plan, list[tuple[Size, int]]]:
-        """A shortest way, and the items that it speaks of by their places."""
+        """Return a plan for a shortest way, and the items that its indices refer to."""
         plans = []
         for number, (items, spare) in enumerate(self.ways(wishes)):
             items = sorted(items, key=_packed)
@@ -282,7 +282,7 @@ def _shape(items: list[tuple[Size, int]]) -> Shape:
 
 
 def _wished(query: _Query, least: int) -> int | None:
-    """At least so many steps; None where the wishes cannot be met."""
+    """Return a lower bound of the steps; None if the wishes cannot be met."""
     wishes = wishes_of(query.spec)
     if wishes is None:
         return least
@@ -294,9 +294,9 @@ def _wished(query: _Query, least: int) -> int | None:
 
 
 def check_wants(spec: Spec, *, effort: Effort | None = None) -> None:
-    """Refuse wishes that no operator of the space can meet; of a space whose input is out of reach, nothing is said.
+    """Refuse wishes that no operator of the space can meet; ignore spaces whose input is out of reach.
 
-    Raises SpecError, one line that names the wish and the reason; EffortError as :func:`.property_distance`.
+    Raises SpecError with one line that names the wish and the reason, and EffortError as :func:`.property_distance`.
     """
     for wish in spec.wants:
         obstacle = _obstacle(spec, wish)

@@ -1,12 +1,12 @@
-"""How many steps are needed at least: the shape distance, made fast for search and sharper by what the space forbids.
+"""A lower bound of further steps: the shape distance, faster for search and sharper by the limits of the space.
 
-It counts as :mod:`syno_lab.synthesis.distance` does, and knows besides which pieces a weight may take (limits of
-occurrences that bind weights), that windows have no primary variables, how many EXPANDs are left, and which rules and
-which place in the sweep keep a view from a coordinate (the flags). Coordinates that equal an input axis are matched
-with it first; where what is left over then cannot go by itself, other groupings are tried too. Sizes are packed into
-one integer, eight bits an exponent, so that a product is one addition.
+It counts as :mod:`syno_lab.synthesis.distance` does, and uses more facts: which pieces a weight may take (if limits of
+occurrences bind weights), that windows have no primary variables, how many EXPANDs remain, and which views the rules
+and the sweep exclude for a coordinate (the flags). Coordinates equal to an input axis are matched with it first. If the
+rest then cannot be eliminated alone, other groupings are tried too. Sizes are packed into one integer, eight bits an
+exponent, so that a product is one addition.
 
-That these bounds are never too high is held by tests: the search with them finds what the search without them finds.
+Tests check that the bounds are never too high: search with them finds what search without them finds.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from syno_lab.ir.spec import Spec
 NEVER = 1 << 20
 WAITING, MERGEABLE, EXPANDABLE, GIVABLE, STRIDED = 1, 2, 4, 8, 16  # flags of an item
 FLAGS = 31
-#: Demands of wishes that are told apart (:mod:`syno_lab.synthesis.wishes`): the bits of an item between flags and size.
+#: The limit of distinct demands of wishes (:mod:`syno_lab.synthesis.wishes`): bits of an item between flags and size.
 MOST_DEMANDS = 8
 DEMANDS = ((1 << MOST_DEMANDS) - 1) << 5
 FLAG_BITS = 5 + MOST_DEMANDS
-_MOST_GROUPINGS = 1 << 16  # that are tried for one bound; above it the bound is a rougher one
+_MOST_GROUPINGS = 1 << 16  # the limit of groupings for one bound; above it a rougher bound is used
 _MERGES = MERGEABLE | WAITING
-_PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece, what a group of items has over: nothing keeps it from going
+_PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece (the surplus of a group): elimination is unrestricted
 
-# How an item is eliminated that is not matched; it goes the first way that is open to it.
+# The ways to eliminate an unmatched item; the first possible way is used.
 _TAKEN = 0  # one CONTRACTION takes it, with any number of others
-_TWICE = 1  # it is shared by one weight and given to the next, or given as the main coordinate of a window
-_TWICE_OR_UNFOLDED = 2  # the same, or it is the window of an UNFOLD
+_TWICE = 1  # one weight shares it and the next is given it, or it is given as the main coordinate of a window
+_TWICE_OR_UNFOLDED = 2  # as _TWICE, or it is the window of an UNFOLD
 _UNFOLDED = 3  # it is the window of an UNFOLD
-_HELPED = 4  # it is given as the main coordinate of another's window
-_DROPPED = 5  # by an EXPAND
-_MERGED = 6  # by a MERGE first, and then each digit by itself
-_JOINED = 7  # as before, but it waits no more: another coordinate begins the view
+_HELPED = 4  # it is given as the main coordinate of another item's window
+_DROPPED = 5  # an EXPAND drops it
+_MERGED = 6  # a MERGE splits it, then each digit is eliminated
+_JOINED = 7  # as _MERGED, but it does not wait, so another coordinate begins the view
 _WAYS = 8
 Shape = tuple[int, ...]
 _Item = TypeVar("_Item")
 
 
 def pack(size: Size) -> int:
-    """The exponents in one integer; that of a product is the sum."""
+    """Pack the exponents into one integer; the packed product is the sum of packed sizes."""
     packed = 0
     for exponent in reversed(size.exponents):
         packed = (packed << 8) + exponent
@@ -55,7 +55,7 @@ def pack(size: Size) -> int:
 
 
 def unpacked(packed: int, number: int) -> tuple[int, ...]:
-    """The exponents of so many variables that :func:`pack` has packed."""
+    """Unpack the exponents of ``number`` variables from the result of :func:`pack`."""
     exponents = []
     for _ in range(number):
         low = (packed + 128) % 256 - 128
@@ -65,7 +65,7 @@ def unpacked(packed: int, number: int) -> tuple[int, ...]:
 
 
 class Reach:
-    """Lower bounds for one spec, each kept once it is known."""
+    """Lower bounds for one spec, with a cache."""
 
     def __init__(self, spec: Spec, effort: Effort | None = None) -> None:
         self.spec = spec
@@ -73,7 +73,7 @@ class Reach:
         self.want = tuple(sorted(pack(spec.input_shape[axis]) for axis in spec.matched))
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
         self._legal: dict[int, bool] = {}
-        self.ratios: dict[int, bool] = {0: True}  # of what a group may have over what it wants
+        self.ratios: dict[int, bool] = {0: True}  # whether a group may have such a surplus
         self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         self._ways_at: dict[tuple[int, Shape], dict[int, tuple[int, bool, int]]] = {}
@@ -81,22 +81,22 @@ class Reach:
         self._no_unfolds = limits.max_unfolds == 0
 
     def steps(self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape = (), must: int = 0) -> int:
-        """At least so many steps from these data to the input; any number above ``limit`` where that is not enough.
+        """Return a lower bound of the steps from these data to the input, or any number above ``limit`` if it is more.
 
         Args:
-            items: the data coordinates that take part, sorted, without demands: packed size, and in the lowest bits
-                whether a view may still begin with it (``WAITING``), whether rules let it be MERGEd or EXPANDed,
-                whether one CONTRACTION may take it (not a reduction that no weight shares: it would be in that weight
-                alone), and whether it is ``STRIDED``.
-            limit: larger bounds are not told apart, which saves most of the work.
-            contractions: CONTRACTIONs left.
-            expands: EXPANDs left.
-            spent: occurrences of each primary variable so far, where they bind the dimensions of weights; else empty.
-            must: how many CONTRACTIONs come in any case, unless the input is there already.
+            items: the sorted data coordinates that are not fixed, without demands. An item has a packed size and flags
+                in the lowest bits: whether a view may still begin with it (``WAITING``), whether rules allow a MERGE
+                or an EXPAND of it, whether one CONTRACTION may take it (not for a reduction that no weight shares:
+                that weight alone would have it), and whether it is ``STRIDED``.
+            limit: larger bounds are not computed exactly, which saves most of the work.
+            contractions: the remaining CONTRACTIONs.
+            expands: the remaining EXPANDs.
+            spent: the occurrences of each primary variable so far, if they bind weights; else empty.
+            must: the number of CONTRACTIONs that must come, unless the input is already reached.
         """
         key = (items, contractions, expands, spent, must)
         known = self._known.get(key)
-        # Not negative: the bound itself; negative: the bound is at least the absolute value.
+        # A value of 0 or more is the bound itself; for a negative value, the bound is at least the absolute value.
         if known is not None:
             if known >= 0:
                 return known
@@ -113,7 +113,7 @@ class Reach:
             low = bisect_left(have, size << FLAG_BITS)
             if low < len(have) and have[low] >> FLAG_BITS == size and not have[low] & STRIDED:
                 if low + 1 < len(have) and have[low + 1] >> FLAG_BITS == size:
-                    # Which of several is matched is open: the others get what any of them may do.
+                    # Any of several equal items may be matched: the others get the flags of all.
                     have[low + 1] |= have[low] & ~STRIDED
                 del have[low]
             else:
@@ -121,9 +121,9 @@ class Reach:
         if not have and not want:
             return 0
         if limit <= 0 or (limit == 1 and want and (len(have) + len(want) != 3 or must)):
-            return limit + 1  # one step joins two coordinates, or takes one apart, or eliminates some
+            return limit + 1  # one step joins two coordinates, splits one, or eliminates some
         if not contractions and not any(item & WAITING for item in items):
-            return NEVER  # nothing can begin any more
+            return NEVER  # no view can begin
         if partitions(len(want)) << len(have) > _MOST_GROUPINGS:
             return self._roughly(have, want, items, must)
         self._best = limit + 1
@@ -134,22 +134,22 @@ class Reach:
         self._is_stuck = False
         self._group(have, tuple(want))
         if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
-            # What is left over cannot go by itself: perhaps it is matched, and what was matched goes. That takes a
-            # reshape and an elimination at least.
+            # The rest cannot be eliminated alone. Perhaps it is matched, and matched items are eliminated: this takes
+            # at least a reshape and an elimination.
             if partitions(len(self.want)) << len(items) > _MOST_GROUPINGS:
                 return 2
             self._group(list(items), self.want)
         return self._best
 
     def _roughly(self, have: list[int], want: list[int], items: Shape, must: int) -> int:
-        """A lower bound where there are too many groupings to try."""
+        """Return a lower bound if there are too many groupings to try."""
         lacking = self.unpacked(sum(self.want) - sum([item >> FLAG_BITS for item in items]))
         if any(power > 0 for power in lacking[: len(self.spec.symbols.primary)]):
-            return NEVER  # none but a REDUCE brings a primary variable
+            return NEVER  # only a REDUCE brings a primary variable
         return max(least_steps(len(have), len(want)), must)
 
     def _group(self, items: list[int], want: Shape) -> None:
-        """Try all ways to make the input axes in ``want`` of some items and to eliminate the others."""
+        """Try all ways to make the input axes ``want`` from some items and to eliminate the others."""
         if not want:
             self._close(items, (), 0)
             return
@@ -159,7 +159,7 @@ class Reach:
             sums += [size + other for other in sums]
         self._items, self._sums = items, sums
         contractions, _, spent, _ = self._flags
-        # A view begins with what waits, or waits anew once a weight shares it.
+        # A view begins with an item that waits, or that waits again after a weight shares it.
         self._openers = sum(
             [
                 1 << i
@@ -168,7 +168,7 @@ class Reach:
             ]
         )
         self._strided = sum([1 << i for i, item in enumerate(items) if item & STRIDED])
-        # Of equal items the first is chosen first.
+        # Of equal items the first is assigned first.
         self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
         free = (1 << len(items)) - 1 ^ self._strided
         for partition in finest_first(want):
@@ -178,15 +178,15 @@ class Reach:
     def _assign(
         self, free: int, groups: list[tuple[int, int]], at: int, pieces: Shape, cost: int, late: int = 0
     ) -> None:
-        """Give a group of input axes some of the ``free`` items; ``cost`` counts the MERGEs and SPLITs so far.
+        """Assign some of the ``free`` items to a group of input axes; ``cost`` counts the MERGEs and SPLITs so far.
 
-        ``late`` is what more it takes where no window lets a view begin.
+        ``late`` is the extra cost if no window lets a view begin.
         """
         self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]
         items, sums, is_legal = self._items, self._sums, self.ratios
         is_last = at + 1 == len(groups)
-        most = self._best - cost  # items that it may take at most
+        most = self._best - cost  # the limit of its items
         try:
             chosen = [mask for mask in masks(len(items), most) if not mask & ~free and is_legal[sums[mask] - wanted]]
         except KeyError:
@@ -202,11 +202,11 @@ class Reach:
             if count == 1 and (ratio or number > 1):
                 item = items[mask.bit_length() - 1]
                 if item & _MERGES != _MERGES:
-                    delay = 1 if item & WAITING else 2  # another view first, or another coordinate to begin it
+                    delay = 1 if item & WAITING else 2  # another view first, or another coordinate begins it
             elif count > 1 and not mask & self._openers:
                 delay += 1
             rest = free & ~mask
-            # Whatever is not matched takes a step to be eliminated.
+            # Each unmatched item takes a step to be eliminated.
             is_over = pieces or ratio or self._strided or (is_last and rest)
             if more + (1 if is_over else 0) >= self._best:
                 continue
@@ -220,9 +220,9 @@ class Reach:
                 self._assign(rest, groups, at + 1, all_pieces, more, delay)
 
     def _close(self, rest: Iterable[int], pieces: Shape, cost: int, late: int = 0) -> None:
-        """Eliminate the items in ``rest``, and ``pieces`` of others, by as few 1-to-many primitives as can be.
+        """Eliminate the items in ``rest`` and the ``pieces`` of others by as few 1-to-many primitives as possible.
 
-        ``cost`` counts the MERGEs and SPLITs so far, ``late`` those that come besides where no window is eliminated.
+        ``cost`` counts the MERGEs and SPLITs so far; ``late`` counts further ones if no window is eliminated.
         """
         contractions, expands, _, must = self._flags
         number, has_window, widest = self._count(rest)
@@ -241,15 +241,15 @@ class Reach:
         if merged or joined:
             self._is_stuck = True
             cost += merged + joined
-            dropped += merged + joined  # one digit of each, and the other digit is eliminated as well
+            dropped += merged + joined  # one digit of each; the other digit is eliminated too
         is_bare = twice or twice_or_unfolded
         if 0 < self._largest <= widest:
-            cost += 2  # a SPLIT to something larger than the window, and a MERGE
+            cost += 2  # a SPLIT to a size above the window's, and a MERGE
         if joined and not is_bare and not has_window:
             cost += 1
         if helped:
             self._is_stuck = True
-            if not (unfolded or pieces_unfolded):  # a window over it: of what may be one, or of what goes otherwise
+            if not (unfolded or pieces_unfolded):  # it needs a window: a possible window, or another item
                 if twice_or_unfolded:
                     unfolded = 1
                 else:
@@ -268,11 +268,11 @@ class Reach:
         if is_piece_taken and not contracted:
             contracted = 1
         if dropped <= expands:
-            # What a weight may take can also be eliminated by itself.
+            # An item that a weight may take can also be eliminated alone.
             self._best = min(self._best, cost + dropped + unfolded + pieces_unfolded + max(contracted, must))
 
     def _count(self, items: Iterable[int]) -> tuple[list[int], bool, int]:
-        """How many items go each way, whether one of them may be a window, and how large such a one is at most."""
+        """Count the items for each way, and return whether one may be a window, and the largest such size."""
         ways = self._ways
         number = [0] * _WAYS
         has_window, widest = False, 0
@@ -286,7 +286,7 @@ class Reach:
         return number, has_window, widest
 
     def _way(self, item: int) -> tuple[int, bool, int]:
-        """How an item is eliminated, whether it may be a window, and its size where an UNFOLD alone eliminates it."""
+        """Return how an item is eliminated, whether it may be a window, and its size if it needs an UNFOLD."""
         contractions, _, spent, _ = self._flags
         size = item >> FLAG_BITS
         is_given, is_window = self._kind(size, spent, 1)
@@ -311,7 +311,7 @@ class Reach:
         return entry
 
     def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
-        """Whether ``times`` weights may have a piece of this size, and whether it may be a window."""
+        """Return whether ``times`` weights may have a piece of this size, and whether it may be a window."""
         key = (piece, spent, times)
         kind = self._kinds.get(key)
         if kind is None:
@@ -325,14 +325,14 @@ class Reach:
         return kind
 
     def forget(self) -> None:
-        """Drop all bounds that were computed, to limit memory."""
+        """Drop all cached bounds to limit memory."""
         self._known.clear()
 
     def __len__(self) -> int:
         return len(self._known)
 
     def _value(self, packed: int) -> int:
-        """The value of a size under the first binding; 0, larger than no window, where there is none."""
+        """Return the value of a size under the first binding; 0, below every window, without a binding."""
         value = self._values.get(packed)
         if value is None:
             size = Size(self.spec.symbols, self.unpacked(packed))
@@ -341,7 +341,7 @@ class Reach:
         return value
 
     def is_legal(self, packed: int) -> bool:
-        """Whether a coordinate may have this packed size."""
+        """Return whether a coordinate may have this packed size."""
         legal = self._legal.get(packed)
         if legal is None:
             size = Size(self.spec.symbols, self.unpacked(packed))
@@ -349,28 +349,28 @@ class Reach:
         return legal
 
     def is_ratio(self, packed: int) -> bool:
-        """Whether a group may have so much over what it wants: nothing, or what may be a coordinate."""
+        """Return whether a group may have this surplus: nothing, or a legal size of a coordinate."""
         known = self.ratios.get(packed)
         if known is None:
             known = self.ratios[packed] = self.is_legal(packed)
         return known
 
     def unpacked(self, packed: int) -> tuple[int, ...]:
-        """The exponents of a packed size."""
+        """Return the exponents of a packed size."""
         return unpacked(packed, len(self.spec.symbols.names))
 
 
 def least_steps(have: int, want: int) -> int:
-    """Steps from some data coordinates to so many input axes at least, where none of them has the size of an axis.
+    """Return a lower bound of the steps from ``have`` coordinates to ``want`` axes without equal sizes.
 
-    A step makes at most two coordinates of sizes that were not there, and at most one more than there were.
+    A step makes at most two coordinates of new sizes, and increases the number of coordinates by at most one.
     """
     return max((want + 1) // 2, want - have, int(have > 0))
 
 
 @lru_cache(maxsize=256)
 def partitions(number: int) -> int:
-    """In how many ways ``number`` axes fall into groups (Bell's number)."""
+    """Return the number of ways to partition ``number`` axes into groups (Bell's number)."""
     row = [1]
     for _ in range(number):
         row = list(accumulate(row, initial=row[-1]))
@@ -379,13 +379,13 @@ def partitions(number: int) -> int:
 
 @lru_cache(maxsize=256)
 def masks(number: int, most: int) -> tuple[int, ...]:
-    """The non-empty subsets of ``number`` items with at most ``most`` of them, the smallest first."""
+    """Return the non-empty subsets of ``number`` items with at most ``most`` items, the smallest first."""
     subsets = [mask for mask in range(1, 1 << number) if mask.bit_count() <= most]
     return tuple(sorted(subsets, key=int.bit_count))
 
 
 def all_partitions(items: tuple[_Item, ...]) -> Iterator[tuple[tuple[_Item, ...], ...]]:
-    """All partitions of some items into groups."""
+    """Yield all partitions of the items into groups."""
     if not items:
         yield ()
         return
@@ -398,5 +398,5 @@ def all_partitions(items: tuple[_Item, ...]) -> Iterator[tuple[tuple[_Item, ...]
 
 @lru_cache(maxsize=256)
 def finest_first(items: tuple[_Item, ...]) -> tuple[tuple[tuple[_Item, ...], ...], ...]:
-    """All partitions of some items into groups, those into the most groups first."""
+    """Return all partitions of the items into groups, those with the most groups first."""
     return tuple(sorted(all_partitions(items), key=len, reverse=True))

@@ -1,8 +1,8 @@
-"""A record of drawn operators: a small JSON file from which the same operators can be drawn again and compared.
+"""A record of drawn operators: a small JSON file for drawing the same operators again and comparing them.
 
 A record holds the Sampler's fields, the seed, the version, the names of the rules, and a digest of 128 bits for every
-operator in the order of drawing, with the first few in full. It is data alone: replaying draws with this program's own
-rules, and an operator in a record passes the checks that every operator file does.
+operator in the order of drawing, with the first few in full. It holds only data: a replay draws with this program's own
+rules, and the operators in a record pass the checks of every operator file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from syno_lab.versioned import read_versioned
 FORMAT = "syno-lab-search"
 VERSION = 1
 MAX_BYTES = 1 << 26
-WHOLE = 20  # operators kept in full, so that a difference can be shown
+WHOLE = 20  # the number of operators in full, to show a difference
 _DIGEST_BYTES = 16
 
 Report = Callable[[str, float, str], None]
@@ -40,15 +40,15 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 
     Attributes:
         format: ``syno-lab-search``.
-        version: of the format.
-        syno_lab: the version of the program that drew.
+        version: the version of the format.
+        syno_lab: the version of the program that drew the operators.
         spec: the Sampler's fields, as in a file for ``syno-lab sample --spec``.
-        seed: of the sampler.
-        rules: the names of the rules that were asked, in order.
-        count: operators drawn and recorded.
-        exhausted: whether there were no more.
-        digests: :func:`digest` of each, in the order of drawing.
-        operators: the first of them in full, as operator files.
+        seed: the seed of the sampler.
+        rules: the names of the rules of the draw, in order.
+        count: the number of drawn operators.
+        exhausted: whether there were no more operators.
+        digests: the :func:`digest` of each operator, in the order of drawing.
+        operators: the first operators in full, as operator files.
         spread: whether draws spread over the space.
     """
 
@@ -67,12 +67,12 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Replay:
-    """What drawing again gave.
+    """The result of drawing again.
 
     Attributes:
-        compared: operators that were drawn again and are the same, from the first on.
-        difference: the first difference, in one line; None where all are the same.
-        notes: what was not as it was for the record: another version, other rules.
+        compared: the number of equal operators, from the first on.
+        difference: the first difference, in one line; None if all operators are equal.
+        notes: differences of the circumstances: another version, other rules.
     """
 
     compared: int
@@ -81,12 +81,12 @@ class Replay:
 
     @property
     def same(self) -> bool:
-        """Whether the same operators were drawn in the same order."""
+        """Return whether the same operators were drawn in the same order."""
         return self.difference is None
 
 
 def digest(operator: Operator) -> str:
-    """32 hexadecimal digits that equal pGraphs share (up to the names of reductions and the order of steps)."""
+    """Return 32 hexadecimal digits, equal for equal pGraphs (up to names of reductions and the order of steps)."""
     return hashlib.blake2b(repr(operator.key).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -99,7 +99,7 @@ def record_search(
     spread: bool = True,
     rules: Sequence[Rule] = RULES,
 ) -> Record:
-    """The record of ``operators``, which a :class:`Sampler` with these arguments drew first and in this order."""
+    """Make the record of ``operators``, the first draws of a :class:`Sampler` with these arguments, in this order."""
     digests: list[str] = []
     full: list[dict[str, Any]] = []
     for operator in operators:
@@ -122,12 +122,12 @@ def record_search(
 
 
 def to_text(record: Record) -> str:
-    """The text of a record's file."""
+    """Write the text of a record's file."""
     return msgspec.json.format(msgspec.json.encode(record), indent=1).decode() + "\n"
 
 
 def from_text(text: str | bytes) -> Record:
-    """Read a record's file. Raises FormatError, one line: what was expected, what was found and where."""
+    """Read a record's file. Raises FormatError with one line: the expected value, the found value, the position."""
     record = read_versioned(text, Record, what="search record", name=FORMAT, version=VERSION, most=MAX_BYTES)
     if record.count != len(record.digests):
         raise FormatError(f"search record: expected {record.count} digests, as count says, found {len(record.digests)}")
@@ -145,7 +145,7 @@ def from_text(text: str | bytes) -> Record:
 
 
 def read(path: Path) -> Record:
-    """The record in a file. Raises FormatError when it cannot be read or is not a record."""
+    """Read a record from a file. Raises FormatError for an unreadable file or a file without a record."""
     try:
         return from_text(read_bytes(path, MAX_BYTES))
     except OSError as error:
@@ -161,14 +161,14 @@ def replay(
     report: Report | None = None,
     should_stop: Stop | None = None,
 ) -> Replay:
-    """Draw again what ``record`` says was drawn, and compare one by one.
+    """Draw the operators of ``record`` again, and compare them one by one.
 
-    ``rules`` are those at hand. When the record names others, those of its names that are here are asked and the notes
-    say what differs; it is tried all the same. ``should_stop`` is asked often.
+    ``rules`` are the available rules. If the record names other rules, the replay uses those of its rules that are
+    available, and the notes describe the difference. ``should_stop`` is called often; True ends the replay.
 
     Raises:
-        FormatError: when the record's spec is not one, or it lacks rows of the space.
-        EffortError: when it was stopped, or would take more memory than it may.
+        FormatError: the record's spec is invalid, or the record lacks rules of the space.
+        EffortError: the replay was stopped, or a limit of memory was exceeded.
     """
     chosen, notes = _same_rules(record, rules)
     try:
@@ -188,7 +188,7 @@ def replay(
 
 
 def _drawn(sampler: Sampler) -> Iterator[Operator]:
-    """What the sampler draws; nothing where it says that there is nothing."""
+    """Yield the sampler's operators; yield nothing if the sampler raises SpecError."""
     try:
         yield from sampler.samples()
     except SpecError:
@@ -196,7 +196,7 @@ def _drawn(sampler: Sampler) -> Iterator[Operator]:
 
 
 def _compare(record: Record, drawn: Iterator[Operator], report: Report | None) -> tuple[int, str | None]:
-    """How many are the same from the first on, and the first difference."""
+    """Return the number of equal operators from the first on, and the first difference."""
     for place, wanted in enumerate(record.digests):
         operator = next(drawn, None)
         if operator is None:
@@ -212,7 +212,7 @@ def _compare(record: Record, drawn: Iterator[Operator], report: Report | None) -
 
 
 def _same_rules(record: Record, rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], list[str]]:
-    """The rules to ask for ``record`` out of those at hand, and what is to be said about them."""
+    """Choose the rules for ``record`` from the available rules, and note differences."""
     here = {rule.name: rule for rule in rules}
     if record.rules == list(here):
         return tuple(rules), []
@@ -229,7 +229,7 @@ def _same_rules(record: Record, rules: Sequence[Rule]) -> tuple[tuple[Rule, ...]
 
 
 def _wanted(record: Record, place: int) -> str:
-    """What the record has at ``place``: its digest, and the operator where the record holds it in full."""
+    """Describe the expected operator at ``place``: its digest, and its text if the record holds it in full."""
     name = record.digests[place]
     if place < len(record.operators):
         try:
@@ -240,5 +240,5 @@ def _wanted(record: Record, place: int) -> str:
 
 
 def _shown(text: str) -> str:
-    """Text from a file, fit for one line of a terminal."""
+    """Shorten text from a file to one printable line."""
     return text[:60] if text.isprintable() else repr(text[:60])

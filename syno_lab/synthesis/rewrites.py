@@ -1,8 +1,8 @@
-"""For every rule what it rewrites in one state: the expression as proposed and the canonical one.
+"""The rewrites of rules in a state: the proposed expression and the canonical expression.
 
-Rules decide; rewrites explain, and only when asked. A new rule's row in ``RULES`` works without one (its own text is
-then shown); with one, it is an entry in :data:`REWRITES`. Here are those of contractions, sums and dropped coordinates,
-whole functions on both sides (Syno, section 6, "Contractions" and "Between views and contractions", and appendix A).
+Rules decide; rewrites explain, and are computed only on request. Without an entry in :data:`REWRITES`, the texts of a
+rule's row are shown. This module has the rewrites of contractions, sums and dropped coordinates; each side is a whole
+function (Syno, section 6, "Contractions" and "Between views and contractions", and appendix A).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from syno_lab.synthesis.rewrites_views import behind, blocks_before, joined_digi
 
 
 def reduce_first(state: State, step: Step) -> Rewrite | None:
-    """A REDUCE and the last step before it that is none, in both orders."""
+    """Show a REDUCE and the last other step before it, in both orders."""
     assert step.parameter is not None
     last = next(s for s in reversed(state.steps) if s.primitive != "REDUCE")
     before, after = parts(state, last.operands + last.given)
@@ -36,7 +36,7 @@ def reduce_first(state: State, step: Step) -> Rewrite | None:
 
 
 def view_of_reduction(state: State, step: Step) -> Rewrite | None:
-    """A sum over the results of a view, each summed over by itself; blocks may stand before those of a SPLIT."""
+    """Show a sum over the results of a view as one sum over each; blocks may be in front of a SPLIT's operands."""
     if step.primitive == "SPLIT":
         return split_undoes_merge(state, step)
     before, after = parts(state)
@@ -46,7 +46,7 @@ def view_of_reduction(state: State, step: Step) -> Rewrite | None:
 
 
 def split_of_reductions(state: State, step: Step) -> Rewrite | None:
-    """Two sums side by side in a SPLIT, in both orders."""
+    """Show two sums side by side in a SPLIT, in both orders."""
     blocks, high = blocks_before(state, step.operands[0])
     low = step.operands[1]
     before, after = parts(state, blocks)
@@ -56,7 +56,7 @@ def split_of_reductions(state: State, step: Step) -> Rewrite | None:
 
 
 def shift_above_reduction(state: State, step: Step) -> Rewrite | None:
-    """A SHIFT across blocks whose number is summed, and one inside the blocks."""
+    """Show a SHIFT across blocks whose number is summed, and a SHIFT inside the blocks."""
     (rest,), digits = step.operands, []
     first = first_digit(state, rest)
     while rest != first:
@@ -69,7 +69,7 @@ def shift_above_reduction(state: State, step: Step) -> Rewrite | None:
 
 
 def view_above_share(state: State, step: Step) -> Rewrite | None:
-    """The weights' elements told by the view's operands, or by its results."""
+    """Show weights indexed by the view's operands, and weights indexed by its results."""
     before, after = parts(state, step.operands)
     times = len(sharers(state, step.operands[0]))
     before.share(before.bottoms, times=times)
@@ -79,14 +79,14 @@ def view_above_share(state: State, step: Step) -> Rewrite | None:
 
 
 def expand_of_reduction(state: State, step: Step) -> Rewrite | None:
-    """A sum over what is dropped is a multiple."""
+    """Show a sum over a dropped coordinate as a multiple."""
     before, after = parts(state)
     before.sums(*step.operands)
     return arrow(before, before.taken(step), after, (), factor=step.operands[0].size)
 
 
 def expand_of_shared(state: State, step: Step) -> Rewrite | None:
-    """Shared with weights and then dropped, or given to the last of them."""
+    """Show a coordinate shared with weights and then dropped, and the coordinate given to the last weight."""
     before, after = parts(state, step.operands)
     more = max(0, len(sharers(state, step.operands[0])) - 1)
     before.share(before.bottoms, times=more + 1)
@@ -96,7 +96,7 @@ def expand_of_shared(state: State, step: Step) -> Rewrite | None:
 
 
 def expand_above_shift(state: State, step: Step) -> Rewrite | None:
-    """The high digit of a SHIFT dropped, or that of the whole, and the low one SHIFTed."""
+    """Show the high digit of a SHIFT dropped, and the high digit of the whole dropped with the low digit SHIFTed."""
     node = step.operands[0].node
     (shifted,) = node.operands
     before, after = parts(state, shifted.node.operands)
@@ -109,7 +109,7 @@ def expand_above_shift(state: State, step: Step) -> Rewrite | None:
 
 
 def give_above_shift(state: State, step: Step) -> Rewrite | None:
-    """Weights that have the high digit of a SHIFT and fix the low one, and what they have without the carry."""
+    """Show weights that have the high digit of a SHIFT and fix the low digit, and these weights without the carry."""
     high = high_of_fixed_shift(state, step)
     assert high is not None
     node = high.node
@@ -127,7 +127,7 @@ def give_above_shift(state: State, step: Step) -> Rewrite | None:
 
 
 def _leaves(coordinate: Coordinate, stop: Coordinate) -> Iterator[Coordinate]:
-    """What a coordinate is made of, down to iterators and to ``stop``."""
+    """Yield what a coordinate is built from, down to iterators and to ``stop``."""
     if coordinate == stop or coordinate.is_leaf:
         yield coordinate
     else:
@@ -136,7 +136,7 @@ def _leaves(coordinate: Coordinate, stop: Coordinate) -> Iterator[Coordinate]:
 
 
 def give_view(state: State, step: Step) -> Rewrite | None:
-    """A weight that is indexed by a view's results, or by its operands; with the weights that share those results."""
+    """Show a weight indexed by a view's results, and by its operands; with the weights that share the results."""
     view = next((c for c in step.given if c.node.primitive in ("SPLIT", "SHIFT")), None)
     digits = None if view is not None else next(neighbouring_digits(state, step), None)
     views = (view,) if view is not None else digits
@@ -158,7 +158,7 @@ def give_view(state: State, step: Step) -> Rewrite | None:
 
 
 def share_above_shift(state: State, step: Step) -> Rewrite | None:
-    """The low digit of a SHIFTed SPLIT shared, or the SPLIT's offset."""
+    """Show the low digit of a SHIFTed SPLIT shared, and the SPLIT's offset shared."""
     pair = low_of_shifted_split(step)
     assert pair is not None
     low, (block, offset) = pair
@@ -170,7 +170,7 @@ def share_above_shift(state: State, step: Step) -> Rewrite | None:
 
 
 def absorbed_weight(state: State, step: Step) -> Rewrite | None:
-    """Two weights, the coordinates of one among the other's, or their product in one."""
+    """Show two weights, one with all coordinates of the other, and one weight for their product."""
     old = absorbing_weight(state, step)
     assert old is not None
     bottoms, shared, given = _both(old, step)
@@ -182,14 +182,14 @@ def absorbed_weight(state: State, step: Step) -> Rewrite | None:
 
 
 def _both(old: Weight, step: Step) -> tuple[tuple[Coordinate, ...], ...]:
-    """The coordinates of a weight and of a new one, each once; those of them that stay, and those given to either."""
+    """Return the coordinates of an old and a new weight: all, those that stay, and those given to either weight."""
     bottoms = tuple(dict.fromkeys(old.coordinates + step.operands + step.given))
     given = tuple(c for c in bottoms if c in old.given or c in step.given)
     return bottoms, tuple(c for c in bottoms if c not in given), given
 
 
 def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
-    """Two weights, the element of one fixed by the other's through views, or their product in one."""
+    """Show two weights, one fixed by the other through views, and one weight for their product."""
     new = step.operands + step.given
     pairs = [pair for old in state.weights for pair in ((old.coordinates, new), (new, old.coordinates))]
     absorbing, absorbed = next(pair for pair in pairs if fixes(*pair))
@@ -198,7 +198,7 @@ def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
     before.share(before.built(*old))
     before.share(before.built(*new))
     after.share(after.built(*absorbing))
-    # The bounds of an UNFOLD that only the absorbed weight was indexed by stay.
+    # The bounds of an UNFOLD that only indexes the absorbed weight stay.
     seen = below((*absorbing, *step.operands))
     bounds = [c for c in absorbed if c not in seen and any(part.node.primitive == "UNFOLD" for part in below([c]))]
     after.expand(*after.built(*bounds))
@@ -206,7 +206,7 @@ def absorbed_through_views(state: State, step: Step) -> Rewrite | None:
 
 
 def contraction_order(state: State, step: Step) -> Rewrite | None:
-    """A contraction and an earlier one that it does not depend on, in both orders."""
+    """Show a contraction and an earlier independent contraction, in both orders."""
     old = later_weight(state, step)
     assert old is not None
     new = step.operands + step.given
@@ -214,7 +214,7 @@ def contraction_order(state: State, step: Step) -> Rewrite | None:
     before, after = parts(state, bottoms)
     before.share(before.built(*old.shared), before.built(*old.given))
     before.taken(step)
-    # Whoever comes last is given what both have.
+    # The later weight is given what the two weights have in common.
     first = [c for c in new if c in step.operands or c in old.shared]
     after.share(after.built(*first), after.built(*(c for c in step.given if c not in old.shared)))
     last = [c for c in old.shared if c not in step.given]
@@ -223,7 +223,7 @@ def contraction_order(state: State, step: Step) -> Rewrite | None:
 
 
 def unfold_of_reductions(state: State, step: Step) -> Rewrite | None:
-    """A sum over windows is a multiple of the sum, but for what the windows at the border leave out."""
+    """Show a sum over windows as a multiple of the sum, except for what windows at the border leave out."""
     main, window = step.operands
     before, after = parts(state)
     before.sums(main, window)
@@ -232,7 +232,7 @@ def unfold_of_reductions(state: State, step: Step) -> Rewrite | None:
 
 Rewriter = Callable[[State, Step], Rewrite | None]
 
-# By the name of the rule. Rules of kind "space" leave functions out, so most of them rewrite nothing.
+# Rewriters by the name of the rule. Rules of kind "space" leave functions out, so most of them rewrite nothing.
 REWRITES: dict[str, Rewriter] = {
     "absorbed-but-for-border": absorbed_through_views,
     "absorbed-through-views": absorbed_through_views,
@@ -272,6 +272,6 @@ REWRITES: dict[str, Rewriter] = {
 
 
 def rewrite(rule: str, state: State, step: Step) -> Rewrite | None:
-    """What the rule of that name rewrites where it rejects ``step`` on ``state``; None where it has no formula."""
+    """Return the rule's rewrite of ``step`` on ``state``; None if the rule has no formula."""
     rewriter = REWRITES.get(rule)
     return None if rewriter is None else rewriter(state, step)

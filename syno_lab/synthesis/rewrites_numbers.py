@@ -1,4 +1,4 @@
-"""At how many points the two sides of a rewrite read different elements, by evaluating both at all of them."""
+"""Measure at how many points the two sides of a rewrite read different elements, by evaluating all points."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from syno_lab.ir.spec import Binding
 if TYPE_CHECKING:
     from syno_lab.synthesis.rewrites_parts import Side
 
-MAX_POINTS = 1 << 22  # of one side, about a second
+MAX_POINTS = 1 << 22  # the limit of points for one side: about a second
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Reads:
-    """One row for each point: the wildcards' values (flat), what is read of X and of each weight.
+    """One row for each point: the wildcards' values (flat), and the elements that are read of X and of each weight.
 
-    Minus one stands for out of bounds. All is counted ``times`` times.
+    An index of -1 means out of bounds. Every row counts ``times`` times.
     """
 
     bottom: Array
@@ -35,7 +35,7 @@ class Reads:
 
 
 def reads(side: Side, binding: Binding) -> Reads:
-    """What one side reads at every point, reductions innermost.
+    """List what one side reads at every point, with reductions innermost.
 
     Raises SynoError when there are more than ``MAX_POINTS`` points.
     """
@@ -63,7 +63,7 @@ def reads(side: Side, binding: Binding) -> Reads:
 
 
 def difference(before: Side, after: Side, binding: Binding) -> float:
-    """The share of the points at which two sides read different elements; see :meth:`.Rewrite.differing`.
+    """Return the share of the points at which two sides read different elements; see :meth:`.Rewrite.differing`.
 
     Raises SynoError when there are more than ``MAX_POINTS`` points.
     """
@@ -72,13 +72,13 @@ def difference(before: Side, after: Side, binding: Binding) -> float:
         return _uncommon(first, second)
     left, right = _absorb(first.weights), _absorb(second.weights)
     if len(left) != len(right) or len(first.x) != len(second.x) or first.times != second.times:
-        return 1.0  # not of one kind, so there is nothing to compare point by point
+        return 1.0  # different in kind, so points cannot be compared
     same = (first.x == second.x) & (first.bottom == second.bottom)
     return min(1.0 - float((same & _agree(left, order)).mean()) for order in permutations(right))
 
 
 def _evaluate(coordinate: Coordinate, grids: dict[Coordinate, Array], binding: Binding) -> Array:
-    """Fill in ``grids[coordinate]``; where no UNFOLD in it is out of bounds."""
+    """Fill in ``grids[coordinate]``; return where no UNFOLD in it is out of bounds."""
     if coordinate.is_leaf:
         return np.array(True)
     node = coordinate.node
@@ -94,7 +94,7 @@ def _evaluate(coordinate: Coordinate, grids: dict[Coordinate, Array], binding: B
 
 
 def _uncommon(before: Reads, after: Reads) -> float:
-    """The share of the terms of one side that the other has not, for each value of the wildcards a multiset."""
+    """Return the share of one side's terms that the other side lacks; the terms of each point are a multiset."""
     rows = np.concatenate([np.stack([r.bottom, r.x], axis=1) for r in (before, after)])
     unique, member = np.unique(rows, axis=0, return_inverse=True)
     first, second = np.split(member.ravel(), [len(before.x)])
@@ -102,12 +102,12 @@ def _uncommon(before: Reads, after: Reads) -> float:
     right = np.bincount(second, minlength=len(unique)) * after.times
     inside = unique[:, 1] >= 0
     if (left[inside] * right[inside].sum() == right[inside] * left[inside].sum()).all():
-        return 0.0  # equal, or a multiple: one factor for the whole operator makes no difference
+        return 0.0  # equal up to one factor for the whole operator, which does not matter
     return 1.0 - float(np.minimum(left, right).sum() / max(left.sum(), right.sum()))
 
 
 def _absorb(weights: Sequence[Array]) -> list[Array]:
-    """Without each weight whose element another's element determines: their product is one trainable number."""
+    """Drop each weight that another weight's element determines: the product of the two is one trainable number."""
     remaining = list(weights)
     for small in weights:
         rest = [w for w in remaining if w is not small]
@@ -117,7 +117,7 @@ def _absorb(weights: Sequence[Array]) -> list[Array]:
 
 
 def _agree(left: Sequence[Array], right: Sequence[Array]) -> Array:
-    """The points at which renaming the elements of each weight one to one, as most points want it, makes them equal."""
+    """Return the points that agree after the best one-to-one renaming of each weight's elements."""
     agree: Array = np.ones(1, dtype=bool)
     for x, y in zip(left, right, strict=True):
         pairs, member, count = np.unique(np.stack([x, y]), axis=1, return_inverse=True, return_counts=True)

@@ -1,8 +1,8 @@
-"""What a rewrite is made of: two small parts of a pGraph over the same bottom coordinates (Syno, section 6).
+"""The parts of a rewrite: two small parts of a pGraph over the same bottom coordinates (Syno, section 6).
 
 The paper marks the bottom coordinates of a subgraph as wildcards ``#0``, ``#1``, ... and rewrites the expressions on
-top of it. Coordinates, weights' dimensions and input axes that take no part are left out. ``X`` is whatever stands
-above, ``W`` a weight, and ``1[c]`` a tensor of ones: what EXPAND drops. All read zero out of bounds.
+top of it. Unused coordinates, dimensions of weights and input axes are left out. ``X`` is everything above, ``W`` is a
+weight, and ``1[c]`` is a tensor of ones: what EXPAND drops. Out-of-bounds elements of all tensors are zero.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """A part of a pGraph that grows upwards from wildcards, the output axes of a state of its own.
+    """A part of a pGraph that grows upwards from wildcards, which are the output axes of a separate state.
 
-    No step is checked against Table 1: a rewrite is an equation, and must be readable where it is not legal.
+    Steps are not checked against Table 1: a rewrite is an equation, which may also contain illegal steps.
 
     Attributes:
-        of: the coordinates of another state that the wildcards stand for, if any.
+        of: the coordinates of another state that the wildcards represent, if any.
         bottoms: the wildcards.
-        here: what stands here for coordinates of the other state: the wildcards, and what is added.
-        summed: the reductions of the other state that those here stand for.
+        here: maps coordinates of the other state to coordinates of this part.
+        summed: the reductions of the other state that this part's reductions represent.
     """
 
     def __init__(self, spec: Spec, sizes: Sequence[Size], of: Sequence[Coordinate] = ()) -> None:
@@ -51,19 +51,19 @@ class Part:
         self._views: dict[Node, tuple[Coordinate, ...]] = {}
 
     def reduce(self, size: Size) -> Coordinate:
-        """A new reduction, ``r0`` the first."""
+        """Add a reduction; the first reduction is ``r0``."""
         self._reductions.append(reduce_coordinate(len(self._reductions), size))
         self._steps.append(Step("REDUCE", (), size))
         return self._reductions[-1]
 
     def sums(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
-        """New reductions that stand for reductions of the other state, or for digits of one."""
+        """Add reductions that represent reductions of the other state, or digits of a reduction."""
         self.summed += coordinates
         self.here.update({c: self.reduce(c.size) for c in coordinates})
         return self.built(*coordinates)
 
     def view(self, primitive: str, *operands: Coordinate, parameter: Size | None = None) -> tuple[Coordinate, ...]:
-        """The results of a view of ``operands``; asked again it is the same view."""
+        """Return the results of a view of ``operands``; repeated calls return the same view."""
         node = Node(primitive, operands, parameter)
         if node not in self._views:
             self._steps.append(Step(primitive, operands, parameter))
@@ -72,12 +72,12 @@ class Part:
         return self._views[node]
 
     def merge(self, whole: Coordinate, *, block: Size | None) -> tuple[Coordinate, Coordinate]:
-        """Both digits of a MERGE, the high one first."""
+        """Return the two digits of a MERGE, the high digit first."""
         high, low = self.view("MERGE", whole, parameter=block)
         return high, low
 
     def split(self, *parts: Coordinate) -> Coordinate:
-        """What SPLITs put together of several coordinates, from the left."""
+        """Join several coordinates by SPLITs, from the left."""
         joined, *offsets = parts
         for offset in offsets:
             (joined,) = self.view("SPLIT", joined, offset)
@@ -90,12 +90,12 @@ class Part:
         return coordinate
 
     def unfold(self, main: Coordinate, window: Coordinate) -> Coordinate:
-        """A window that slides along ``main``."""
+        """Return a window that slides along ``main``."""
         (unfolded,) = self.view("UNFOLD", main, window)
         return unfolded
 
     def built(self, *coordinates: Coordinate) -> tuple[Coordinate, ...]:
-        """Coordinates of the other state built here. Raises KeyError for an iterator for which nothing stands here."""
+        """Build coordinates of the other state in this part. Raises KeyError for an iterator without a counterpart."""
         return tuple([self._built(c) for c in coordinates])
 
     def _built(self, coordinate: Coordinate) -> Coordinate:
@@ -105,7 +105,7 @@ class Part:
         return self.view(node.primitive, *self.built(*node.operands), parameter=node.parameter)[coordinate.index]
 
     def taken(self, step: Step) -> tuple[Coordinate, ...]:
-        """A step of the other state other than REDUCE taken here; what it leaves on top."""
+        """Apply a step of the other state (no REDUCE) in this part; return the coordinates that it leaves on top."""
         operands = self.built(*step.operands)
         if step.primitive == "SHARE":
             self.share(operands, self.built(*step.given))
@@ -116,7 +116,7 @@ class Part:
         return self.view(step.primitive, *operands, parameter=step.parameter)
 
     def share(self, shared: Sequence[Coordinate], given: Sequence[Coordinate] = (), *, times: int = 1) -> None:
-        """A new weight, or so many alike."""
+        """Add a weight, or ``times`` equal weights."""
         self._weights += [Weight(tuple(shared), tuple(given))] * times
         self._steps += [Step("SHARE", tuple(shared), given=tuple(given))] * times
 
@@ -126,7 +126,7 @@ class Part:
         self._steps += [Step("EXPAND", (c,)) for c in coordinates]
 
     def side(self, *tops: Coordinate, factor: Size | None = None) -> Side:
-        """What stands here now, with ``tops`` as the axes of what is above."""
+        """Return the current part as a side; ``tops`` are the axes of everything above."""
         state = State(
             replace(self._spec, input_shape=tuple(c.size for c in tops)),
             tops,
@@ -139,7 +139,7 @@ class Part:
 
 
 def parts(state: State, bottoms: Sequence[Coordinate] = ()) -> tuple[Part, Part]:
-    """Both sides over wildcards for ``bottoms``, with nothing on them yet."""
+    """Return the two empty sides over wildcards for ``bottoms``."""
     sizes = [c.size for c in bottoms]
     return Part(state.spec, sizes, bottoms), Part(state.spec, sizes, bottoms)
 
@@ -153,19 +153,19 @@ def arrow(
     factor: Size | None = None,
     in_steps: bool = False,
 ) -> Rewrite:
-    """The rewrite of ``left`` on top of one part to ``right`` on top of the other, ``factor`` times."""
+    """Return the rewrite of ``left`` on top of one part to ``right`` on top of the other, times ``factor``."""
     right_side = after.side(*right, factor=factor)
     return Rewrite(before.of, before.side(*left), right_side, before.summed, in_steps=in_steps)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: ``factor * sum over reductions of X[tops] * W[...] * 1[...]``.
+    """One side of a rewrite: ``factor * sum over reductions of X[tops] * W[...] * 1[...]``.
 
     Attributes:
         state: the part of the pGraph; its output axes are the wildcards.
-        tops: the coordinates that index what stands above, in the same order on both sides.
-        factor: a number of times.
+        tops: the coordinates that index everything above, in the same order on both sides.
+        factor: a constant factor.
     """
 
     state: State
@@ -174,34 +174,34 @@ class Side:
 
     @cached_property
     def names(self) -> dict[Coordinate, Expression]:
-        """``#0`` for the first wildcard, ``r0`` for the first reduction."""
+        """Name the coordinates: ``#0`` is the first wildcard, ``r0`` the first reduction."""
         return iterators(self.state) | {c: name(f"#{number}") for number, c in enumerate(self.state.output)}
 
     @property
     def coordinates(self) -> tuple[Expression, ...]:
-        """The expressions of ``tops`` over wildcards and reductions."""
+        """Return the expressions of ``tops`` over wildcards and reductions."""
         return self._over(self.tops)
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        """The sizes of ``tops``."""
+        """Return the sizes of ``tops``."""
         return tuple(c.size for c in self.tops)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is coordinates and nothing else."""
+        """Return whether the side consists of coordinates only."""
         return self.factor.is_one and not (self.state.weights or self.state.reductions or self.state.expanded)
 
     @property
     def operator(self) -> Operator:
-        """As an operator from what stands above to the wildcards; ``factor`` is left out."""
+        """Return an operator from everything above to the wildcards, without ``factor``."""
         return Operator(self.state, self.tops)
 
     def _over(self, coordinates: Sequence[Coordinate]) -> tuple[Expression, ...]:
         return tuple(expression(c, self.names) for c in coordinates)
 
     def factors(self) -> list[tuple[str, tuple[Expression, ...]]]:
-        """The tensors that are multiplied, each with what indexes it."""
+        """Return the multiplied tensors, each with its index expressions."""
         weights = self.state.weights
         numbers = [""] if len(weights) == 1 else [str(i + 1) for i in range(len(weights))]
         return [
@@ -213,7 +213,7 @@ class Side:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def text(self, plain: bool) -> str:
-        """As text: a list of coordinates where ``plain``, else a sum of products."""
+        """Write the side as text: a list of coordinates if ``plain``, else a sum of products."""
         if plain:
             return _listed(self.coordinates)
         parts = [] if self.factor.is_one else [size(self.factor).as_factor()[0]]
@@ -222,7 +222,7 @@ class Side:
         return f"sum[{sums}] {body}" if sums else body
 
     def latex(self, plain: bool) -> str:
-        """As LaTeX, like :meth:`text`."""
+        """Write the side as LaTeX, in the form of :meth:`text`."""
         if plain:
             return _listed_latex(self.coordinates)
         tensors = [
@@ -235,7 +235,7 @@ class Side:
         return " ".join([*sums, r" \, ".join(factor + tensors)])
 
     def sympy(self, plain: bool) -> sympy.Basic:
-        """As sympy: a ``Tuple`` of coordinates where ``plain``, else a ``Sum`` over ``Indexed`` tensors."""
+        """Convert to sympy: a ``Tuple`` of coordinates if ``plain``, else a ``Sum`` over ``Indexed`` tensors."""
         import sympy
 
         if plain:
@@ -250,11 +250,11 @@ class Side:
         return sympy.Sum(body, *limits) if limits else body
 
     def steps_text(self) -> str:
-        """The steps in order: ``SHIFT(#0), REDUCE(k)``; a CONTRACTION as ``SHARE(shared; given)``."""
+        """Write the steps in order: ``SHIFT(#0), REDUCE(k)``; a CONTRACTION as ``SHARE(shared; given)``."""
         return ", ".join(self._step(step, str, lambda s: s.code) for step in self.state.steps)
 
     def steps_latex(self) -> str:
-        """The steps in order, as LaTeX."""
+        """Write the steps in order, as LaTeX."""
         steps = (self._step(step, lambda e: e.latex, size_latex) for step in self.state.steps)
         return r",\; ".join(rf"\mathrm{{{step.partition('(')[0]}}}({step.partition('(')[2]}" for step in steps)
 
@@ -268,7 +268,7 @@ class Side:
     # -- numbers -----------------------------------------------------------------------------------------------------
 
     def points(self, binding: Binding) -> int:
-        """How many values wildcards and reductions take together."""
+        """Return the number of combinations of the wildcards' and reductions' values."""
         return prod(c.size.at(binding) for c in (*self.state.output, *self.state.reductions))
 
 
@@ -277,11 +277,11 @@ class Rewrite:
     """A proposed step and its canonical form, for one state.
 
     Attributes:
-        bottoms: the state's coordinates that the wildcards ``#0``, ``#1``, ... stand for.
-        before: what the step would make.
-        after: what to write instead.
-        summed: the state's reductions that the reductions of ``before`` stand for, where the state has them.
-        in_steps: whether both sides are one formula and differ in the order of their steps alone.
+        bottoms: the state's coordinates that the wildcards ``#0``, ``#1``, ... represent.
+        before: the proposed side.
+        after: the canonical side.
+        summed: the state's reductions that the reductions of ``before`` represent, if the state has them.
+        in_steps: whether the two sides are one formula and differ only in the order of their steps.
     """
 
     bottoms: tuple[Coordinate, ...]
@@ -295,36 +295,36 @@ class Rewrite:
         return self.before.is_plain and self.after.is_plain
 
     def texts(self) -> tuple[str, str]:
-        """Both sides as text."""
+        """Write the two sides as text."""
         if self.in_steps:
             return self.before.steps_text(), self.after.steps_text()
         return self.before.text(self._plain), self.after.text(self._plain)
 
     def text(self) -> str:
-        """``before -> after``, what the wildcards stand for by size."""
+        """Write ``before -> after``, with the sizes of the wildcards."""
         before, after = self.texts()
         domains = ", ".join(f"#{i} < {c.size.code}" for i, c in enumerate(self.before.state.output))
         return f"{before} -> {after}" + (f" for {domains}" if domains else "")
 
     def latex(self) -> str:
-        """Both sides with an arrow, for display mathematics."""
+        """Write the two sides as LaTeX with an arrow, for display mathematics."""
         sides = [s.steps_latex() if self.in_steps else s.latex(self._plain) for s in (self.before, self.after)]
         return r" \;\rightarrow\; ".join(sides)
 
     def sympy(self) -> tuple[sympy.Basic, sympy.Basic]:
-        """Both sides as sympy, unevaluated."""
+        """Convert the two sides to unevaluated sympy."""
         return self.before.sympy(self._plain), self.after.sympy(self._plain)
 
     def points(self, binding: Binding) -> int:
-        """How many points :meth:`differing` goes through, on the larger side."""
+        """Return the number of points for :meth:`differing`, on the larger side."""
         return max(self.before.points(binding), self.after.points(binding))
 
     def differing(self, binding: Binding) -> float:
-        """The share of the points (values of wildcards and reductions) at which both sides read different elements.
+        """Return the share of points (values of wildcards and reductions) at which the sides read different elements.
 
-        Out of bounds on both sides is no difference. Weights may have their elements renamed, one to one, and a weight
-        that another determines is one with it. Sums are compared as what they add up, whatever the order, and one
-        factor for all is no difference. Raises SynoError when there are too many of them.
+        Points out of bounds on both sides do not differ. Elements of weights may be renamed one-to-one, and a weight
+        that another weight determines is merged into it. Sums are compared as multisets of terms, up to one common
+        factor. Raises SynoError for too many points.
         """
         return difference(self.before, self.after, binding)
 

@@ -12,7 +12,7 @@ from syno_lab.synthesis.space import merge_blocks
 
 
 def merge_above_split(state: State, step: Step) -> Rewrite | None:
-    """``[(C*#0 + #1)//B, (C*#0 + #1) % B]`` with C and B multiples of one another."""
+    """Show ``[(C*#0 + #1)//B, (C*#0 + #1) % B]`` where one of C and B is a multiple of the other."""
     assert step.parameter is not None
     bottoms = step.operands[0].node.operands
     ratio = step.parameter / bottoms[1].size
@@ -30,7 +30,7 @@ def merge_above_split(state: State, step: Step) -> Rewrite | None:
 
 
 def _merge_above_splits(state: State, step: Step) -> Rewrite | None:
-    """``[(B*C*#0 + C*#1 + #2)//D, ...]`` with D a divisor of B*C, though not of C."""
+    """Show ``[(B*C*#0 + C*#1 + #2)//D, ...]`` where D divides B*C, but not C."""
     (rest,), block = step.operands, step.parameter
     joined: list[Coordinate] = []
     for size in offset_sizes(rest):
@@ -52,7 +52,7 @@ def _merge_above_splits(state: State, step: Step) -> Rewrite | None:
 
 
 def merge_of_low_digit(state: State, step: Step) -> Rewrite | None:
-    """Three digits, the low one taken apart or the high one."""
+    """Show three digits, made from the low digit and made from the high digit."""
     inner, block = step.operands[0].node, step.parameter
     assert inner.parameter is not None
     assert block is not None
@@ -64,7 +64,7 @@ def merge_of_low_digit(state: State, step: Step) -> Rewrite | None:
 
 
 def merge_of_reduction(state: State, step: Step) -> Rewrite | None:
-    """The digits of a reduction, and those of the same sizes in the order that is kept."""
+    """Show the digits of a reduction, and digits of the same sizes in the canonical order."""
     (operand,), block = step.operands, step.parameter
     assert block is not None
     before, after = parts(state)
@@ -81,7 +81,7 @@ def merge_of_reduction(state: State, step: Step) -> Rewrite | None:
 
 
 def split_of_split(state: State, step: Step) -> Rewrite | None:
-    """Blocks of blocks, put together from the right or from the left."""
+    """Show blocks of blocks, joined from the right and from the left."""
     block, offset = step.operands
     before, after = parts(state, (block, *offset.node.operands))
     times = len(sharers(state, offset))
@@ -93,9 +93,9 @@ def split_of_split(state: State, step: Step) -> Rewrite | None:
 def rejoined(
     state: State, high: Coordinate, low: Coordinate, others: Sequence[Coordinate] = ()
 ) -> tuple[Part, Part, Coordinate]:
-    """Both sides over what two digits are digits of and ``others``, and in the second the digit that they are together.
+    """Return the two sides over the coordinate of two digits and ``others``, and the joint digit on the second side.
 
-    Digits of a reduction that are not in order are two sums on the left and one of both sizes on the right.
+    Digits of a reduction in another order are two sums on the left, and one sum of the product size on the right.
     """
     if are_adjacent(high, low):
         before, after = parts(state, (digit(high).root, *others))
@@ -106,7 +106,7 @@ def rejoined(
 
 
 def joined_digit(part: Part, high: Coordinate, low: Coordinate) -> Coordinate:
-    """In ``part`` the digit that two neighbouring digits of the state are together."""
+    """Return in ``part`` the digit that two neighbouring digits of the state form together."""
     above, below = digit(high), digit(low)
     joined = part.here[above.root]
     if not below.low.is_one:
@@ -117,7 +117,7 @@ def joined_digit(part: Part, high: Coordinate, low: Coordinate) -> Coordinate:
 
 
 def blocks_before(state: State, coordinate: Coordinate) -> tuple[list[Coordinate], Coordinate]:
-    """The blocks that SPLITs no weight shares have put before the last digit of a coordinate, and this digit."""
+    """Return the blocks that the coordinate's unshared SPLITs put in front of its last digit, and this digit."""
     blocks = []
     while coordinate.node.primitive == "SPLIT" and coordinate not in state.sharing:
         block, coordinate = coordinate.node.operands
@@ -126,21 +126,21 @@ def blocks_before(state: State, coordinate: Coordinate) -> tuple[list[Coordinate
 
 
 def behind(part: Part, blocks: Sequence[Coordinate], joined: Coordinate) -> Coordinate:
-    """A coordinate of ``part`` behind blocks of the state, the last of them next to it."""
+    """Put blocks of the state in front of a coordinate of ``part``, the last block next to it."""
     for block in reversed(blocks):
         joined = part.split(part.here[block], joined)
     return joined
 
 
 def split_undoes_merge(state: State, step: Step) -> Rewrite | None:
-    """Two neighbouring digits of ``#0`` joined, and the digit that they are together; blocks may stand before it."""
+    """Show two neighbouring digits of ``#0`` joined, and their common digit; blocks may be in front."""
     blocks, high = blocks_before(state, step.operands[0])
     before, after, joined = rejoined(state, high, step.operands[1], blocks)
     return arrow(before, before.taken(step), after, [behind(after, blocks, joined)])
 
 
 def dilated_window(state: State, step: Step) -> Rewrite | None:
-    """A window along the high digit, and a STRIDEd one along both."""
+    """Show a window along the high digit, and a STRIDEd window along the two digits."""
     (high, window), low = step.operands[0].node.operands, step.operands[1]
     before, after, joined = rejoined(state, high, low, [window])
     (strided,) = after.view("STRIDE", after.here[window], parameter=low.size)
@@ -148,7 +148,7 @@ def dilated_window(state: State, step: Step) -> Rewrite | None:
 
 
 def shift_above_rejoined(state: State, step: Step) -> Rewrite | None:
-    """Two neighbouring digits, the low one shared or the high one SHIFTed, joined and SHIFTed."""
+    """Show two neighbouring digits (the low one shared or the high one SHIFTed), joined and then SHIFTed."""
     shifted, low = step.operands[0].node.operands
     high, count = below_shifts(shifted)
     times = len(sharers(state, low))
@@ -160,20 +160,20 @@ def shift_above_rejoined(state: State, step: Step) -> Rewrite | None:
 
 
 def shifts_all_around(state: State, step: Step) -> Rewrite | None:
-    """SHIFTs by all elements, and none."""
+    """Show SHIFTs by all elements, and no SHIFT."""
     before, after = parts(state, [below_shifts(step.operands[0])[0]])
     return arrow(before, before.taken(step), after, after.bottoms)
 
 
 def shifts_of_a_block(state: State, step: Step) -> Rewrite | None:
-    """SHIFTs of the whole, and one SHIFT of the number of the block."""
+    """Show SHIFTs of the whole, and one SHIFT of the block's number."""
     before, after = parts(state, below_shifts(step.operands[0])[0].node.operands)
     block, offset = after.bottoms
     return arrow(before, before.taken(step), after, [after.split(after.shift(block), offset)])
 
 
 def merge_above_shift_above_split(state: State, step: Step) -> Rewrite | None:
-    """A SHIFT that carries into the next block, or stays inside its own."""
+    """Show a SHIFT that carries into the next block, and a SHIFT inside the block."""
     joined, count = below_shifts(step.operands[0])
     before, after = parts(state, joined.node.operands)
     block, offset = after.bottoms
@@ -181,7 +181,7 @@ def merge_above_shift_above_split(state: State, step: Step) -> Rewrite | None:
 
 
 def swapped_windows(state: State, step: Step) -> Rewrite | None:
-    """An UNFOLD of a SPLIT or an UNFOLD: its window and the second operand of that view change places."""
+    """Show an UNFOLD of a SPLIT or an UNFOLD; the window and the second operand of the inner view change places."""
     inner, window = step.operands
     before, after = parts(state, (*inner.node.operands, window))
     times = len(sharers(state, inner))
@@ -193,7 +193,7 @@ def swapped_windows(state: State, step: Step) -> Rewrite | None:
 
 
 def window_rejoins_blocks(state: State, step: Step) -> Rewrite | None:
-    """A window that is the digit below a SPLIT's blocks, and the whole that they are; more blocks may stand before."""
+    """Show a window that is the digit below a SPLIT's blocks, and the joint coordinate; more blocks may be in front."""
     main, low = step.operands
     start, offset = main.node.operands
     blocks, high = blocks_before(state, start)
@@ -209,7 +209,7 @@ def window_rejoins_blocks(state: State, step: Step) -> Rewrite | None:
 
 
 def expand_of_view(state: State, step: Step) -> Rewrite | None:
-    """Dropping what a view makes, or what it is made of."""
+    """Show the results of a view dropped, and its operands dropped."""
     node = step.operands[0].node
     before, after = parts(state, node.operands)
     before.expand(*before.view(node.primitive, *before.bottoms, parameter=node.parameter))
@@ -218,14 +218,14 @@ def expand_of_view(state: State, step: Step) -> Rewrite | None:
 
 
 def unfold_above_shift(state: State, step: Step) -> Rewrite | None:
-    """``(#0 + 1) % N + #1 - K//2`` and ``(#0 + #1 - K//2 + 1) % N``."""
+    """Show ``(#0 + 1) % N + #1 - K//2`` and ``(#0 + #1 - K//2 + 1) % N``."""
     shifted, window = step.operands
     before, after = parts(state, (*shifted.node.operands, window))
     return arrow(before, before.taken(step), after, [after.shift(after.unfold(*after.bottoms))])
 
 
 def merge_above_unfold(state: State, step: Step) -> Rewrite | None:
-    """The window slides over the whole, or inside a block."""
+    """Show the window along the whole coordinate, and the window inside a block."""
     before, after = parts(state, step.operands[0].node.operands)
     main, window = after.bottoms
     high, low = after.merge(main, block=step.parameter)

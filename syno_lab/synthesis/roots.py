@@ -1,4 +1,4 @@
-"""The moves from the root of the search graph: multisets of REDUCEs, of which there can be too many to list."""
+"""The moves from the root of the search graph: multisets of REDUCEs, which may be too many to list."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from syno_lab.synthesis.reach import EXPANDABLE, FLAG_BITS, GIVABLE, MERGEABLE, 
 from syno_lab.synthesis.rules import RULES, rules_for
 from syno_lab.synthesis.space import reduce_sizes, step_cost
 
-#: Multisets of REDUCEs that are listed; where there are more they are met one by one, or drawn.
+#: The limit of listed multisets of REDUCEs; more multisets are generated one by one, or drawn.
 MOST_MULTISETS = 20_000
-_DRAWN = 48  # multisets that stand for all of them, when a walk chooses one
+_DRAWN = 48  # the number of multisets that a walk draws instead of all
 _TRIALS = 6 * _DRAWN
 
-_Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # which sizes, by number, and the occurrences spent
+_Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the sizes, and the occurrences spent
 
 
 class Roots(Nodes):
-    """The search graph as far as its root: every multiset of REDUCEs is one move."""
+    """The search graph at its root: every multiset of REDUCEs is one move."""
 
-    #: Where something is wished: how much less likely a multiset is for each step more that its shortest way has, of
-    #: which there are about so many more; and for each window that is asked for and not one of them.
+    #: With wishes, the factors on a multiset's probability: 1 / `LONG_WAY` for each further step of its shortest way
+    #: (about so many more multisets have it), and `NO_WINDOW` for each wished window that none of its REDUCEs can be.
     LONG_WAY = 6.0
     NO_WINDOW = 0.02
 
     @cached_property
     def _reduces(self) -> list[tuple[Size, int, tuple[int, ...]]]:
-        """The sizes for REDUCE, each packed and with its cost."""
+        """Return the sizes for REDUCE, each with its packed form and its cost."""
         sizes = reduce_sizes(self.spec, effort=self.effort)
         return [(size, self._pack(size), step_cost(Step("REDUCE", (), size))) for size in sizes]
 
     @cached_property
     def _root_items(self) -> list[int]:
-        """The output's coordinates as the distance sees them."""
+        """Return the output's coordinates as the distance sees them."""
         flags = WAITING | MERGEABLE | EXPANDABLE | GIVABLE
         has = [0 if self.wishes is None else self.wishes.has(c) for c in self.root.places]
         return [packed << FLAG_BITS | bits | flags for packed, bits in zip(self.root.packed, has, strict=True)]
 
     @cached_property
     def _reduce_items(self) -> list[int]:
-        """The coordinate of a REDUCE of each size, as the distance sees it."""
+        """Return the coordinate of a REDUCE of each size as the distance sees it."""
         wishes = self.wishes
         has = [0 if wishes is None else wishes.has(reduce_coordinate(0, size)) for size, _, _ in self._reduces]
         return [
@@ -56,12 +56,12 @@ class Roots(Nodes):
 
     @cached_property
     def _own_reduce_rules(self) -> tuple[Callable[[State, Step], bool], ...]:
-        """The user's own rules for REDUCE. Multisets obey those of the lab as they are made."""
+        """Return the user's own rules for REDUCE. Multisets obey the built-in rules by construction."""
         return tuple([rule.match for rule in rules_for("REDUCE", self.rules) if rule not in RULES])
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
-        """Primary variables that only REDUCEs can bring, by position, and how many it takes of each."""
+        """Return the primary variables that only REDUCEs can bring, by index, each with the missing number."""
         number = len(self.spec.symbols.primary)
         have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
         want = [sum(self.spec.input_shape[axis].exponents[i] for axis in self._own) for i in range(number)]
@@ -69,7 +69,7 @@ class Roots(Nodes):
 
     @cached_property
     def _last_with(self) -> dict[int, int]:
-        """Of each primary variable that is lacking the last size for REDUCE that has it."""
+        """Return for each missing primary variable the index of the last size for REDUCE with the variable."""
         last = dict.fromkeys(self._lacking, -1)
         for at, (size, _, _) in enumerate(self._reduces):
             for i in last:
@@ -78,7 +78,7 @@ class Roots(Nodes):
         return last
 
     def _are_roots_vast(self, left: int) -> bool:
-        """Whether there are too many multisets of at most ``left`` REDUCEs to list."""
+        """Return whether there are too many multisets of at most ``left`` REDUCEs to list."""
         most = min(self.limits.max_reduces, left)
         is_vast = self._vast.get(most)
         if is_vast is None:
@@ -87,7 +87,7 @@ class Roots(Nodes):
         return is_vast
 
     def _from_root(self, left: int) -> Iterator[Move]:
-        """Every multiset of REDUCEs, as one move each; the small ones first where there are too many to list."""
+        """Yield one move for every multiset of REDUCEs; if there are too many to list, the small ones first."""
         most = min(self.limits.max_reduces, left)
         ranges = [(number, number) for number in range(most + 1)] if self._are_roots_vast(left) else [(0, most)]
         for least, number in ranges:
@@ -97,7 +97,7 @@ class Roots(Nodes):
                     yield move
 
     def _multisets(self, least: int, most: int) -> Iterator[_Chosen]:
-        """Multisets of ``least`` to ``most`` REDUCEs that the limits allow and that bring what only they can."""
+        """Yield multisets of ``least`` to ``most`` REDUCEs within the limits that bring all missing variables."""
         reduces, last_with, effort = self._reduces, self._last_with, self.effort
         message = f"choosing REDUCEs among {len(reduces)} sizes"
 
@@ -124,7 +124,7 @@ class Roots(Nodes):
         yield from choose(0, (), self.root.spent, self._lacking)
 
     def _drawn_roots(self, left: int, rng: Random) -> list[Move]:
-        """Some of the multisets at random: their number evenly, what only REDUCEs can bring first, the rest evenly."""
+        """Draw some multisets: an even number of REDUCEs, first for missing variables, the rest evenly."""
         reduces, lacking = self._reduces, self._lacking
         with_it = {i: [at for at, (size, _, _) in enumerate(reduces) if size.exponents[i]] for i in lacking}
         least, most = sum(lacking.values()), min(self.limits.max_reduces, left)
@@ -146,7 +146,7 @@ class Roots(Nodes):
         return list(moves.values())
 
     def _root_move(self, chosen: tuple[int, ...], spent: tuple[int, ...], left: int) -> Move | None:
-        """The move of one multiset; None where the distance, a budget or a rule has something against it."""
+        """Return the move of a multiset; None if the distance, a budget or a rule excludes it."""
         node = self.root
         items = list(self._root_items)
         items += [self._reduce_items[at] for at in chosen]
@@ -164,7 +164,7 @@ class Roots(Nodes):
         return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes, favour)
 
     def _refuses(self, sizes: tuple[Size, ...]) -> bool:
-        """Whether a rule of the user's own refuses one of the REDUCEs, taken one after the other."""
+        """Return whether a rule of the user's own refuses one of the REDUCEs, taken one after the other."""
         if not self._own_reduce_rules:
             return False
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
@@ -180,7 +180,7 @@ class Roots(Nodes):
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])
         steps = tuple([Step("REDUCE", (), size) for size in sizes])
         places = node.places + added
-        # Reductions wait behind the outputs, those of one size side by side.
+        # Reductions wait behind the outputs; reductions of one size are side by side.
         order = tuple(sorted(range(len(places)), key=lambda i: (i < len(node.places), -i)))
         state = State(self.spec, self.fixed + places, added, (), (), steps)
         cost = None if self.meter is None else self.meter.start(sizes)

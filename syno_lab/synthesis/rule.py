@@ -1,4 +1,4 @@
-"""A canonicalization rule as a row, and how a function becomes one: by ``exact``, ``approximate`` or ``space``."""
+"""A canonicalization rule as a row; the decorators ``exact``, ``approximate`` and ``space`` make rows of functions."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Kind = Literal["exact", "approximate", "space", "budget", "wish"]
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: ``before -> after`` because of ``reason``.
+    """A row of the table of rules: ``before -> after`` because of ``reason``.
 
     Attributes:
-        name: what messages call it.
-        before: the expression that it rejects.
+        name: the rule's name in messages.
+        before: the rejected expression.
         after: the canonical expression.
-        reason: why, in one sentence.
-        section: where the paper says so.
-        kind: ``exact``, ``approximate``, ``space`` for a restriction of choice; or, in the verdict on a step alone and
-            in no row of a table, ``budget`` where some budget cannot be met after it, ``wish`` where a wish cannot.
-        match: whether it rejects a step on a state.
-        primitives: the primitives it is asked for; empty for all.
-        is_deep: whether ``match`` looks at more than :mod:`syno_lab.synthesis.features` lists. Such a rule is asked for
-            every operator that search has found, others once for all states that look alike. A row of your own is deep
-            unless you say otherwise.
-        is_of_given: whether it asks of a SHARE only what is given away.
+        reason: the reason in one sentence.
+        section: the section of the paper with the rule.
+        kind: ``exact``, ``approximate``, or ``space`` for a restriction of choice. A step's verdict, but no row of a
+            table, may also have ``budget`` (a budget cannot be met after the step) or ``wish`` (a wish cannot be met).
+        match: a function that returns whether the rule rejects a step on a state.
+        primitives: the primitives that the rule is checked for; empty for all.
+        is_deep: whether ``match`` reads more than :mod:`syno_lab.synthesis.features` lists. A deep rule is checked for
+            every operator that search finds; another rule once for all states that look alike. A row of your own is
+            deep by default.
+        is_of_given: whether the rule reads only the given coordinates of a SHARE.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Rule:
     is_of_given: bool = False
 
 
-#: Where the paper's section 6 says most of it.
+#: The parts of the paper's section 6 with most of the rules.
 VIEWS, MIXED, CONTRACTIONS = "6, between two views", "6, between views and contractions", "6, contractions"
 #: The rows of all functions that were made rules, by name.
 ROWS: dict[str, Rule] = {}
@@ -60,7 +60,7 @@ def _row(
     is_deep: bool = False,
     is_of_given: bool = False,
 ) -> Callable[[Match], Match]:
-    """Make a row of a function: its name, and as the reason the first line of its docstring."""
+    """Make a row from a function: the row's name is the function's; the reason is the docstring's first line."""
 
     def noted(match: Match) -> Match:
         name, (reason, *_) = match.__name__.replace("_", "-"), (match.__doc__ or "").splitlines() or [""]
@@ -70,6 +70,6 @@ def _row(
     return noted
 
 
-#: A rule that drops a step only where another way gives the very same function; where it gives nearly the same; and a
-#: restriction of choice, which is neither.
+#: Decorators for rules: `exact` rules drop a step if another way gives the same function, `approximate` rules if it
+#: gives nearly the same function; `space` rules only restrict the choice.
 exact, approximate, space = partial(_row, "exact"), partial(_row, "approximate"), partial(_row, "space")

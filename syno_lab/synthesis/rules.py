@@ -1,8 +1,8 @@
-"""The table of canonicalization rules: which of several ways to write a function is the one to keep (Syno, section 6).
+"""The table of canonicalization rules, which choose one of several ways to write a function (Syno, section 6).
 
 The rules are functions of :mod:`syno_lab.synthesis.matches` and :mod:`syno_lab.synthesis.matches_weights`, each with a
-row above it (:mod:`syno_lab.synthesis.rule`). A new rule is one more function there and its name in the table, or in a
-notebook one more row in the ``rules`` of a sampler.
+row above it (:mod:`syno_lab.synthesis.rule`). A new built-in rule is a function there and its name in the table; a
+notebook can add a row to the ``rules`` of a sampler.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import lru_cache
 
 from syno_lab.ir.primitives import PRIMITIVES, is_own
 from syno_lab.ir.state import State, Step
-from syno_lab.synthesis import matches, matches_weights  # noqa: F401 - they make the rows
+from syno_lab.synthesis import matches, matches_weights  # noqa: F401 - the imports make the rows
 from syno_lab.synthesis.rule import ROWS
 from syno_lab.synthesis.rule import Rule as Rule
 
-#: The ``section`` of a row that was made of a function of the user's own.
+#: The ``section`` of a row that was made from a user's function.
 OWN = "your own rule"
 #: Rows that hold for all 1-to-1 views.
 OF_VIEWS = ("view-of-reduction", "view-above-share")
@@ -33,12 +33,12 @@ window-size window-and-offset window-rejoins-blocks
 unfold-of-reductions unfold-above-shift unfold-one-sided unfold-windows
 merge-above-unfold merge-above-shift-above-split expand-of-unfold stride-window stride-of-output
 """
-#: In the order in which they are asked: of two that reject a step the first is named.
+#: The table in the order of the checks: if several rules reject a step, the first is named.
 RULES: Rules = tuple(ROWS[name] for name in _ORDER.split())
 
 
 def rejecting_rule(state: State, step: Step, rules: tuple[Rule, ...] = RULES) -> Rule | None:
-    """The first rule that rejects ``step`` on ``state``, or None where the step is canonical."""
+    """Return the first rule that rejects ``step`` on ``state``, or None if the step is canonical."""
     for rule in rules_for(step.primitive, rules):
         if rule.match(state, step):
             return rule
@@ -47,9 +47,9 @@ def rejecting_rule(state: State, step: Step, rules: tuple[Rule, ...] = RULES) ->
 
 @lru_cache(maxsize=256)
 def rules_for(primitive: str, rules: tuple[Rule, ...] = RULES) -> tuple[Rule, ...]:
-    """The rows of a table that are asked for one primitive.
+    """Return the rows of a table for one primitive.
 
-    What holds for every 1-to-1 view holds for a primitive of the user's own that is one.
+    The rows for every 1-to-1 view also apply to a user's primitive that is a 1-to-1 view.
     """
     is_view = is_own(primitive) and PRIMITIVES[primitive].is_one_to_one
     return tuple(

@@ -1,7 +1,7 @@
-"""The sampler: canonical operators drawn at random, enumerated and counted (Syno, section 7.1).
+"""The sampler: draws random canonical operators, enumerates and counts them (Syno, section 7.1).
 
-It works on the search graph (:mod:`syno_lab.synthesis.graph`), in which every canonical pGraph is one path. Where the
-graph is small its paths are counted, and draws are uniform; where it is not, walks look for places that can be counted
+It uses the search graph (:mod:`syno_lab.synthesis.graph`), in which every canonical pGraph is one path. In a small
+graph the paths are counted, and draws are uniform. In a large graph, walks look for places that can be counted
 (:class:`syno_lab.synthesis.walks.Walker`).
 """
 
@@ -38,45 +38,45 @@ if TYPE_CHECKING:
 
     from syno_lab.later import KernelPack
 
-#: Nodes up to which a space is counted before it is sampled: about a second.
+#: The limit of nodes up to which a space is counted before the sampling: about a second.
 COUNTABLE_NODES = 2_000
-#: Paths in a row that deep rules or budgets reject before sampling gives up.
+#: The number of paths in a row that deep rules or budgets may reject before the sampler gives up.
 MAX_REJECTED = 20_000
-#: Views that are looked at for that at most: a multiple of what such a space takes.
+#: The limit of examined views for the count: a multiple of what a space within the limit of nodes takes.
 _COUNTABLE_VIEWS = 400_000
-#: What share of both is tried where neighbourhoods are listed, for whom a second of counting is a thousand operators.
+#: The share of the two limits when neighbourhoods are listed: a second of counting is then a thousand operators.
 _LISTING = 0.1
-_POOL = 500  # paths of several walks that are mixed before they are given out
-_HANDFUL = 100  # paths that are built at once
-_RECENT = 10_000  # draws whose share of repeats tells that a space is nearly exhausted
+_POOL = 500  # the number of paths of several walks that are mixed
+_HANDFUL = 100  # the number of paths that are built at once
+_RECENT = 10_000  # the latest draws, whose share of repeats shows a nearly exhausted space
 
 
 class Sampler:
-    """Synthesises operators for a specification, in the words of ``syno-readme.md``.
+    """Synthesises operators for a specification; the arguments are those of ``syno-readme.md``.
 
     Args:
-        input_shape: as ``"[N, C_in, H, W]"``; sizes may be products and powers, ``"s^-1*H"``.
-        output_shape: likewise.
+        input_shape: a shape such as ``"[N, C_in, H, W]"``; sizes may be products and powers, ``"s^-1*H"``.
+        output_shape: a shape in the same form.
         primary_specs: variables of the shapes with their limits of occurrences: ``["N: 0", "C_in: 3", "H = 28: 2"]``.
         coefficient_specs: variables only primitives introduce, each with a value: ``["k_1=3: 4"]``.
         net: a network with :class:`syno_lab.Placeholder` modules, whose mappings become bindings.
         mappings: further bindings as dictionaries.
-        fixed_io_pairs: pairs (input axis, output axis) that are one coordinate and take part in nothing.
-        unordered: input axes whose inner order is free in the final match: of operators that differ only in it one is
-            given (:mod:`syno_lab.synthesis.orders`).
-        seed: for reproducible samples; None draws one, kept in ``.seed``.
-        spread: whether draws from a space that is too large to be counted spread over it, few from one place; else they
-            list the neighbourhood of one place after the other, which gives more operators a second, many of them alike
-            (:class:`syno_lab.synthesis.walks.Walker`).
-        weight_limits: which limits of occurrences bind the dimensions of weights too: ``"free"``: none;
-            ``"primary"``: those of primary variables, not those of coefficients. ``C_out: 0`` then keeps C_out out of
+        fixed_io_pairs: pairs (input axis, output axis) that are one coordinate, which no primitive uses.
+        unordered: input axes whose inner order is free in the final match; of operators that differ only in the order,
+            the sampler returns one (:mod:`syno_lab.synthesis.orders`).
+        seed: the seed of the draws; None draws a seed, which ``.seed`` stores.
+        spread: whether draws from a space too large to count spread over the space, with few draws from one place. With
+            False, draws list the neighbourhood of one place after the other: more operators per second, but many of
+            them similar (:class:`syno_lab.synthesis.walks.Walker`).
+        weight_limits: which limits of occurrences also bind the dimensions of weights: ``"free"`` means none,
+            ``"primary"`` means those of primary variables, not of coefficients. ``C_out: 0`` then keeps C_out out of
             weights, and ``H: 0, W: 0`` keeps operators equivariant under translation.
         wants: what every operator must read and mix, as ``"C_in>=m, H->W>=o"`` (:mod:`syno_lab.common.wants`).
-        rules: what is canonical: ``sl.RULES`` (None), with rows of one's own or without some that are not of kind
-            ``space``.
+        rules: the rules that define canonical steps: None means ``sl.RULES``. Rows may be added, and rows that are not
+            of kind ``space`` may be removed.
         limits: the fields of :class:`syno_lab.ir.spec.Limits` (``max_primitives``, ``max_flops``, …).
 
-    Raises SpecError in one line, for a malformed or contradictory specification.
+    Raises SpecError with one line for a malformed or contradictory specification.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Sampler:
             unordered=unordered,
             weight_limits=weight_limits,
             wants=wants,
-            **limits,  # type: ignore[arg-type]  # its keys are limits: mypy tries them for all options
+            **limits,  # type: ignore[arg-type]  # the keys are limits, but mypy tries all options
         )
         if net is not None:
             mappings = [*(mappings or ()), *later("mappings_of", net)]
@@ -122,7 +122,7 @@ class Sampler:
         rules: Rules | None = None,
         effort: Effort | None = None,
     ) -> Sampler:
-        """A sampler for a specification that is already parsed; ``effort`` bounds all that it does."""
+        """Make a sampler for a parsed specification; ``effort`` limits all its work."""
         sampler = cls.__new__(cls)
         sampler._start(spec, seed, rules, effort or Effort(), spread)
         return sampler
@@ -142,12 +142,12 @@ class Sampler:
         self._is_countable: bool | None = None
 
     def root(self) -> State:
-        """The output coordinates alone."""
+        """Return the state with only the output coordinates."""
         return State.root(self.spec)
 
     @property
     def is_uniform(self) -> bool:
-        """Whether :meth:`sample` draws every operator with the same chance: the space is small enough to be counted."""
+        """Return whether :meth:`sample` draws uniformly, because the space is small enough to count."""
         if self._is_countable is None:
             share = 1.0 if self.spread else _LISTING
             nodes, views = int(share * COUNTABLE_NODES), int(share * _COUNTABLE_VIEWS)
@@ -162,9 +162,9 @@ class Sampler:
 
     @property
     def counted(self) -> int | None:
-        """At most how many operators there are, where :attr:`is_uniform`; None where that is not known beforehand.
+        """Return an upper bound of the number of operators if :attr:`is_uniform`; None if no bound is known.
 
-        Fewer than this where a budget (FLOPs, say) refuses some that are whole.
+        There are fewer operators if a budget (FLOPs, for example) refuses complete operators.
         """
         return self._total if self.is_uniform else None
 
@@ -173,23 +173,23 @@ class Sampler:
         return self.spec.limits.max_primitives
 
     def sample(self, *, should_stop: Stop | None = None, seconds: float | None = None) -> Operator:
-        """One random canonical operator within all budgets. Repeated calls can give the same operator again.
+        """Draw a random canonical operator within all budgets. Repeated calls can return the same operator again.
 
-        Where :attr:`is_uniform`, each operator that :meth:`enumerate` gives is equally likely. Elsewhere operators in
-        sparse parts of the space are likelier than others; ``benchmarks/README.md`` says by how much.
+        If :attr:`is_uniform`, each operator of :meth:`enumerate` is equally likely. Otherwise operators in sparse parts
+        of the space are more likely than others; ``benchmarks/README.md`` has measurements.
 
         Args:
-            should_stop: asked often; once it says so no operator is given.
-            seconds: of the thread's computing, how long to look; None for as long as it takes.
+            should_stop: a callback that is called often; True stops the call.
+            seconds: the limit of the thread's computing time; None means no limit.
 
         Raises:
-            SpecError: when no operator exists, at once and with the reason where the input is out of reach.
-            EffortError: when it was stopped, or would take more time or memory than it may.
+            SpecError: no operator exists; if the input is out of reach, the call fails at once with the reason.
+            EffortError: the call was stopped, or a limit of time or memory was exceeded.
         """
         try:
             with self._effort.within(seconds, should_stop), _saying_what_for(self.spec):
                 return self._drawn()
-        except OverTimeError:  # all that was drawn until now was refused: a shortest one, once
+        except OverTimeError:  # all draws so far were refused: try a shortest operator, once
             path = self._walker.shortest()
             operator = self._builder.operator(path) if path else None
             if operator is None:
@@ -197,7 +197,7 @@ class Sampler:
             return operator
 
     def _drawn(self) -> Operator:
-        """An operator at the end of a random path."""
+        """Draw the operator at the end of a random path."""
         self._check_reachable()
         for _ in range(MAX_REJECTED):
             self.trials += 1
@@ -219,14 +219,14 @@ class Sampler:
         raise SpecError(self._nothing_found())
 
     def samples(self, *, should_stop: Stop | None = None) -> Iterator[Operator]:
-        """Random canonical operators, each pGraph once, until there are no more.
+        """Yield random canonical operators, each pGraph once, until no more exist.
 
         Args:
-            should_stop: asked often; once it says so there are no more.
+            should_stop: a callback that is called often; True ends the iteration.
 
         Raises:
-            SpecError: when no operator exists, at once and with the reason where the input is out of reach.
-            EffortError: when it was stopped before the first, or would take more memory than it may.
+            SpecError: no operator exists; if the input is out of reach, the call fails at once with the reason.
+            EffortError: the call was stopped before the first operator, or a limit of memory was exceeded.
         """
         rejected = yielded = 0
         try:
@@ -250,18 +250,18 @@ class Sampler:
                 raise
 
     def _paths(self, should_stop: Stop | None) -> Iterator[list[Path]]:
-        """Every path of the graph once, in random order, some at a time."""
+        """Yield every path of the graph once, in random order, in lists."""
         graph, most, effort = self._graph, self._most, self._effort
         seen: set[int] = set()
         with effort.within(should_stop=should_stop), _saying_what_for(self.spec):
             total = self._total if self.is_uniform else None
         while total is None:
             yield from self._walked(seen, should_stop)
-            # Most of what walks find is known by now: there may be little left.
+            # Walks have found most paths by now, so the rest may be small enough to count.
             with effort.within(should_stop=should_stop), _without_gc():
                 effort.look("looking for operators")
                 total = counted(graph, most)
-        # The rest in order of a shuffled list of numbers, in handfuls.
+        # Yield the rest in the order of a shuffled list of numbers, in handfuls.
         order = list(range(total))
         self._random.shuffle(order)
         for start in range(0, total, _POOL):
@@ -273,7 +273,7 @@ class Sampler:
             yield [path for path in paths if not seen or name(path) not in seen]
 
     def _walked(self, seen: set[int], should_stop: Stop | None) -> Iterator[list[Path]]:
-        """Paths that walks find, each that is not in ``seen``, until almost all are; they are mixed over some walks."""
+        """Yield new paths from walks, mixed over several walks, until almost all draws repeat; add them to ``seen``."""
         pool: list[Path] = []
         recent: deque[bool] = deque(maxlen=_RECENT)
         while len(recent) < _RECENT or sum(recent) < 0.95 * _RECENT:
@@ -301,14 +301,14 @@ class Sampler:
         yield pool
 
     def enumerate(self, max_primitives: int | None = None, *, should_stop: Stop | None = None) -> Iterator[Operator]:
-        """Every canonical operator of at most ``max_primitives`` steps, each pGraph once, smaller first.
+        """Yield every canonical operator of at most ``max_primitives`` steps, each pGraph once, small ones first.
 
         Args:
-            max_primitives: of the spec's budget unless told.
-            should_stop: asked often.
+            max_primitives: the limit of steps; default: the spec's budget.
+            should_stop: a callback that is called often; True stops the iteration.
 
-        Raises SpecError when the input cannot be reached; EffortError when it was stopped, or would take more memory
-        than it may.
+        Raises SpecError when the input cannot be reached, and EffortError after a stop or when a limit of memory is
+        exceeded.
         """
         most = self._most if max_primitives is None else max_primitives
         if most > self._most:
@@ -336,14 +336,14 @@ class Sampler:
                     yield operator
 
     def count(self, max_primitives: int | None = None) -> int:
-        """How many operators :meth:`enumerate` gives."""
+        """Count the operators that :meth:`enumerate` yields."""
         return sum(1 for _ in self.enumerate(max_primitives))
 
     def replace(self, net: Module, kernel_packs: Iterable[KernelPack]) -> Module:
-        """Return ``net`` with a new module in every Placeholder, of the first pack whose binding contains its mapping.
+        """Put a new module into every Placeholder of ``net``, from the first pack whose binding contains its mapping.
 
-        A slot that is full gets the new module. Raises SpecError where ``net`` has no Placeholder or no pack has the
-        values of one; nothing is changed then.
+        A full slot gets a new module. Raises SpecError if ``net`` has no Placeholder or if no pack fits one of them;
+        then nothing changes.
         """
         return later("replace", net, kernel_packs)
 
@@ -358,7 +358,7 @@ class Sampler:
 
     @property
     def _lacks_ones(self) -> bool:
-        """Whether the input has more axes of the size 1 than the output: no primitive of the space makes one."""
+        """Return whether the input has more axes of size 1 than the output: no primitive of the space adds one."""
         pairs = self.spec.fixed_io_pairs
         ones = [
             sum(size.is_one for axis, size in enumerate(shape) if axis not in {pair[side] for pair in pairs})
@@ -373,7 +373,7 @@ class Sampler:
                 rest = tuple(other for other in self.rules if other != rule)
                 without = Sampler.__new__(Sampler)
                 without._start(self.spec, self.seed, rest, self._effort)
-                # Not paths alone: deep rules and budgets have their say at the end of one.
+                # Build the operators too, because deep rules and budgets decide at the end of a path.
                 paths = islice(chain.from_iterable(without._paths(None)), MAX_REJECTED)
                 if any(without._builder.operator(path) is not None for path in paths):
                     return (
@@ -418,7 +418,7 @@ def _shape(sizes: Iterable[Size]) -> str:
 
 @contextmanager
 def _saying_what_for(spec: Spec) -> Iterator[None]:
-    """Name the size of the spec in the error where a call did not finish."""
+    """Add the size of the spec to the error of an unfinished call."""
     try:
         yield
     except EffortError as error:
@@ -430,7 +430,7 @@ def _saying_what_for(spec: Spec) -> Iterator[None]:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Without looking for cycles meanwhile: the graph only grows, and looking through it takes a fifth of the time."""
+    """Disable garbage collection: the graph only grows, and scanning it takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The space: which steps a synthesis may propose in a state, by Table 1 and the budgets of the spec.
+"""The space: the steps that a synthesis may propose in a state, by Table 1 and the budgets of the spec.
 
-Every proposal is legal for the IR and within the budgets; whether it is canonical is for the rules to say. The sizes of
-parameters are small monomials over the variables that may occur.
+Every proposal is legal for the IR and within the budgets; rules decide whether it is canonical. The sizes of parameters
+are small monomials over the variables that may occur.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from syno_lab.ir.primitives import own_primitives
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 
-_MAX_COEFFICIENTS = 2  # in one parameter (a decision of DESIGN, section 4)
-_MOST_COEFFICIENTS = 150  # that may occur: their products are 45,000, of which a multiset of REDUCEs takes some
+_MAX_COEFFICIENTS = 2  # the limit in one parameter (decided in DESIGN, section 4)
+_MOST_COEFFICIENTS = 150  # the limit of usable coefficients, with 45,000 products for REDUCEs
 
 
 @kept(64)
 def coefficient_products(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...]:
-    """1 and every product of at most two coefficients or their inverses that the limits allow.
+    """Return 1 and every product of at most two coefficients or their inverses that the limits allow.
 
-    Raises TooLargeError for more than 150 coefficients that may occur; EffortError for what exceeds ``effort``.
+    Raises TooLargeError for more than 150 coefficients that may occur, and EffortError when ``effort`` is exceeded.
     """
     watched = effort or Effort()
     unit = spec.symbols.one
@@ -53,9 +53,9 @@ def coefficient_products(spec: Spec, *, effort: Effort | None = None) -> tuple[S
 
 @kept(64)
 def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...]:
-    """Sizes of REDUCEs: a primary over at most two coefficients, or at most two coefficients.
+    """Return the sizes for REDUCE: a primary over at most two coefficients, or at most two coefficients.
 
-    Raises EffortError as :func:`coefficient_products`.
+    Raises EffortError as :func:`coefficient_products` does.
     """
     watched = effort or Effort()
     products = coefficient_products(spec, effort=watched)
@@ -78,10 +78,10 @@ def reduce_sizes(spec: Spec, *, effort: Effort | None = None) -> tuple[Size, ...
 
 @kept(1 << 14)
 def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tuple[Size, ...]:
-    """The blocks that a coordinate of this size may be MERGEd into.
+    """Return the blocks that a coordinate of this size may be MERGEd into.
 
-    One side is made of at most two coefficients, or these times a primary that the size has. Raises EffortError as
-    :func:`coefficient_products`.
+    A block or its quotient is a product of at most two coefficients, maybe times a primary that the size has. Raises
+    EffortError as :func:`coefficient_products` does.
     """
     watched = effort or Effort()
     products = coefficient_products(spec, effort=watched)
@@ -101,12 +101,12 @@ def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tup
     return tuple(blocks)
 
 
-_Cost = tuple[int, ...]  # of a dimension of a weight, for each limited variable; empty where limits bind none
-_STEP_BYTES = 300.0  # of a CONTRACTION in a list, at least
+_Cost = tuple[int, ...]  # a weight dimension's occurrences of each limited variable; maybe empty
+_STEP_BYTES = 300.0  # a lower bound for a CONTRACTION in a list
 
 
 def proposals(state: State) -> Iterator[Step]:
-    """Every legal step within the budgets, by primitive in a fixed order."""
+    """Yield every legal step within the budgets, by primitive in a fixed order."""
     for part in proposals_in_parts(state):
         if isinstance(part, Step):
             yield part
@@ -115,7 +115,7 @@ def proposals(state: State) -> Iterator[Step]:
 
 
 def proposals_in_parts(state: State) -> Iterator[Step | Contractions]:
-    """As :func:`proposals`; the CONTRACTIONs that give away the same are one part."""
+    """Yield :func:`proposals` in parts; CONTRACTIONs with the same given coordinates are one part."""
     limits = state.spec.limits
     if len(state.steps) >= limits.max_primitives:
         return
@@ -130,19 +130,19 @@ def proposals_in_parts(state: State) -> Iterator[Step | Contractions]:
 
 
 def room_for_contractions(state: State) -> tuple[str, float]:
-    """What a list of all CONTRACTIONs from a state is, in words, and about how many bytes it takes at least."""
+    """Describe a list of all CONTRACTIONs from a state, and return a lower bound of its bytes."""
     number = len(_unstrided(state))
     if not (state.spec.limits.of("SHARE") or 0) > len(state.weights):
         return "a list of all next steps", 0.0
-    count = 3**number - 2**number  # of each coordinate whether it is shared, given or neither; one at least is shared
+    count = 3**number - 2**number  # each is shared, given or neither; at least one is shared
     return f"a list of the {count:,} CONTRACTIONs of {number} coordinates", count * _STEP_BYTES
 
 
 def sums_no_weights(state: State) -> bool:
-    """Whether every reduction reaches the data or at least two weights, of those left when absorbed ones are merged.
+    """Return whether every reduction reaches the data or at least two weights that remain after absorption.
 
-    A restriction of the space: a reduction in one weight alone sums elements of that weight, which by algebra is again
-    a weight, though the fingerprint tells the two apart (DESIGN, section 3).
+    This is a restriction of the space. A reduction in only one weight sums elements of the weight; the sum is a weight
+    again, though the fingerprint distinguishes the two operators (DESIGN, section 3).
     """
     if not state.reductions:
         return True
@@ -158,14 +158,14 @@ def sums_no_weights(state: State) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def reductions_of(coordinate: Coordinate) -> frozenset[Coordinate]:
-    """The reductions that a coordinate is made of."""
+    """Return the reductions that a coordinate is built from."""
     return frozenset([leaf for leaf in coordinate.leaves() if leaf.is_reduction])
 
 
 def occurrences(state: State) -> tuple[int, ...]:
-    """How often each variable occurs: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs.
+    """Count the occurrences of each variable: absolute exponents in REDUCEs, STRIDEs and the cheaper side of MERGEs.
 
-    Where the limits bind weights, so do the dimensions of weights (:meth:`.Spec.weight_cost`).
+    If limits bind weights, the dimensions of weights count too (:meth:`.Spec.weight_cost`).
     """
     total = [0] * len(state.spec.symbols.names)
     for step in state.steps:
@@ -179,7 +179,7 @@ def occurrences(state: State) -> tuple[int, ...]:
 
 
 def step_cost(step: Step) -> tuple[int, ...]:
-    """The occurrences that a step's parameter costs, for each variable; empty for none."""
+    """Return the occurrences of each variable in a step's parameter; empty without a parameter."""
     if step.parameter is None:
         return ()
     sides = [step.parameter]
@@ -190,7 +190,7 @@ def step_cost(step: Step) -> tuple[int, ...]:
 
 
 class _Room:
-    """The occurrences that are left in a state, worked out once for all steps proposed there."""
+    """The remaining occurrences in a state, computed once for all proposed steps."""
 
     def __init__(self, state: State) -> None:
         limits = state.spec.occurrence_limits.values()
@@ -200,18 +200,18 @@ class _Room:
         self._left = [(i, limit - spent[i]) for i, limit in enumerate(limits) if limit is not None]
 
     def has(self, cost: Sequence[int]) -> bool:
-        """Whether so many more occurrences are within the limits."""
+        """Return whether these further occurrences are within the limits."""
         return not cost or all(cost[i] <= number for i, number in self._left)
 
     def weight_cost(self, size: Size) -> _Cost:
-        """What a dimension of a weight counts of each limited variable; empty where none binds weights."""
+        """Return a weight dimension's occurrences of each limited variable; empty if no limit binds weights."""
         if self._is_free:
             return ()
         cost = self._of_weight(size)
         return tuple([cost[i] if i < len(cost) else 0 for i, _ in self._left])
 
     def without(self, costs: Iterable[_Cost]) -> _Cost | None:
-        """What is left of each limited variable after these dimensions; None where that is less than nothing."""
+        """Return the rest of each limited variable after these dimensions; None if one would be negative."""
         rest = () if self._is_free else tuple([number for _, number in self._left])
         for cost in costs:
             rest = tuple(map(sub, rest, cost))
@@ -276,7 +276,7 @@ def _strides(state: State, room: _Room) -> Iterator[Step]:
 
 
 def _contractions(state: State, room: _Room) -> Iterator[Contractions]:
-    """All of them, in one part for each set of coordinates that is given away; the smallest sets first."""
+    """Yield all contractions, one part for each set of given coordinates, the smallest sets first."""
     coordinates = _unstrided(state)
     costs = [room.weight_cost(c.size) for c in coordinates]
     every = range(len(coordinates))
@@ -294,10 +294,10 @@ def _contractions(state: State, room: _Room) -> Iterator[Contractions]:
 
 
 class Contractions(Sequence[Step]):
-    """The CONTRACTIONs of a state that give away the same, one for each set that they share; none is listed.
+    """The CONTRACTIONs of a state with the same given coordinates, one for each shared set, without a stored list.
 
     Attributes:
-        given: what they give away.
+        given: the given coordinates.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Contractions(Sequence[Step]):
         self._rest = rest
         self._costs = costs
         self._left = left
-        self._number = _subsets(costs, left) - 1  # some of the rest, but not none
+        self._number = _subsets(costs, left) - 1  # without the empty set
 
     def __len__(self) -> int:
         return self._number
@@ -334,7 +334,7 @@ class Contractions(Sequence[Step]):
         return Step("SHARE", tuple(shared), None, self.given)
 
     def __iter__(self) -> Iterator[Step]:
-        """In the order of places, which is that of the masks whose highest bit is the first coordinate."""
+        """Iterate in the order of indices: of the masks whose highest bit is the first coordinate."""
         sets: list[tuple[tuple[Coordinate, ...], _Cost]] = [((), (0,) * len(self._left))]
         for coordinate, cost in zip(reversed(self._rest), reversed(self._costs), strict=True):
             if self._left:
@@ -349,7 +349,7 @@ class Contractions(Sequence[Step]):
 
 @lru_cache(maxsize=1 << 16)
 def _subsets(costs: tuple[_Cost, ...], budget: _Cost) -> int:
-    """How many sets, the empty one among them, of things with these costs are within what is left."""
+    """Count the sets (with the empty set) whose costs are within the budget."""
     if not budget:
         return 1 << len(costs)
     if not costs:

@@ -1,4 +1,4 @@
-"""Walks: paths drawn from a search graph that is too large to be counted, and where they begin."""
+"""Walks: paths drawn from a search graph that is too large to count, and the choice of their beginnings."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Chance = Callable[[Move], float]
 
 @dataclass(eq=False)
 class Beginnings(ABC):
-    """Chooses where walks begin, and learns from what they found.
+    """Chooses the beginnings of walks, and learns from the walks' results.
 
     Args:
-        graph: the space.
-        most: steps of a path.
-        rng: the source of chance.
-        affordable: how much rarer a multiset of REDUCEs is taken since it exceeds the budget of FLOPs by itself, 1 for
-            one that does not.
-        weight: how likely a move is taken where moves are drawn by weight.
+        graph: the search graph.
+        most: the limit of a path's steps.
+        rng: the random generator.
+        affordable: a function from REDUCEs to a factor on their probability: below 1 if they alone exceed the budget of
+            FLOPs, else 1.
+        weight: the weight of a move if moves are drawn by weight.
     """
 
-    #: Steps left at which what lies ahead is counted whatever it takes.
+    #: The number of remaining steps at which the paths ahead are counted at any cost.
     SMALL: ClassVar[int]
 
     graph: Graph
@@ -43,56 +43,56 @@ class Beginnings(ABC):
 
     @abstractmethod
     def deal(self) -> tuple[Move, int] | None:
-        """The REDUCEs of the next walk, and the most steps of a path; None where there are none of that length."""
+        """Return the REDUCEs of the next walk and the limit of a path's steps; None if no path has this length."""
 
     @abstractmethod
     def room(self) -> tuple[int, int]:
-        """The nodes that the next walk may add to the graph, and the most paths that it takes."""
+        """Return the limits of the next walk: new nodes of the graph, and paths."""
 
     @abstractmethod
     def note(self, nodes: int, paths: int) -> None:
-        """The walk that was dealt last has added so many nodes and counted so many paths."""
+        """Note how many nodes the last walk added and how many paths it counted."""
 
     @abstractmethod
     def reward(self, new: int) -> None:
-        """So many paths of that walk were new."""
+        """Note how many paths of the last walk were new."""
 
     @abstractmethod
     def forget(self) -> None:
-        """The graph has forgotten its nodes."""
+        """React to a graph that has dropped its nodes."""
 
 
 @dataclass(eq=False)
 class _Deck(Beginnings):
-    """Every multiset of REDUCEs in turn, and few paths from one place: draws that spread.
+    """Deals every multiset of REDUCEs in turn, with few paths from one place, so that draws spread.
 
-    First how many REDUCEs, each number once before any comes again; then which of those multisets, likewise. What gave
-    nothing new when it was there is passed over the more often, and so are REDUCEs that are not affordable. The length
-    is drawn evenly. One walk takes at most :data:`FEW` paths, or a hundredth of what was drawn before: where many
-    are asked for, no place gives more than one in a hundred of them.
+    First the number of REDUCEs is dealt, each number once per round; then a multiset of this number, in the same way.
+    Multisets without new paths last time are skipped more often, and so are REDUCEs that are not affordable. The length
+    is drawn evenly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a long draw no
+    place yields more than one in a hundred paths.
     """
 
-    SMALL = 1  # a node, and no others: at two there can be a hundred behind it
+    SMALL = 1  # a single node: with two remaining steps, there can be a hundred behind it
     FEW = 4
     NODES_A_PATH = 8
     MOST_NODES = 3_000
     MOST_PATHS = 4_000
-    #: Multisets that are passed over before one is taken all the same.
+    #: The number of multisets in a row that may be skipped.
     PASSED = 200
-    #: How likely at least one is taken that gave nothing new.
+    #: The least probability of a key without new paths.
     HOPE = 1 / 64
 
     def __post_init__(self) -> None:
-        self._in_vain: Counter[Hashable] = Counter()  # by REDUCEs and by length
+        self._in_vain: Counter[Hashable] = Counter()  # the failures in a row, by REDUCEs and by length
         self._last: tuple[Hashable, ...] = ()
         self._drawn = 0
         self.forget()
 
     def forget(self) -> None:
-        # A card that is left would hold nodes that the graph has forgotten.
+        # A remaining card would hold nodes that the graph has dropped.
         self._all: dict[int, list[Move]] = {}
-        self._numbers: list[int] = []  # of REDUCEs, those that are still to come
-        self._cards: dict[int, list[Move]] = {}  # of each number the multisets that are
+        self._numbers: list[int] = []  # the numbers of REDUCEs that are still to come
+        self._cards: dict[int, list[Move]] = {}  # for each number the multisets that are still to come
 
     def deal(self) -> tuple[Move, int] | None:
         rng = self.rng
@@ -113,7 +113,7 @@ class _Deck(Beginnings):
         return move, most
 
     def _begin_round(self) -> None:
-        """Every number of REDUCEs comes once more; of too many multisets to list, others than before."""
+        """Begin a round with every number of REDUCEs; if there are too many multisets to list, draw new ones."""
         root = self.graph.root
         if not self._all or self.graph.is_vast(root, self.most):
             self._all = {}
@@ -141,21 +141,21 @@ class _Deck(Beginnings):
 
 @dataclass(eq=False)
 class _Worthwhile(Beginnings):
-    """Where most was found for the time it took: the fastest way to many operators, and to many that are alike.
+    """Prefers beginnings with the most new paths for their cost: the fastest way to many, often similar, operators.
 
     One walk lists the neighbourhood of a place.
     """
 
     SMALL = 2
-    #: Nodes that one walk may add to the graph, the first walks fewer, so that the first operators differ widely.
+    #: The limits of nodes that a walk may add; the first walks may add fewer, so that the first operators differ much.
     MOST_NODES = 3_000
     FIRST_NODES = 60
     MOST_PATHS = 4_000
-    #: What a walk that finds nothing new costs, in nodes.
+    #: The cost of a walk without new paths, in nodes.
     IN_VAIN = 100
 
     def __post_init__(self) -> None:
-        # New paths, and what they cost in nodes and in paths drawn.
+        # New paths, and their cost in nodes and in drawn paths.
         self._history: dict[Hashable, tuple[int, float]] = {}
         self._last: tuple[Hashable, ...] = ()
         self._walks = 0
@@ -187,7 +187,7 @@ class _Worthwhile(Beginnings):
             self._history[key] = (gain + new, cost if new else cost + self.IN_VAIN)
 
     def forget(self) -> None:
-        """See :class:`Beginnings`: no nodes are held here."""
+        """Do nothing: no nodes are stored here (see :class:`Beginnings`)."""
 
     def _worth(self, key: Hashable) -> float:
         gain, cost = self._history.get(key, (0, 0.0))
@@ -196,12 +196,12 @@ class _Worthwhile(Beginnings):
 
 @dataclass
 class _Region:
-    """What a walk has counted: places with all the paths that go on from them.
+    """The places that a walk has counted, with all paths after them.
 
     Attributes:
-        most_nodes: size of the graph at which the walk stops counting.
-        places: (number of paths, node, steps left, the path to it), none of them below another; no node for the end
-            of an operator.
+        most_nodes: the size of the graph at which the walk stops counting.
+        places: tuples (number of paths, node, remaining steps, the path to the node); no place is below another. The
+            node is None for the end of an operator.
     """
 
     most_nodes: int
@@ -209,34 +209,34 @@ class _Region:
 
     @property
     def total(self) -> int:
-        """How many paths there are."""
+        """Return the number of paths."""
         return sum(number for number, *_ in self.places)
 
 
 class Walker:
-    """Draws paths from spaces that are too large to be counted.
+    """Draws paths from spaces that are too large to count.
 
-    A walk goes down from the root and counts what lies around the place where it comes down, as much as a budget of
-    nodes allows; of the paths that lie there it takes some, all equally likely. The length is drawn first: long
-    operators outnumber short ones by far, and would leave no room for them. On the way down moves are preferred that do
-    not lead away from the input, and REDUCEs that do not exceed the budget of FLOPs by themselves. So paths of one walk
-    begin alike, and paths in small places are likelier than in large ones.
+    A walk goes down from the root and counts the paths around the place that it reaches, within a limit of nodes. It
+    draws some of these paths, all equally likely. The length is drawn first: long operators outnumber short operators
+    by far, and short operators would be too rare. On the way down, the walk prefers moves that do not lead away from
+    the input, and REDUCEs that do not exceed the budget of FLOPs alone. So paths of one walk have similar beginnings,
+    and paths in small places are more likely than in large places.
 
     Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one place
     (:class:`_Deck`); the others list neighbourhoods (:class:`_Worthwhile`).
 
     Args:
-        graph: the space.
-        most: steps of a path.
-        rng: the source of chance.
+        graph: the search graph.
+        most: the limit of a path's steps.
+        rng: the random generator.
         spread: whether walks spread.
     """
 
-    #: Nodes that a walk counts on where it has found nothing.
+    #: The number of further nodes that a walk may count if it has found nothing.
     NODES_A_WALK = 3_000
-    #: How much likelier a move is that leads a step nearer to the input.
+    #: The factor on the probability of a move for each step that it leads nearer to the input.
     PULL = 2.0
-    #: Walks in vain after which the graph is searched from its first path on.
+    #: The number of failed walks before the graph is searched systematically.
     ATTEMPTS = 200
 
     def __init__(self, graph: Graph, most: int, rng: random.Random, *, spread: bool = True) -> None:
@@ -247,7 +247,7 @@ class Walker:
         beginnings = _Deck if spread else _Worthwhile
         self._beginnings = beginnings(graph, most, rng, self._affordable, self._weight)
         self._is_begun = False
-        self._spare: Path = ()  # a shortest one, for where the time is over before the first walk has found any
+        self._spare: Path = ()  # a shortest path, in case the first walk runs out of time
         maps, limits = graph.spec.binding_maps, graph.spec.limits
         self._binding = maps[0] if maps else None
         self._most_flops = limits.max_flops
@@ -255,9 +255,9 @@ class Walker:
         self._spare_flops = (limits.max_flops or 0) / max(1, 2 * outputs)
 
     def walk(self, wanted: int | None = None) -> list[Path]:
-        """Paths of one walk, all different, at most ``wanted``; none where no operator exists.
+        """Return at most ``wanted`` different paths of one walk; an empty list if no operator exists.
 
-        Raises EffortError for what exceeds the graph's effort, where nothing was found until then.
+        Raises EffortError when the graph's effort is exceeded and nothing was found before.
         """
         graph = self.graph
         if not self._is_begun:
@@ -280,7 +280,7 @@ class Walker:
                 self._from_root(region)
                 if region.total:
                     break
-            # Nothing where it was likely, but somewhere: count on until it is met.
+            # The likely places had no path, but a path exists: count until it is found.
             while not region.total:
                 graph.effort.look("looking for an operator")
                 region = _Region(len(graph) + self.NODES_A_WALK)
@@ -297,16 +297,16 @@ class Walker:
         return self._drawn(region, most if wanted is None else min(most, wanted))
 
     def shortest(self) -> Path:
-        """A shortest path, found before the first walk and given once; empty where it was given, or not found yet."""
+        """Return a shortest path, found before the first walk, in the first call; later and earlier, an empty path."""
         spare, self._spare = self._spare, ()
         return spare
 
     def reward(self, new: int) -> None:
-        """So many paths of the last walk were new; where none was there is little left to find."""
+        """Note how many paths of the last walk were new; without new paths, little is left to find."""
         self._beginnings.reward(new)
 
     def _from_root(self, region: _Region) -> None:
-        """What one walk counts."""
+        """Count the paths of one walk."""
         start = self._beginnings.deal()
         if start is not None:
             before = len(self.graph)
@@ -317,7 +317,7 @@ class Walker:
             self._beginnings.note(len(self.graph) - before, region.total)
 
     def _gather(self, region: _Region, node: SearchNode, left: int, path: Path) -> bool:
-        """Count what lies ahead of ``node``, its moves in random order; whether all of it could be counted."""
+        """Count the paths after ``node``, its moves in random order; return whether all could be counted."""
         graph, rng = self.graph, self.rng
         number = node.counts.get(left)
         is_vast = graph.is_vast(node, left)
@@ -333,7 +333,7 @@ class Walker:
         first = len(region.places)
         ends = 0
         moves = list(graph.some_moves(node, left, rng))
-        # Weighted, without replacement: the order of exponential waiting times.
+        # Draw a weighted order without replacement: the order of exponential waiting times.
         waits = [rng.expovariate(1.0) / self._weight(move) for move in moves]
         for at in sorted(range(len(moves)), key=waits.__getitem__):
             for edge in moves[at].edges():
@@ -344,8 +344,8 @@ class Walker:
                 elif not self._gather(region, edge.target, left - edge.cost, (*path, edge)):
                     return False
         if is_vast:
-            return False  # not all of it was looked at
-        # All is known now: one place instead of many.
+            return False  # some moves were not examined
+        # Everything is counted now: store one place instead of many.
         number = node.counts[left] = ends + sum([n for n, *_ in region.places[first:]])
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []
         del region.places[first:]
@@ -354,7 +354,7 @@ class Walker:
         return True
 
     def _drawn(self, region: _Region, wanted: int) -> list[Path]:
-        """At most ``wanted`` paths of a region, all equally likely."""
+        """Draw at most ``wanted`` paths of a region, all equally likely."""
         total = region.total
         ranks = list(range(total)) if total <= wanted else sorted(self.rng.sample(range(total), wanted))
         paths: list[Path] = []
@@ -375,7 +375,7 @@ class Walker:
         return move.width * self.PULL ** -min(move.need, 9) * move.favour * self._affordable(move)
 
     def _affordable(self, move: Move) -> float:
-        """1 but for REDUCEs that exceed the budget of FLOPs by themselves."""
+        """Return 1, or less for REDUCEs that alone exceed the budget of FLOPs."""
         if not move.sizes or self._most_flops is None or self._binding is None:
             return 1.0
         naive = prod(size.at(self._binding) for size in move.sizes)
@@ -383,9 +383,9 @@ class Walker:
 
 
 def counted(graph: Graph, most: int) -> int | None:
-    """How many paths the whole graph has; None where it is too large for that.
+    """Count all paths of the graph; return None if it is too large.
 
-    Raises EffortError for what exceeds the graph's effort.
+    Raises EffortError when the graph's effort is exceeded.
     """
     while len(graph) <= graph.MOST_NODES:
         try:

@@ -1,9 +1,9 @@
-"""Ways from a partial pGraph to the input: a shortest one, to suggest the next step, and a random one, to complete it.
+"""Ways from a partial pGraph to the input: a shortest way, to suggest the next step, and a random way, to complete it.
 
-Both go by canonical steps and end in an operator that the sampler can give, as far as what stands already allows it.
-Depth first, with the shape distance as the bound (a lower bound, so nothing is missed); states that are proved dead are
-remembered. A state is what search sees of it: equal states have the same ways. And :func:`instead`: the canonical steps
-in place of one that a rule prunes (Syno, section 6).
+The two kinds of ways use canonical steps and end in an operator of the sampler, as far as the existing steps allow. The
+search is depth first, bounded by the shape distance (a lower bound, so no way is missed), and caches states that are
+proved dead. A state is what search sees: equal states have the same ways. The function :func:`instead` finds canonical
+steps that replace a step pruned by a rule (Syno, section 6).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, room_for_contractions
 from syno_lab.synthesis.walks import Walker
 
-#: Seconds of computing for a suggestion or a completion, unless told.
+#: The default limit of computing time for a suggestion or a completion, in seconds.
 PATIENCE_S = 4.0
-#: Seconds of computing for the reason why none was found.
+#: The limit of computing time to find the reason of a failure, in seconds.
 _REASON_S = 0.5
-#: States that are looked at on the way home from a random walk.
+#: The limit of states examined from the end of a random walk to the input.
 HOMEWARD = 15
-#: Walks whose operators a rule or a budget may refuse at their end.
+#: The limit of walks whose operators a rule or a budget refuses.
 MAX_WALKS = 200
-#: How much likelier a random step is that leads one step nearer.
+#: The factor on the probability of a random step for each step that it leads nearer.
 PULL = 3.0
 
 
@@ -45,9 +45,9 @@ class Way:
     """Steps that lead from a state to the input.
 
     Attributes:
-        steps: at least one.
-        is_canonical: whether no rule rejects any of them and the end is within all budgets.
-        is_shortest: whether it is proved that no such way has fewer steps.
+        steps: the steps, at least one.
+        is_canonical: whether no rule rejects a step, and the end is within all budgets.
+        is_shortest: whether it is proved that no way of this kind has fewer steps.
     """
 
     steps: tuple[Step, ...]
@@ -62,19 +62,18 @@ def shortest_way(
     seconds: float | None = PATIENCE_S,
     should_stop: Stop | None = None,
 ) -> Way:
-    """A shortest canonical way from ``state`` to an operator of the space.
+    """Find a shortest canonical way from ``state`` to an operator of the space.
 
-    Where there is none (after a pruned step, say), any way within the space that reaches the input. Where half of the
-    time does not suffice for the proof, the first way found nearest first.
+    If there is none (after a pruned step, for example), find any way within the space that reaches the input. If half
+    of the time does not suffice for the proof, take the first way of a nearest-first search.
 
     Args:
-        state: where to begin.
-        rules: what is canonical.
-        seconds: of computing, how long to look; None for as long as it takes.
-        should_stop: asked often; once it says so there is no answer.
+        state: the state where the way begins.
+        rules: the rules that define canonical steps.
+        seconds: the limit of computing time; None means no limit.
+        should_stop: a callback that is called often; True stops the call.
 
-    Raises StoppedError when ``should_stop`` said so; SynoError for a state that is an operator already, and where no
-    way is found.
+    Raises StoppedError when ``should_stop`` returns True, and SynoError for a complete state and if no way is found.
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
@@ -95,7 +94,7 @@ def shortest_way(
                         return Way(steps, is_canonical, is_proof)
             except (OverTimeError, TooLargeError):
                 continue
-            break  # everything was looked at
+            break  # the search was exhaustive
     raise SynoError(_nothing(state, should_stop))
 
 
@@ -107,21 +106,21 @@ def random_way(
     seconds: float | None = PATIENCE_S,
     should_stop: Stop | None = None,
 ) -> Way:
-    """Random canonical steps from ``state`` to an operator of the space, at least one.
+    """Find random canonical steps from ``state`` to an operator of the space, at least one step.
 
-    From the output alone by a walk of the sampler's (:class:`syno_lab.synthesis.walks.Walker`). From elsewhere first
-    a random number of random steps: the primitive, evenly among those that may lead on, then one of its steps, those
-    that lead nearer likelier. Then a short way to the input, random among its equals. A walk that finds none is made
-    anew, one step shorter.
+    From the output alone, a walk of the sampler finds the steps (:class:`syno_lab.synthesis.walks.Walker`). From
+    another state, a random number of random steps comes first. For each, a primitive is drawn evenly among those that
+    may lead on, then one of its steps; steps that lead nearer are more likely. Then comes a short way to the input,
+    random among equals. If there is no way, the walk is repeated with one step less.
 
     Args:
-        state: where to begin; an operator may be one too.
-        rng: chance.
-        rules: what is canonical.
-        seconds: of computing, how long to look; None for as long as it takes.
-        should_stop: asked often; once it says so there is no answer.
+        state: the state where the way begins; it may be an operator.
+        rng: the random generator.
+        rules: the rules that define canonical steps.
+        seconds: the limit of computing time; None means no limit.
+        should_stop: a callback that is called often; True stops the call.
 
-    Raises StoppedError when ``should_stop`` said so; SynoError where no way is found.
+    Raises StoppedError when ``should_stop`` returns True, and SynoError if no way is found.
     """
     budget = _left(state)
     effort = Effort(seconds, should_stop)
@@ -141,7 +140,7 @@ def random_way(
                 walk.append(step)
             if walk and is_operator(walked):
                 return Way(tuple(walk), is_canonical=True, is_shortest=False)
-            # Where nothing is near, another walk is cheaper than to look at all there is.
+            # If nothing is near, another walk is cheaper than an exhaustive search.
             search.allowance = HOMEWARD if wandering else None
             for limit in range(1, _left(walked) + 1):
                 rest = search.nearest(walked, limit)
@@ -153,7 +152,7 @@ def random_way(
 
 
 def _sampled(root: State, rng: random.Random, rules: tuple[Rule, ...], effort: Effort) -> tuple[Step, ...] | None:
-    """The steps of an operator as the sampler walks to one; it counts nothing, for that may take a second or two."""
+    """Return the steps of an operator from a walk of the sampler, without a count, which can take a second or two."""
     graph = Graph(root.spec, rules, effort)
     builder, walker = Builder(graph), Walker(graph, root.spec.limits.max_primitives, rng)
     for _ in range(MAX_WALKS):
@@ -167,7 +166,7 @@ def _sampled(root: State, rng: random.Random, rules: tuple[Rule, ...], effort: E
 
 
 class _Search:
-    """Depth first from one state."""
+    """A depth-first search from one state."""
 
     def __init__(
         self,
@@ -181,17 +180,17 @@ class _Search:
         self.must_have_weights = is_end is is_operator
         self.effort = effort
         self.rng = rng
-        self.allowance: int | None = None  # states that may still be looked at
-        self.dead: dict[State, int] = {}  # so many steps are not enough
-        # Equal states can have reductions of other names: a list is only for the very coordinates.
+        self.allowance: int | None = None  # the number of states that may still be examined
+        self.dead: dict[State, int] = {}  # numbers of steps that are not enough
+        # Equal states can have reductions of other names, so a list is valid only for exactly these coordinates.
         self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
 
     def is_over_budget(self, state: State) -> bool:
-        """Whether no operator from here is within the budgets, where the end must be."""
+        """Return whether no operator from here is within the budgets, if the end must be."""
         return self.is_end is is_operator and excess(state) is not None
 
     def nearest(self, state: State, limit: int) -> tuple[Step, ...] | None:
-        """A way of at most ``left`` steps, what is nearest to the input first; None where there is none."""
+        """Return a way of at most ``left`` steps, by a nearest-first search; None if there is none."""
         if limit <= self.dead.get(state, 0) or self.allowance == 0:
             return None
         if self.allowance is not None:
@@ -214,12 +213,12 @@ class _Search:
         return None
 
     def random_step(self, state: State) -> Step | None:
-        """A random canonical step after which the input may still be reached; None where there is none."""
+        """Draw a random canonical step after which the input may still be reached; None if there is none."""
         assert self.rng is not None
         limit = _left(state) - 1
         by_primitive: dict[str, list[tuple[int, Step]]] = {}
         for need, step in self._successors(state):
-            if need < limit:  # a step to spare, for the distance is a lower bound
+            if need < limit:  # with a spare step, as the distance is a lower bound
                 by_primitive.setdefault(step.primitive, []).append((need, step))
         while by_primitive:
             primitive = self.rng.choice(list(by_primitive))
@@ -233,7 +232,7 @@ class _Search:
         return None
 
     def _successors(self, state: State) -> list[tuple[int, Step]]:
-        """The steps with the number needed afterwards at least, nearest first; those out of reach are left out."""
+        """Return the steps within reach, each with a lower bound of the steps after it, the nearest first."""
         self.effort.tick("looking for a way to the input")
         steps = self.near.get((state, state.data))
         if steps is None:
@@ -272,19 +271,19 @@ def _nothing(state: State, should_stop: Stop | None) -> str:
         if distance(state, effort=Effort(_REASON_S, should_stop)) is None:
             return "the input is out of reach from here within the budgets; undo some steps"
     except (OverTimeError, TooLargeError):
-        pass  # it is not known then
+        pass  # the distance is unknown
     return f"no way to the input was found from here in {budget} steps; undo some, or raise max_primitives"
 
 
 @dataclass(frozen=True)
 class Instead:
-    """A way to the function of a pruned step by canonical steps.
+    """A canonical replacement of a pruned step.
 
     Attributes:
-        back: how many steps are undone first, those that the rule rewrites.
-        steps: what is taken then: the undone steps that the rule does not touch, and behind them ``canonical``.
-        canonical: the steps on the right side of the rule; empty where undoing alone is the way.
-        state: where it leads to.
+        back: the number of steps to undo first: those that the rule rewrites.
+        steps: the steps to take then: the undone steps that the rule does not change, followed by ``canonical``.
+        canonical: the steps on the right side of the rule; empty if undoing alone suffices.
+        state: the state after all steps.
     """
 
     back: int
@@ -294,16 +293,16 @@ class Instead:
 
 
 def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = RULES) -> Instead | None:
-    """The canonical way in place of a pruned step.
+    """Find the canonical replacement of a pruned step.
 
     Args:
-        path: the states from the output to the one in which the step was proposed, one step from each to the next.
-        verdict: of that step.
-        rules: what is canonical.
+        path: the states from the output to the state where the step was proposed, each one step after the other.
+        verdict: the verdict on the step.
+        rules: the rules that define canonical steps.
 
     Returns:
-        None where the rule has no formula, its canonical side begins with a REDUCE, or a step of the way is pruned
-        itself.
+        None if the rule has no formula, if its canonical side begins with a REDUCE, or if a step of the replacement is
+        pruned itself.
     """
     rewrite = verdict.rewrite
     if rewrite is None:
@@ -321,13 +320,13 @@ def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = R
             if rejecting_rule(state, step, rules) is not None:
                 return None
             state = state.apply(step)
-    except SynoError:  # what was kept needs what was rewritten
+    except SynoError:  # an untouched step needs a rewritten step
         return None
     return Instead(len(path) - 1 - start, (*untouched, *after), after, state)
 
 
 def _real(side: Side, bottoms: Sequence[Coordinate]) -> tuple[Step, ...] | None:
-    """The steps of one side of a rule on the coordinates that its wildcards stand for."""
+    """Return the steps of one side of a rule on the coordinates that its wildcards stand for."""
     real: dict[Coordinate, Coordinate] = dict(zip(side.state.output, bottoms, strict=True))
     steps = []
     for step in side.state.steps:

@@ -1,20 +1,20 @@
-"""What wishes ask of coordinates, and how many steps it takes at least until the input is there with all of them met.
+"""The demands of wishes on coordinates, and a lower bound of the steps to the input with all wishes met.
 
-An input axis is what becomes of some data coordinates, its *reshape group* (appendix A of the paper), and of the
-windows that UNFOLDs slide over these. What it reads and mixes (:mod:`syno_lab.common.wants`) depends on iterators of
-its expression alone, and views only hand these on:
+An input axis is made of some data coordinates, its *reshape group* (appendix A of the paper), and of windows that
+UNFOLDs slide over them. What the axis reads and mixes (:mod:`syno_lab.common.wants`) depends only on the iterators in
+its expression, and views pass iterators on:
 
-* an output element reads more than one position of an axis only if a REDUCE is in its expression;
-* it reads all positions of an axis with a primary variable only if a REDUCE with a primary variable is;
-* an axis is paired with an output axis only if that axis's iterator is in its expression, or else REDUCEs alone cover
-  it, as in the line before.
+* An output element reads more than one position of an axis only if the axis's expression has a REDUCE.
+* It reads all positions of an axis with a primary variable only if the expression has a REDUCE with a primary variable.
+* An axis is paired with an output axis only if its expression has the output axis's iterator, or if REDUCEs alone cover
+  the axis, as in the line before.
 
-Each of these conditions is a *demand*, and each demand is one bit of a coordinate: whether it has what is asked. So a
-group without a bit that one of its axes demands needs an UNFOLD whose window has it, and that window is one of the
-coordinates that are eliminated in any case. REDUCEs come first: what is not there after them never comes.
+Each of these conditions is a *demand*, and each demand is a bit of a coordinate: whether the coordinate meets it. A
+group without a bit that one of its axes demands needs an UNFOLD whose window has the bit. Such a window is a coordinate
+that is eliminated anyway. REDUCEs come first, so a bit that is missing after all REDUCEs stays missing.
 
-The conditions are necessary, not sufficient, so the numbers are lower bounds; tests hold them against all operators of
-small spaces.
+The conditions are necessary, not sufficient, so the numbers are lower bounds. Tests compare the bounds with all
+operators of small spaces.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from syno_lab.synthesis.reach import (
 )
 
 _SUMMED, _LARGE = "a REDUCE", "a REDUCE with a primary variable"
-_Demand = frozenset[str | int]  # what a leaf may be that meets it; a number is an output axis
+_Demand = frozenset[str | int]  # the leaves that meet it; a number is an output axis
 _SMALL = 1 << 64  # above the bits of axes
-_MOST_GROUPINGS = 1 << 16  # that are tried for one bound; above it there is none
+_MOST_GROUPINGS = 1 << 16  # the limit of groupings for one bound; above it, there is no bound
 
 
 class _Option(NamedTuple):
-    """Items that become a group's axes: steps, which, whether a piece is left, whether it may be a window, REDUCEs."""
+    """Items that become a group's axes: steps, mask, surplus piece or not, possible window or not, missing REDUCEs."""
 
     steps: int
     mask: int
@@ -56,13 +56,13 @@ class _Option(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One way to the input with all wishes met, of those with the fewest steps.
+    """A way to the input with all wishes met and the fewest steps.
 
     Attributes:
-        groups: of each reshape group its items and its input axes, both by their places.
-        alone: the items that are eliminated whole.
-        windows: UNFOLDs that bring to a group what is wished of it.
-        missing: REDUCEs among the steps that are not there yet; only where ``spare`` ones may come.
+        groups: for each reshape group the indices of its items and of its input axes.
+        alone: the indices of items that are eliminated whole.
+        windows: the number of UNFOLDs that bring wished bits to a group.
+        missing: the number of further REDUCEs among the steps, at most ``spare``.
     """
 
     groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -72,17 +72,17 @@ class Plan(NamedTuple):
 
 
 class Wishes:
-    """The demands of one spec's wishes, and lower bounds, each kept once it is known.
+    """The demands of one spec's wishes, and lower bounds with a cache.
 
     Attributes:
-        needs: the demands on each input axis, as bits; axes that are fixed have none.
-        impossible: wishes that no operator meets, because they ask of a fixed axis what it cannot have.
+        needs: the demands on each input axis, as bits; fixed axes have none.
+        impossible: the wishes that no operator meets, because a fixed axis cannot meet them.
     """
 
     def __init__(self, reach: Reach) -> None:
         self.spec = spec = reach.spec
         self.effort = reach.effort
-        self._reach = reach  # it knows sizes
+        self._reach = reach  # for facts about sizes
         demands: dict[_Demand, int] = {}
         needs = [0] * len(spec.input_shape)
         pinned = dict(spec.fixed_io_pairs)
@@ -94,7 +94,7 @@ class Wishes:
                     impossible.append(wish)
                 continue
             for demand in conditions:
-                if demand in demands or len(demands) < MOST_DEMANDS:  # to leave one out keeps the bound a bound
+                if demand in demands or len(demands) < MOST_DEMANDS:  # fewer demands: still a lower bound
                     needs[wish.axis] |= demands.setdefault(demand, 1 << 5 + len(demands))
         self.needs = tuple(needs)
         self.impossible = tuple(impossible)
@@ -109,7 +109,7 @@ class Wishes:
         self._total = sum(size for size, _ in self._want)
         self._surplus: dict[int, bool] = {}
         self._marks: dict[int, int] = {}
-        # Axes that are told by a primary variable which no other axis has: its position, and the demands.
+        # Axes with a primary variable that no other axis has: the index of the variable, and the demands.
         self._telling = []
         for size, need in self._want:
             powers = self._primaries(size)
@@ -121,7 +121,7 @@ class Wishes:
         self._asked: dict[int, int] = {}
 
     def has(self, coordinate: Coordinate) -> int:
-        """Which demands a coordinate meets, as bits."""
+        """Return the demands that a coordinate meets, as bits."""
         facts: set[str | int] = set()
         for leaf in coordinate.leaves():
             if leaf.is_output:
@@ -137,11 +137,11 @@ class Wishes:
         return bits
 
     def unmet(self, axis: int, has: int) -> int:
-        """The demands on an input axis that a coordinate with these bits does not meet."""
+        """Return the demands on an input axis that a coordinate with these bits does not meet."""
         return self.needs[axis] & ~has
 
     def is_served(self, main: int, window: int) -> bool:
-        """Whether a window (an item) brings a main coordinate what an axis demands that it may become part of."""
+        """Return whether a window (an item) brings a main coordinate a bit that its possible axes demand."""
         size = main >> FLAG_BITS
         demanded = self._asked.get(size)
         if demanded is None:
@@ -155,13 +155,13 @@ class Wishes:
         return demanded & window & ~main != 0
 
     def few(self, items: Iterable[int]) -> int:
-        """A bound that takes no search: never above :meth:`steps`, and mostly the same where axes have their primaries.
+        """Return a lower bound without a search: at most :meth:`steps`, and equal if each axis has its own primary.
 
-        Take the axes whose items, those with the axis's own primary variable, lack what is demanded, those that share
-        an item as one. A reshape group with k of them has at least k items and k axes, so 2k - 2 MERGEs and SPLITs, and
-        one UNFOLD; or one item more, which has it. Either way it takes k steps, and one more for each that has no small
-        item of its own with what is demanded. What the data have of primary variables and the input has not is
-        eliminated besides, for no window has primary variables.
+        Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
+        form a cluster. A reshape group with k axes has at least k items, so it needs 2k - 2 MERGEs and SPLITs, and one
+        UNFOLD; or one item more, which has the bit. Both cost at least k steps, and one more for each cluster without
+        its own small item with the bit. A surplus of primary variables in the data costs one more elimination, because
+        no window has primary variables.
         """
         if self.impossible:
             return NEVER
@@ -180,15 +180,15 @@ class Wishes:
         return clusters + short + over
 
     def short(self, items: Iterable[int]) -> int:
-        """How many windows are asked for of which no item is one yet."""
+        """Count the demanded windows for which no item exists yet."""
         return self._lacking(items)[1]
 
     def joins(self, one: int, other: int) -> bool:
-        """Whether two items both have primary variables, so that a SPLIT of them mixes what are two axes."""
+        """Return whether both items have primary variables, so that a SPLIT of them mixes parts of two axes."""
         return not (self._is_small(one >> FLAG_BITS) or self._is_small(other >> FLAG_BITS))
 
     def _lacking(self, items: Iterable[int]) -> tuple[int, int]:
-        """How many axes lack what is demanded, those that share an item as one, and how many windows are missing."""
+        """Count the clusters of axes that lack a demanded bit (axes with common items), and the missing windows."""
         marks = self._marks
         of_axis = [0] * len(self._telling)
         seen = []
@@ -222,7 +222,7 @@ class Wishes:
         return len(clusters), max(0, len(clusters) - small)
 
     def _mark(self, size: int) -> int:
-        """Which axes an item's size tells of, as bits; :data:`_SMALL` for one without a primary variable, else 0."""
+        """Return the axes that an item's size belongs to, as bits; :data:`_SMALL` without a primary variable, or 0."""
         primaries = self._primaries(size)
         if not any(primaries):
             return _SMALL
@@ -242,17 +242,17 @@ class Wishes:
         least: int = 0,
         spare: int = 0,
     ) -> int:
-        """At least so many steps to the input with all wishes met; any number above ``limit`` where that is too few.
+        """Return a lower bound of the steps to the input with all wishes met; above ``limit`` any larger number.
 
         Args:
-            items: the data coordinates that take part, sorted: packed size, demands that are met, ``STRIDED``; other
-                flags do not count.
-            limit: larger bounds are not told apart.
-            contractions: CONTRACTIONs left.
-            unfolds: UNFOLDs left.
-            expands: EXPANDs left.
-            least: a bound that is known; the larger of the two is the answer.
-            spare: REDUCEs that may still come.
+            items: the sorted data coordinates that are not fixed: packed size, met demands, ``STRIDED``; other flags
+                are ignored.
+            limit: larger bounds are not computed exactly.
+            contractions: the remaining CONTRACTIONs.
+            unfolds: the remaining UNFOLDs.
+            expands: the remaining EXPANDs.
+            least: a known lower bound; the result is at least this number.
+            spare: the number of REDUCEs that may still come.
         """
         if self.impossible:
             return NEVER
@@ -276,9 +276,9 @@ class Wishes:
         return max(bound, least)
 
     def plan(self, items: Shape, contractions: int, unfolds: int, expands: int, spare: int = 0) -> tuple[int, Plan]:
-        """The bound without a limit, and one way that takes so many steps as far as it counts them; see :meth:`steps`.
+        """Return the bound without a limit, and a plan with so many counted steps; see :meth:`steps`.
 
-        Where there is no way, or there are too many groupings to try, the plan is empty.
+        Without a way, or with too many groupings to try, the plan is empty.
         """
         if self.impossible:
             return NEVER, _NO_PLAN
@@ -286,7 +286,7 @@ class Wishes:
         return bound, self._plan or _NO_PLAN
 
     def forget(self) -> None:
-        """Drop all bounds that were computed, to limit memory."""
+        """Drop all cached bounds to limit memory."""
         self._known.clear()
 
     def _search(
@@ -309,7 +309,7 @@ class Wishes:
         self._items, self._sums, self._gives, self._spare = items, sums, gives, spare
         self._strided = sum([1 for item in items if item & STRIDED])
         self._left = (contractions, unfolds, min(NEVER, unfolds + expands))
-        # Of equal items the first is chosen first.
+        # Of equal items the first is assigned first.
         self._twins = [3 << i for i in range(number - 1) if items[i] == items[i + 1]]
         self._best, self._enough = limit + 1, enough
         options: dict[int, list[_Option]] = {}
@@ -333,7 +333,7 @@ class Wishes:
         return self._best if self._best <= limit else NEVER if limit >= NEVER - 1 else limit + 1
 
     def _options(self, wanted: int, number: int) -> list[_Option]:
-        """The items that may become axes of this size, the fewest steps first."""
+        """Return the items that may become axes of this size, the fewest steps first."""
         sums, is_ratio = self._sums, self._reach.ratios
         fewest = masks(number, min(number, self._best))
         try:
@@ -345,7 +345,7 @@ class Wishes:
             has_piece = sums[mask] != wanted
             is_window = has_piece and self._is_small(sums[mask] - wanted)
             options.append(_Option(mask.bit_count() - 1 + has_piece, mask, has_piece, is_window, 0))
-        # With a REDUCE still to come, of whatever size fits: it, and the SPLIT that joins it.
+        # With a further REDUCE of any fitting size: count the REDUCE and the SPLIT that joins it.
         for mask in fewest if self._spare else ():
             is_over = self._is_over(sums[mask] - wanted)
             if is_over is not None:
@@ -355,7 +355,7 @@ class Wishes:
     def _assign(
         self, free: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
     ) -> None:
-        """Give the next group some of the ``free`` items; ``cost`` counts MERGEs, SPLITs and REDUCEs so far."""
+        """Assign some of the ``free`` items to the next group; ``cost`` counts MERGEs, SPLITs and REDUCEs so far."""
         self.effort.tick("looking for the distance to what is wished")
         gives, twins, groups = self._gives, self._twins, self._groups
         options, need = groups[len(chosen)]
@@ -377,26 +377,26 @@ class Wishes:
     def _close(
         self, rest: int, chosen: tuple[_Option, ...], cost: int, windows: int, lacking: int, missing: int
     ) -> None:
-        """Eliminate what is left: windows that bring what is wished by UNFOLDs, the others as cheaply as can be."""
+        """Eliminate the rest: demanded windows by UNFOLDs, all other items as cheaply as possible."""
         contractions, unfolds, one_each = self._left
         if windows > unfolds:
             return
         pieces = rest.bit_count() + sum([option.has_piece for option in chosen])
         short = 0
         if windows:
-            fitting = 0  # pieces that may be a window that is asked for
-            bits = self._gives[rest]  # what all pieces have
+            fitting = 0  # the number of pieces that may be a demanded window
+            bits = self._gives[rest]  # the bits of all pieces
             for at, item in enumerate(self._items):
                 fitting += rest >> at & 1 and item & lacking != 0 and self._is_small(item >> FLAG_BITS)
             for option, (_, need) in zip(chosen, self._groups, strict=True):
                 if option.has_piece:
                     has = self._gives[option.mask]
                     bits |= has
-                    # A group that a window serves hands on what that brings.
+                    # A group that a window serves passes the window's bits on.
                     fitting += option.is_window and (has & lacking != 0 or need & ~has != 0)
             short = max(0, windows - fitting)
             if lacking & ~bits:
-                # Only by REDUCEs still to come; else one more MERGE gives one more window.
+                # Only further REDUCEs help; otherwise one more MERGE makes one more window.
                 missing += max(short, 1)
                 if missing > self._spare:
                     return
@@ -406,7 +406,7 @@ class Wishes:
             return
         remaining = pieces - needed
         if remaining and not contractions and not one_each:
-            return  # else the others are joined with a window by SPLITs
+            return  # otherwise SPLITs join the others with a window
         total = cost + short + needed + (min(remaining, 1) if contractions else remaining)
         if total < self._best:
             self._best = total
@@ -421,14 +421,14 @@ class Wishes:
             )
 
     def _is_small(self, packed: int) -> bool:
-        """Whether a size has no primary variable, as a window's."""
+        """Return whether a size has no primary variable, as a window needs."""
         is_small = self._small.get(packed)
         if is_small is None:
             is_small = self._small[packed] = not any(self._primaries(packed))
         return is_small
 
     def _is_over(self, ratio: int) -> bool | None:
-        """With a factor of coefficients free to choose: whether a ratio leaves a piece, or None where it cannot be."""
+        """Return whether a ratio leaves a piece for a free factor of coefficients, or None if it is impossible."""
         exponents = self._primaries(ratio)
         return any(exponents) if min(exponents, default=0) >= 0 else None
 
@@ -437,10 +437,10 @@ _NO_PLAN = Plan((), (), 0, 0)
 
 
 def _demands(spec: Spec, wish: Wish) -> list[_Demand]:
-    """The conditions that a wish sets on the iterators in an input axis's expression."""
+    """Return the conditions of a wish on the iterators in an input axis's expression."""
     size = spec.input_shape[wish.axis]
     if not size.has_primary and size.at({name: spec.defaults.get(name, 1) for name in spec.symbols.names}) == 1:
-        return []  # one position is all of them
+        return []  # one position is all positions
     covering = _LARGE if size.has_primary else _SUMMED
     if wish.least == "a":
         return [frozenset({covering})]
@@ -454,7 +454,7 @@ def _places(mask: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=16)
 def _partitions(number: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """All partitions of so many axes into groups, the finest first."""
+    """Return all partitions of ``number`` axes into groups, the finest first."""
     result: list[tuple[tuple[int, ...], ...]] = [()]
     for at in range(number):
         result = [
@@ -470,5 +470,5 @@ def _partitions(number: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
 
 @lru_cache(maxsize=64)
 def wishes_of(spec: Spec) -> Wishes | None:
-    """The wishes of a spec; None where it has none."""
+    """Return the wishes of a spec; None without wishes."""
     return Wishes(Reach(spec)) if spec.wants else None
