@@ -101,7 +101,7 @@ class _Search:
             return None
         first_form, first_order, first_chosen = self.first
         if form == first_form:
-            # This symmetry maps everything below the last common choice to what the search has already visited.
+            # The symmetry maps everything below the last common choice to what the search has already visited.
             self.symmetries.append(dict(zip(first_order, order, strict=True)))
             return next(place for place, (a, b) in enumerate(zip(chosen, first_chosen, strict=False)) if a != b)
         assert self.form is not None

@@ -1,9 +1,9 @@
 """The kernel probe: read from an operator's kernel for random weights what the operator can mix, without training.
 
 The kernel for the middle of the output is an array ``K[outputs, inputs, offsets...]``: output channels, input channels,
-and the positions that are read. Unfolding the kernel along each of the three gives a matrix with an *effective rank*:
-the exponential of the entropy of the squared singular values over their sum. (Roy and Vetterli, The effective rank,
-EUSIPCO 2007, do not square the values; a narrow middle is then less visible.) A narrow middle lowers the rank over the
+and the positions that are read. The kernel is unfolded along each of the three. The *effective rank* of the matrix is
+the exponential of the entropy of its squared singular values over their sum. Roy and Vetterli (The effective rank,
+EUSIPCO 2007) do not square the values; a narrow middle is then less visible. A narrow middle lowers the rank over the
 channels. An operator that reads the same everywhere has rank 1 over the offsets. Each rank is divided by the replaced
 layer's own rank at the same sizes; the least of the three shares is the operator's weakest link.
 
@@ -81,8 +81,8 @@ def _unfolded(array: Array, axis: int) -> Array:
 def beside_convolution(probe: Probe) -> tuple[str, Probe]:
     """Return the name and the probe of a convolution of the same sizes, with a window of 3 along each axis of offsets.
 
-    The result is a linear layer where the kernel has no axis of offsets, or where its single axis of offsets has one
-    position that is read (an operator that takes each row alone).
+    A kernel without offsets is compared with a linear layer. So is a kernel with a single axis of offsets along which
+    only one position is read (an operator that takes each row alone).
     """
     outputs, inputs, *lengths = probe.kernel.shape
     if len(lengths) == 1 and np.count_nonzero(probe.kernel.any(axis=(0, 1))) == 1:

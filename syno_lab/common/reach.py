@@ -26,8 +26,8 @@ class AxisField:
         positions: every position that is read, ascending.
         output_axis: the output axis that the input axis follows: the longest output axis in its coordinate expression,
             or None if the expression has none.
-        offsets: ``positions`` less the output element's own position, ``index * number // output length``; None if
-            the axis follows no output axis, or if the output index there is not one number.
+        offsets: ``positions`` less the output element's own position, ``index * number // output length``. The value
+            is None if the axis follows no output axis, or if the output index there covers a whole axis.
     """
 
     axis: int

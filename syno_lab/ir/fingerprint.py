@@ -1,18 +1,18 @@
 """Semantic fingerprint: what an operator computes under a binding, as a hash of 128 bits.
 
 An output element is a sum of terms. A term is a product of one input element and one element of every weight. The
-fingerprint describes the multiset of terms and ignores four things: the names of the elements of each weight, the order
-of the weights, a global factor, and the inner order of unordered input axes. If one weight's element fixes another's
-in every term, the second weight is merged into the first, because their product is one trainable number.
+fingerprint describes the multiset of terms. It ignores the names of the elements of each weight, the order of the
+weights, a global factor, and the inner order of unordered input axes. If one weight's element fixes another's in every
+term, the second weight is merged into the first, because their product is one trainable number.
 
 The terms of an operator are never listed together. The iterators form independent parts
 (:mod:`syno_lab.ir.fingerprint_parts`), and the numbers of an operator are products of the numbers of its parts
 (:mod:`syno_lab.ir.fingerprint_table`, with the proof). The numbers of parts are cached, because few different parts
 form many operators. The fingerprint uses these facts:
 
-- A weight absorbs another weight when it does so in every part.
-- The number of a weight describes which terms meet in its elements; sorting the numbers removes the order of weights.
-- Where different terms have equal positions (a reduction that only weights see), colour refinement distinguishes them
+* A weight absorbs another weight when it does so in every part.
+* The number of a weight describes which terms meet in its elements; sorting the numbers removes the order of weights.
+* Where different terms have equal positions (a reduction that only weights see), colour refinement distinguishes them
   (Weisfeiler and Leman's algorithm). The weights are in the order of their numbers, and ties take the least result.
 
 Equal families of functions have equal fingerprints. Different families can also have equal fingerprints, by a tie of
@@ -38,8 +38,8 @@ from syno_lab.ir.fingerprint_table import MODULUS, Facts, facts, refined
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding, Spec
 
-_SMALL = 5  # coefficients up to this value keep their values
-_MOST_BLOCK = 16  # the largest block that divides a primary
+_SMALL = 5  # Coefficients up to this value keep their values.
+_MOST_BLOCK = 16  # The limit of the block that divides a primary.
 _MOST_POWER = 4
 
 
@@ -54,7 +54,7 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
 
     Coefficients up to 5 keep their values. A larger coefficient becomes the least even or odd number from 4 on that no
     other coefficient has and that its own divisors among the coefficients still divide. A primary is a block times a
-    factor. Coefficients that may divide it under the spec's bindings divide the block. The factor is 6 or more,
+    factor. If a coefficient may divide the primary under the spec's bindings, it divides the block. The factor is 6 up,
     different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes are equal
     by chance. Fixed axes (the batch) have size 1.
     """

@@ -5,9 +5,9 @@ of the operator are then all combinations of the parts' terms. Two terms meet in
 they do so in every part.
 
 The module simplifies only what is equal for every value, for smaller parts and equal keys of more operators. A SPLIT
-that undoes a MERGE disappears, and the reverse. A weight indexed by ``B*i + j`` is indexed by ``i`` and ``j``, and a
-weight indexed by ``(i+1) % N`` is indexed by ``i``, because the names of its elements do not matter. The fingerprint
-does not depend on the simplification.
+that undoes a MERGE disappears, and the reverse. The names of a weight's elements do not matter. So
+an index ``B*i + j`` of a weight becomes the indices ``i`` and ``j``, and an index ``(i+1) % N`` becomes ``i``. The
+fingerprint does not depend on the simplification.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
 
 # A tree is (mask of its iterators, operation, ...); the comments list the further entries for each operation.
-ITERATOR = 0  # number, size
-SHIFT = 1  # tree, size
-SPLIT = 2  # block, offset, size of offset
-DIV = 3  # tree, block
-MOD = 4  # tree, block
-UNFOLD = 5  # main, window, window // 2, size of main
-STRIDE = 6  # tree, stride
-FLIP = 7  # tree, size
-OWN = 8  # tree, (name, meaning, size) of a primitive of the user's own
-Tree = Any  # a nested tuple; in an expression, masks are left out and an iterator is a number
+ITERATOR = 0  # Number, size.
+SHIFT = 1  # Tree, size.
+SPLIT = 2  # Block, offset, size of offset.
+DIV = 3  # Tree, block.
+MOD = 4  # Tree, block.
+UNFOLD = 5  # Main, window, window // 2, size of main.
+STRIDE = 6  # Tree, stride.
+FLIP = 7  # Tree, size.
+OWN = 8  # Tree, (name, meaning, size) of a primitive of the user's own.
+Tree = Any  # A nested tuple. An expression is a tree without masks, and with a number as an iterator.
 Expression = Any
 
 INPUT, MEMBER, BOUND = 0, 1, 2

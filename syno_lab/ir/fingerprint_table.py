@@ -3,9 +3,9 @@
 Each term of a part has a position on some output and input axes and an element of each *member*: a weight, or an
 unordered input axis. Positions have names, elements have none. All numbers are residues modulo :data:`MODULUS`, made of
 
-- a fixed residue for each position on each axis; the residue of a term is the product over its axes;
-- sums over terms, and over the terms that meet in one element of one member;
-- powers, and products over the members.
+* A fixed residue for each position on each axis; the residue of a term is the product over its axes.
+* Sums over terms, and over the terms that meet in one element of one member.
+* Powers, and products over the members.
 
 Each of these commutes with products of parts. The terms of two independent parts are all pairs of terms. The position
 of a pair is a pair of positions, and two pairs meet in an element when their two halves meet. So a sum over pairs is
@@ -36,8 +36,8 @@ _CHINESE = [MODULUS // p * pow(MODULUS // p, -1, p) for p in _PRIMES]
 _POWERS = (13, 17, 19, 23, 29, 37, 41, 43, 47, 53)
 _COUNT_POWER = 17
 ROUNDS = 4
-_AT_ONCE = 1 << 10  # up to so many terms, one array holds all primes
-_MEMO = 1 << 14  # the limit of cached parts, about 2 KiB each
+_AT_ONCE = 1 << 10  # The limit of terms for which one array holds all primes.
+_MEMO = 1 << 14  # The limit of cached parts, about 2 KiB each.
 # Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014).
 _GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _INPUT_AXES = 1 << 10  # the number of the first input axis among all axes

@@ -335,8 +335,8 @@ class Operator:
         """Compile the operator for ``binding`` and ``target`` into ``path``, and describe the file in ``path.json``.
 
         Args:
-            path: a file name that ends in ``.so`` (linked here; for another architecture by the program
-                ``<architecture>-linux-gnu-g++``, which must be on the PATH) or ``.tar`` (objects for later linking).
+            path: a file name with the suffix ``.so`` or ``.tar``. A ``.so`` is linked here; for another architecture,
+                ``<architecture>-linux-gnu-g++`` must be on the PATH. A ``.tar`` has objects for later linking.
             binding: a value for every variable, the batch included; the spec's defaults complete it.
             target: see :func:`syno_lab.codegen.tvm_device.find_target`.
             dtype: float16, float32 or float64.

@@ -5,9 +5,9 @@ the input to the output. A stage undoes the primitives that can reach its REDUCE
 and sums. Its result is the next stage's input. FLOPs, the loop nest's stages, PyTorch and TVM use the same plan.
 
 The planner tries all subsets of REDUCEs and contractions (dynamic programming over the sets already performed). So the
-plan has the fewest FLOPs of all orders; among equal plans the one with fewer stages wins, then the one with less
-memory. With more than 512 sets (9 REDUCEs and contractions or more), the planner tries one order, with every choice of
-stages: REDUCEs and contractions that need the fewest undone nodes come first.
+plan has the fewest FLOPs of all orders; among equal plans, a plan with fewer stages wins, then a plan with less memory.
+With more than 512 sets (9 REDUCEs and contractions or more), the planner tries only one order, with every choice of
+stages. In this order, REDUCEs and contractions that need the fewest undone nodes come first.
 
 The fewest FLOPs do not always take the shortest time: an intermediate tensor larger than a cache goes to the memory and
 back. The order ``"fastest"`` adds :data:`FLOPS_AN_ELEMENT` for each of its elements beyond the cache.
@@ -31,9 +31,9 @@ from syno_lab.protocol import FLOAT32_BYTES
 #: The order of the REDUCEs: with the fewest FLOPs, in the shortest predicted time, or all in one stage.
 Order = Literal["best", "fastest", "naive"]
 
-#: The number of elements (float32) that stay in a cache of 1 MiB, and the FLOPs that each further element counts in a
-#: predicted time: 1 for each byte written and read. Measured: plans with fewer FLOPs and intermediates of millions of
-#: elements took up to 40 times as long as plans of one or two stages. With small intermediates they took half the time.
+#: The number of float32 elements in a cache of 1 MiB. Each further element counts as FLOPs in the predicted time: 1 for
+#: each byte written and read. Measurements: plans with fewer FLOPs and intermediates of millions of elements took up to
+#: 40 times as long as plans of one or two stages. With small intermediates they took half the time.
 CACHED_ELEMENTS = 1 << 18
 FLOPS_AN_ELEMENT = 8
 

@@ -401,7 +401,7 @@ class Spec:
 
 
 def read_weight_limits(text: object) -> WeightLimits:
-    """Check the text ``free`` or ``primary``. Raises SpecError for any other value."""
+    """Return the text ``free`` or ``primary``. Raises SpecError for any other value."""
     if text == "free" or text == "primary":
         return text
     raise SpecError(f"weight_limits: expected 'free' or 'primary', found {quoted(text)}")

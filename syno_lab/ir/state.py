@@ -312,9 +312,9 @@ class State:
         """Return every legal next step that budgets of steps allow, with its verdict and distance, the nearest first.
 
         Args:
-            rules: the rules that define canonical steps; None: ``sl.RULES``.
-            effort: the limits of memory and time to count and sort the steps; default: half of the machine's free
-                memory, and any time.
+            rules: the rules that define canonical steps; None means ``sl.RULES``.
+            effort: the limits of memory and time to count and sort the steps. By default, half of the machine's free
+                memory and any time.
             should_stop: a callback that is called often; True stops the call.
 
         Returns:

@@ -23,7 +23,7 @@ NO_MEASURES: Measures = MappingProxyType({})
 
 
 class Search(ABC):
-    """The base of all searches: proposes operators, learns rewards, continues from records. It is not thread-safe.
+    """The base of all searches: proposes operators, learns rewards, continues from records. Searches need one thread.
 
     Args:
         root: the first state of the space.

@@ -3,15 +3,15 @@
 A descent costs little in comparison with a training. So each question draws several operators and asks for the operator
 with the highest upper confidence bound of its estimated reward (:class:`Estimate`). Some draws begin at the root, by
 the space's weights alone, so that the search leaves the region of its first rewards. Other draws regrow one of the best
-operators after a random place: in a large space, random draws seldom resemble the best (Hutter, Hoos and Leyton-Brown,
-Sequential model-based optimization for general algorithm configuration, 2011, also search around the best). Operators
-that were drawn and not asked for stay in a *pool* for the next comparison.
+operators after a random place, because in a large space random draws seldom resemble the best. (Hutter, Hoos and
+Leyton-Brown, Sequential model-based optimization for general algorithm configuration, 2011, also search near the best.)
+Operators that were drawn and not asked for stay in a *pool* for the next comparison.
 
 A share of the questions explores without regard to the promise. The estimate can be too sure of regions where it saw
 little, and wrong where rewards depend on more than its words. A search by the estimate alone would stay in the first
-good region. Half of the share draws an operator by the weights alone: the search is then slower than random search by a
-constant factor at most (Hutter and others, 2011, interleave random draws; Falkner, Klein and Hutter, BOHB, 2018, draw a
-third at random). The other half takes the operator with the least certain estimate (MacKay, Information-based objective
+good region. Half of the share draws an operator by the weights alone. So the search is slower than random search by at
+most a constant factor. (Hutter and others, 2011, interleave random draws; Falkner, Klein and Hutter, BOHB, 2018, draw a
+third at random.) The other half takes the operator with the least certain estimate (MacKay, Information-based objective
 functions for active data selection, 1992).
 """
 
@@ -54,16 +54,16 @@ class Estimate:
     """An estimate of an operator's reward from its actions and traits: a Gaussian process over bags of words.
 
     AMAF adds up the values of single actions; this estimate also sees combinations of actions. A space decides which
-    words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`): there are hundreds of whole actions, and
-    they teach little about the same primitive at other sizes. The kernel of two bags is the share of common words,
-    ``sum(min(x, y)) / sum(max(x, y))`` (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels for chemical
-    informatics, 2005). In a large space, similar operators are often written in different ways. So a second bag holds
+    words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`). There are hundreds of whole actions, and
+    an action teaches little about the same primitive at other sizes. The kernel of two bags is the share of their
+    common words, ``sum(min(x, y)) / sum(max(x, y))``. (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels
+    for chemical informatics, 2005.) In a large space, similar operators often have different steps. So a second bag has
     the traits of an operator (:meth:`.State.traits`). The kernel is the mean over the two kinds of bags; a kind without
     any word is left out. The promise is an upper confidence bound (Srinivas and others, Gaussian process optimization
     in the bandit setting, 2010).
 
-    A prior, such as a score without training, sets the mean of the process: a line over the prior with a slope that is
-    learned from the rewards (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.7).
+    A prior, such as a score without training, sets the mean of the process. The mean is a line over the prior, and the
+    rewards set the slope of the line (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.7).
     Before the first reward, the prior alone decides. The slope of a useless prior becomes 0, of a misleading one
     negative.
 
@@ -71,7 +71,7 @@ class Estimate:
     """
 
     def __init__(self) -> None:
-        self._views = (_View(), _View())  # of the steps, and of the traits
+        self._views = (_View(), _View())  # one view of the steps, and one of the traits
         self._rewards: list[float] = []
         self._priors: list[float] = []
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from syno_lab.search.protocol import Child, State, Step, Trail
 
-#: The number of dead ends that one descent turns back from before it gives up; the next descent begins elsewhere.
+#: The limit of dead ends for one descent; the next descent begins elsewhere.
 TURNS = 30
-#: After so many descents without result, some descents turn back more often, so that an exhausted space is noticed.
-#: Most descents still begin anew: turning back does not lead to the operators where few places have operators.
+#: The number of failed descents after which some descents turn back more often, to notice an exhausted space.
+#: Most descents still begin anew, because turning back does not help in a space where few places have operators.
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]
@@ -84,9 +84,9 @@ def descend(
         start: a partial state.
         rng: the only random generator that is used.
         facts: the known facts; the descent adds dead ends.
-        prefer: a function that chooses among the drawn steps; None: the first step that was drawn.
+        prefer: a function that chooses among the drawn steps; None means the first drawn step.
         width: how many steps are drawn before one is chosen.
-        turns: the number of dead ends before it gives up; None: it never does, and the result None means: exhausted.
+        turns: the limit of dead ends. Without a limit (None), the result None means that the space is exhausted.
         should_stop: called at each dead end; True ends the descent.
     """
     forks = [Fork(start)]
@@ -144,8 +144,8 @@ def draw(
 def _restart(attempt: int) -> int:
     """Return the factor for :data:`TURNS` of a descent: 1, and after :data:`ATTEMPTS` 1, 1, 2, 1, 1, 2, 4, ….
 
-    This sequence costs at most a logarithmic factor more than the best sequence for the space, which is unknown (Luby,
-    Sinclair and Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
+    The sequence costs at most a logarithmic factor more than the best sequence for the space. The best sequence is
+    unknown (Luby, Sinclair and Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
     """
     number = attempt - ATTEMPTS + 1
     while number > 0:

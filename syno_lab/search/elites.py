@@ -1,10 +1,10 @@
 """Search by elites: store the best few operators of each range of cost, and make new operators from these elites.
 
-This is MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015) with the cost as the only
-dimension: a front of reward against cost needs the best operators of each cost. Each question is answered in one of
-three ways: a descent from the root, an elite with new steps after a random place, or a neighbour of an elite. In a
+The method is MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015). The cost is the only
+dimension, because a front of reward against cost needs the best operators of each cost. A question has three possible
+answers: a descent from the root, an elite with new steps after a random place, or a neighbour of an elite. In a
 neighbour, one step has another size, and the rest follows the old steps as far as possible. The search has no tree and
-no estimate, so a question costs little more than its descent. It suits rewards that need no training
+no estimate, so a question costs little more than its descent. The search suits rewards that need no training
 (:func:`examine`).
 """
 
@@ -149,10 +149,10 @@ class EliteSearch(Search):
         self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
         self.ways = dict(WAYS)
-        self.tries: Counter[str] = Counter()  # attempts by way
-        self.answers: Counter[str] = Counter()  # attempts with a new operator, by way
-        self._first: list[Step] | None = None  # the steps from the root; there may be thousands
-        self._near_first: dict[str, list[Step]] = {}  # the neighbours of a first step, by its name
+        self.tries: Counter[str] = Counter()  # The number of attempts by way.
+        self.answers: Counter[str] = Counter()  # The number of attempts with a new operator, by way.
+        self._first: list[Step] | None = None  # The steps from the root; there may be thousands.
+        self._near_first: dict[str, list[Step]] = {}  # The neighbours of a first step, by its name.
 
     def _propose(self) -> tuple[Trail, Any] | None:
         for _ in range(ATTEMPTS if len(self.elites) else 0):

@@ -72,7 +72,7 @@ def mutated(root: State, steps: Sequence[Step], rng: random.Random, facts: Facts
 
 
 def same(steps: Sequence[Step], old: SearchStep) -> Step | None:
-    """Return the step with the actions of ``old``, of several the one with its name; None if there is none."""
+    """Return a step with the actions of ``old``, if possible with its name too; None if no step has these actions."""
     matching = [step for step in steps if step.actions == old.actions]
     return next((step for step in matching if step.name == old.name), matching[0] if matching else None)
 

@@ -5,13 +5,13 @@ passes the reward to all places on the way. The reward is the accuracy; FLOPs an
 space. Each operator is asked for once. Dead ends, and places with nothing left below, are closed. The default policy is
 UCT: values of places decide in the tree, and descents below it are random.
 
-- Progressive widening: a place with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
+* Progressive widening: a place with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
   Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
-- RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The values come from the
-  nearest ancestor with enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation, 2015); random
-  descents use the root's (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing, 2008). The
+* RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The nearest ancestor
+  with enough rewards has the values (GRAVE: Cazenave, Generalized rapid action value estimation, 2015). Random descents
+  use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing, 2008). The
   values choose the new child among a few children that are drawn by weight.
-- Virtual loss (optional): an outstanding operator counts as a loss until its reward is told, so the next search goes
+* Virtual loss (optional): an outstanding operator counts as a loss until its reward is told, so the next search goes
   elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Without it, it is a visit.
 """
 
@@ -38,8 +38,8 @@ class Settings:
         growth: the exponent, from 0 to 1, of their growth with the number of searches.
         looks: the number of children that are drawn before the values of actions choose one, for a new place and in
             random descents. With 1, the child is drawn by weight alone.
-        temperature: the temperature of the choice by values; infinity means a uniform choice.
-        trust: the number of rewards from which a place's own values of actions replace those of an ancestor.
+        temperature: the temperature in the choice by values of actions; infinity means a uniform choice.
+        trust: the number of rewards from which a place uses its own values of actions instead of an ancestor's.
         virtual_loss: the number of losses that an outstanding operator counts for.
 
     Raises SearchError for numbers out of range.
@@ -172,7 +172,7 @@ class MonteCarloTreeSearch(Search):
     Args:
         root: the first state of the space.
         rng: the only random generator that the search uses.
-        policy: the value of a step in ``select``; None: UCT.
+        policy: the function that values a step in ``select``; None means UCT.
         settings: the settings for widening, virtual loss and the rest.
         observe: a callback for displays; it is called with the tree after each change.
     """

@@ -36,8 +36,8 @@ class Selection:
         share: the share of the population, nearest to the front, from which the parent is drawn.
         least: the least number of operators from which the parent is drawn.
         alone: the probability that the reward alone counts, without a front.
-        falling: whether nearer operators are likelier: proportional to 10^-w with weights w scaled to 0 to 1, so that
-            the nearest operator is ten times as likely as the farthest.
+        falling: whether nearer operators are likelier, in proportion to 10^-w with distances w scaled to 0 to 1. The
+            nearest operator is then ten times as likely as the farthest.
         anchored: whether distances are measured from one random point of the front instead of the whole front.
         floor: the least reward of a parent, unless all operators have less.
 

@@ -1,9 +1,9 @@
 """The tree of a search as plain data, and the value of a step in the tree; the tree can be shown and written as JSON.
 
 A :class:`Place` is one way down from the root. A :class:`Record` holds the knowledge about a state; all places with the
-same key (transpositions) share the record, so they share what is learned. The visits are counted for each way: a step
-that was tried elsewhere was not tried here (Childs, Brodeur and Kocsis, Transpositions and move groups in Monte Carlo
-tree search, 2008, the rule UCT2).
+same key (transpositions) share the record, so they share what is learned. The visits are counted for each way,
+because a step that was tried elsewhere was not tried here. This is the rule UCT2 of Childs, Brodeur and Kocsis,
+Transpositions and move groups in Monte Carlo tree search, 2008.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 
     Args:
         exploration: c.
-        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q: search wants one best operator, not a good mean
-            (Schadd and others, Single-player Monte-Carlo tree search, 2008, add a variance for the same reason).
+        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q. Search wants one best operator, not a good mean.
+            Schadd and others (Single-player Monte-Carlo tree search, 2008) add a variance for the same reason.
 
     Raises SearchError for a negative exploration, or a share outside [0, 1].
     """
@@ -68,8 +68,8 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float = 20.0) -> Select:
     """Return the policy ``(1 - b)*Q + b*A + c*sqrt(ln N / n)`` with ``b = sqrt(k / (3*n + k))``, or b = 0 if m = 0.
 
-    Gelly and Silver, Monte-Carlo tree search and rapid action value estimation in computer Go, 2011, section 4.3, with
-    the hand-selected schedule; k, the equivalence, is the number of visits at which Q and A have equal weights.
+    The formula is in section 4.3 of Gelly and Silver, Monte-Carlo tree search and rapid action value estimation in
+    computer Go, 2011, with the hand-selected schedule. At k visits (the equivalence), Q and A have equal weights.
     Raises SearchError for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
     """
     if not equivalence > 0:
@@ -241,7 +241,7 @@ class Tree:
         return min(1.0, max(0.0, (reward - self.worst) / (self.best - self.worst)))
 
     def estimate(self, actions: Iterable[str], record: Record) -> Tally:
-        """Estimate the scaled value of a step: the mean over its actions in ``record``, with the least of their counts.
+        """Estimate a step's scaled value: the mean over its actions in ``record``. The count is the least of theirs.
 
         The count is 0 if an action is not known.
         """

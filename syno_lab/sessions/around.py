@@ -47,7 +47,7 @@ class Around:
     Args:
         start: a value that a session can begin with.
         pruned: whether steps that a rule rejects are places too; these places are not expanded.
-        rules: the user's own rules, in addition to those of the system (:meth:`.Session.restrict`).
+        rules: the user's own rules, in addition to the system's rules (:meth:`.Session.restrict`).
 
     Raises:
         SpecError: no system recognises ``start``, or its system is not explorable, or two rules have one name.

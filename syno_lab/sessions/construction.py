@@ -1,8 +1,8 @@
 """How a system's operators are built step by step: a system describes a state, its steps, and how they look.
 
-Sessions and their files, steppers, menus, traces, the tree of places, the explorer and the pages without a kernel are
-written once for all systems, and use a :class:`Construction`. The classes after it describe what only some systems can
-do. A construction that can do it inherits from the class too; callers check its type.
+Sessions and their files, steppers, menus, traces, the tree of places, the explorer and the pages without a kernel use a
+:class:`Construction`, and are written once for all systems. The later classes describe abilities of only some systems.
+A construction with such an ability also inherits from the ability's class, and callers check the type.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Place(Generic[S, T]):
         construction: the construction of the place's system.
         state: the state at the place.
         step: the step that led to the place; None for a beginning.
-        note: the reason of a beginning: ``start``, ``reset``, ``open`` or ``load conv2d``; empty after a step.
+        note: ``start``, ``reset``, ``open`` or ``load conv2d`` at a beginning; empty after a step.
         operator: the operator the caller passed, if its last step ends here.
         number: the number of the place, in order of creation.
         parent: the number of the place before; None for the first.
@@ -153,7 +153,7 @@ class Place(Generic[S, T]):
 
     @property
     def built(self) -> Any:
-        """Return the operator: the one passed by the caller, or the state's. Raises SynoError for other states."""
+        """Return the operator that the caller passed, or the state's operator. Raises SynoError for other states."""
         return self.operator or self.construction.operator(self.state)
 
     @property

@@ -41,8 +41,8 @@ class History:
 
     Args:
         start: a value the system can begin with: a spec (shows its output), a state, or an operator (its last step).
-        known: the operators that :meth:`load` finds by name; default: those of the system.
-        construction: the construction of the system; default: of the system that recognises ``start``.
+        known: the operators that :meth:`load` finds by name; by default the system's known operators.
+        construction: the system's construction; by default from the system that recognises ``start``.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class History:
 
     @property
     def history(self) -> tuple[Place[Any, Any], ...]:
-        """Return the line through the shown place: first the places that undo goes to, then those of redo."""
+        """Return the line through the shown place: first the targets of undo, then the targets of redo."""
         before = []
         number: int | None = self._place
         while number is not None:
@@ -159,7 +159,7 @@ class History:
 
     @property
     def operator(self) -> Any:
-        """Return the shown operator: the one passed by the caller, or the state's. Raises SynoError for none."""
+        """Return the shown operator, passed by the caller or made of the state. Raises SynoError for none."""
         return self.entry.built
 
     @property

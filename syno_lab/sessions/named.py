@@ -152,7 +152,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     def _after(self, state: S, candidate: Named) -> float | None:
         try:
             return self.distance(self.apply(state, candidate.step))
-        except PrimitiveError:  # a refused step may be illegal
+        except PrimitiveError:  # a step that a rule refuses may also be illegal
             return None
 
     def why(self, state: S, candidate: Named) -> Why:

@@ -70,7 +70,7 @@ def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES
 
 
 def _nearest_first(session: Session) -> Sequence[int]:
-    """Return all places: first those of the line through the shown place, the nearest first, then all others."""
+    """Return all places: first the line through the shown place, the nearest place first, then all other places."""
     line = [place.number for place in session.history]
     here = line.index(session.place)
     on = [number for _, number in sorted((abs(at - here), number) for at, number in enumerate(line))]

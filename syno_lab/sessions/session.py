@@ -83,7 +83,7 @@ class Session(History):
     # -- rules of the user's own -------------------------------------------------------------------------------------
 
     def restrict(self, rules: Sequence[Any]) -> None:
-        """Add rules of the user's own that refuse steps, in addition to those of the system.
+        """Add rules of the user's own that refuse steps, in addition to the system's rules.
 
         Lists show the refused steps with the reason; suggestions and random ways avoid them.
 
@@ -336,7 +336,7 @@ class Session(History):
         return self.reading(text, self.construction, self.known)
 
     def graft(self, other: Self) -> State:
-        """Append all places of another session after the shown place, and go to the place that the other shows."""
+        """Append all places of another session after the shown place, and go to the place that it shows."""
         offset = len(self._places)
         self._check_room(len(other._places))
         for entry in other._places:

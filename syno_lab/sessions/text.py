@@ -37,8 +37,8 @@ class PlaceRecord(Protocol):
         note: the note of a beginning.
         comment: the user's comment about the place.
 
-    A system's record may also have a ``step``; the ``spec`` or ``aim`` of a beginning, as a number in the session's
-    list; and, as the text of its file, the ``operator`` whose last step ends here.
+    A system's record may also have a ``step``, and the ``spec`` or ``aim`` of a beginning as a number in the session's
+    list. The field ``operator`` is the text of an operator's file; the operator's last step ends here.
     """
 
     parent: int | None

@@ -50,7 +50,7 @@ def random_walk(
         rules: the rules that reject steps.
         guided: whether to take only steps whose shape distance fits the remaining steps.
         rng: the random generator.
-        effort: the limits of memory and time; default: half of the machine's free memory, and any time.
+        effort: the limits of memory and time; by default half of the machine's free memory and any time.
         evenly: the unit of an even draw.
 
     Raises EffortError when a limit of ``effort`` is exceeded.
@@ -322,7 +322,7 @@ def distance_trials(
 ) -> Trials:
     """Count random walks that end at an operator, with the shape distance (``guided``) or without it.
 
-    A trial is one walk from the output by canonical steps. It ends at the first operator within all budgets, after
+    A trial is one walk from the output by canonical steps. A walk ends at the first operator within all budgets, after
     ``max_primitives`` steps, or when no step is possible. Without the distance, only the final match decides.
     Raises SpecError for less than 1 trial.
     """

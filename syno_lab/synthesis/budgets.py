@@ -1,16 +1,16 @@
 """Budgets of FLOPs, parameters and memory: check an operator, and compute bounds for a state.
 
-A bound holds for every operator that steps within the space can make from a state, by the plan with the fewest FLOPs
-(:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8), under the first binding:
+A bound holds for every operator that steps within the space can make from a state. It assumes the plan with the fewest
+FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the first binding:
 
-- *Parameters*: a weight never changes once it is made, so the number only grows; each further weight has at least one.
-- *Memory*: the input, the output and the weights.
-- *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
-  and coordinates given to a weight multiply it. (STRIDE removes at most what its window has added.) The stage that
+* *Parameters*: a weight never changes once it is made, so the number only grows; each further weight has at least one.
+* *Memory*: the input, the output and the weights.
+* *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
+  and coordinates given to a weight multiply it. STRIDE removes at most what its window has added. The stage that
   multiplies by a weight has undone everything above the weight. So the stage iterates over the input's elements, times
-  these factors, divided by the REDUCEs that may be summed earlier: those that do not index the weight. It also
-  iterates over the weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
-- An operator takes at most the FLOPs of one stage with all loops: output times REDUCEs, which come first.
+  these factors, divided by the earlier REDUCEs, which do not index the weight. The stage also iterates over the
+  weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
+* An operator takes at most the FLOPs of one stage with all loops: output times REDUCEs, which come first.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Verdict:
     """Whether a step is canonical; if not, the rule that rejects the step and the rewrite of the rule.
 
-    If no rule rejects the step but every operator after it exceeds a budget, ``rejected_by`` is a row of kind
-    ``budget``: its name is the budget's name, and its reason has the bound and the limit. If no operator after the step
-    meets the wishes, ``rejected_by`` is a row of kind ``wish``, and its reason says what cannot be read any more.
+    If every operator after a canonical step exceeds a budget, ``rejected_by`` is a row of kind ``budget``. Its name is
+    the budget's name, and its reason has the bound and the limit. If no operator after the step meets the wishes,
+    ``rejected_by`` is a row of kind ``wish``, and its reason says what cannot be read any more.
 
     Explanations are computed on access, so that search does not pay for them.
 

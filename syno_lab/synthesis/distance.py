@@ -28,7 +28,7 @@ from syno_lab.synthesis.reach import all_partitions, least_steps, pack, partitio
 from syno_lab.synthesis.space import reduce_sizes
 
 Exponents = tuple[int, ...]
-_Have = tuple[tuple[bool, Exponents], ...]  # for each coordinate, whether it is STRIDEd, and its size
+_Have = tuple[tuple[bool, Exponents], ...]  # For each coordinate, whether it is STRIDEd, and its size.
 # The axes of a group, their packed product, and a lower bound of the steps of all later groups, which have at least one
 # coordinate each.
 _Want = tuple[tuple[Size, ...], int, int]
@@ -271,7 +271,7 @@ class _Search:
         self.run_without(())
 
     def run_without(self, gone: Iterable[Size]) -> None:
-        """Search the groupings of the prepared coordinates without those of the sizes ``gone``."""
+        """Search the groupings of the prepared coordinates, except coordinates of the sizes ``gone``."""
         rest, number = self.everything, self.number
         for size in gone:
             rest -= 1 << self.bits * self.sizes.index(size)

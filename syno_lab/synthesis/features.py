@@ -1,12 +1,12 @@
 """Everything that canonicalization rules read of a state's top coordinates: digits, sharing weights, features; looks.
 
-MERGEs make ``i // B`` and ``i % B``. They are mixed-radix *digits* of ``i``: the high digit from B upwards, the low
+MERGEs make ``i // B`` and ``i % B``, mixed-radix *digits* of ``i``: the high digit from B upwards, and the low
 digit below B. A SPLIT of neighbouring digits of one coordinate makes a larger digit, which another MERGE could also
 make.
 
 Two states whose coordinates have equal features have equal canonical futures, so search uses one node for both states.
-Features are tuples of small numbers. The coordinate of which a coordinate is a digit is not a part of its feature:
-rules only ask which coordinates are digits of the same one. *Looks* are what search caches about coordinates and views
+Features are tuples of small numbers. A digit's feature does not contain the divided coordinate:
+rules only ask which digits have the same divided coordinate. *Looks* are what search caches about coordinates and views
 of coordinates; nodes with equal coordinates share their looks.
 """
 
@@ -268,7 +268,7 @@ def _summed(state: State, coordinate: Coordinate) -> tuple[object, ...] | None:
 def digit_below(state: State, coordinate: Coordinate) -> Digit | None:
     """Return the digit that a rule may join with a neighbour, or None.
 
-    It is the coordinate itself, the last block of its SPLITs, the operand of its SHIFTs or an UNFOLD's main coordinate.
+    The digit is the coordinate itself, the last block of its SPLITs, below its SHIFTs, or an UNFOLD's main coordinate.
     """
     primitive = coordinate.node.primitive
     if primitive == "SPLIT":

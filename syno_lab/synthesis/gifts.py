@@ -134,7 +134,7 @@ class Gifts(Roots):
             if near >= 0:
                 need = max(0, near - len(given))
             else:
-                # It is still open which of the rest are shared and so wait again.
+                # The shared coordinates, which wait again, are not chosen yet.
                 items = sorted([_after_share(item) for i, item in enumerate(node.items) if i not in given])
                 need = self._steps(items, left - 1, weights, node.used, node.spent)
                 if need >= left:

@@ -37,8 +37,8 @@ class Graph(Gifts):
 
     #: The number of spare steps from which on a move's distance is guessed.
     SPARE = 3
-    #: The factor on the probability of an UNFOLD that brings what is wished: with a window that a weight has, and with
-    #: a window that no weight has, where one weight serves all positions.
+    #: The factors on the probability of an UNFOLD that serves a wish: with a window that a weight shares, and with a
+    #: window that no weight shares.
     WINDOW = 40.0
     BARE_WINDOW = 2.0
     #: The factor on the probability of a SPLIT that joins parts of two axes, which must be separated again.

@@ -1,7 +1,7 @@
 """Canonicalization rules of views: each rule decides at the top of a state whether it rejects a step (Syno, section 6).
 
-A rule is a function of a state and a step, with a row above it (:mod:`syno_lab.synthesis.rule`): the rejected
-expression, the canonical expression, the section of the paper, and the primitives. Its docstring begins with the
+A rule is a function of a state and a step, with a row above it (:mod:`syno_lab.synthesis.rule`). The row has the
+rejected and the canonical expression, the section of the paper, and the primitives. The docstring begins with the
 reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
 weights that share it. :mod:`syno_lab.synthesis.features` lists all of this, so that search can merge states that no
 rule distinguishes. Rules that look deeper are marked. Rules of contractions: :mod:`syno_lab.synthesis.matches_weights`.
@@ -37,8 +37,8 @@ from syno_lab.synthesis.space import coefficient_products, merge_blocks, reduce_
 
 #: The primitives that are bijections of coordinates (the paper's 1-to-1 views).
 ONE_TO_ONE = ("MERGE", "SHIFT", "SPLIT")
-TOLERANCE = 1 / 8  # the largest share of elements that differ for an approximate rule
-_MOST_POSITIONS = 1 << 20  # the limit for two windows; larger windows are not small beside the axis
+TOLERANCE = 1 / 8  # The largest share of elements that may differ for an approximate rule.
+_MOST_POSITIONS = 1 << 20  # The limit for two windows; larger windows are not small beside the axis.
 
 
 def _operand_from(step: Step, primitive: str, position: int = 0) -> bool:
@@ -147,7 +147,7 @@ def merge_above_split(state: State, step: Step) -> bool:
 
 @space("[(D*i + j) / B, (D*i + j) % B]", "blocks of which one divides the other", f"{VIEWS}, Figure 3(a)", "MERGE")
 def merge_across_blocks(state: State, step: Step) -> bool:
-    """In the space, one of two such blocks divides the other; otherwise common divisors would decide what is read."""
+    """In the space, one block size divides the other; otherwise common divisors would decide what is read."""
     return _operand_from(step, "SPLIT") and not merge_above_split(state, step)
 
 
@@ -235,7 +235,7 @@ def dilated_window(state: State, step: Step) -> bool:
     is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
     return (
         is_even
-        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # the space does not STRIDE these
+        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # no STRIDE of these is in the space
         and low.size in coefficient_products(spec)
         and min(low.size.exponents) >= 0
         and spec.limits.max_strides > 0
@@ -272,7 +272,7 @@ def shift_above_rejoined(state: State, step: Step) -> bool:
         return False
     high, low = step.operands[0].node.operands
     below, count = below_shifts(high)
-    # A weight with the high digit, SHIFTed or not, cannot take the whole coordinate SHIFTed by one element instead.
+    # If a weight has the high digit, SHIFTed or not, the whole coordinate SHIFTed by one element cannot replace it.
     if not are_adjacent(below, low) or sharers(state, high) or sharers(state, below):
         return False
     return bool(sharers(state, low)) or count > 0
@@ -383,7 +383,7 @@ def _out_of_bounds(main: int, window: int) -> float:
 def _wrapping(main: int, window: int) -> float:
     """Return the share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
 
-    These are the window's positions other than the middle, at the last element, and as many at a border on one side.
+    They differ at the window's positions except the middle, at the last element, and at as many on one border.
     """
     return min(1.0, 2 * (window - 1) / (main * window))
 

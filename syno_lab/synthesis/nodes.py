@@ -170,7 +170,7 @@ class Gift(NamedTuple):
 class Nodes:
     """The cache of nodes for one spec and one table of rules."""
 
-    #: Up to so many remaining steps, the distance to the wishes is searched; above, it is only counted.
+    #: The limit of remaining steps for a search of the distance to the wishes; above it, a count is the bound.
     NEAR = 3
     #: The limits of cached nodes, of their moves, and of known distances: about a gigabyte.
     MOST_NODES = 100_000
@@ -212,9 +212,9 @@ class Nodes:
         self._leaves: dict[Coordinate, Look] = {}
         self._known_views: dict[Any, Viewed | None] = {}
         self._known_shares: dict[Any, bool] = {}
-        self._holders: list[SearchNode] = []  # the nodes with cached moves
-        self._vast: dict[int, bool] = {}  # by the limit of REDUCEs, whether there are too many multisets to list
-        self.listed = self.looked = 0  # the numbers of cached moves and of examined views
+        self._holders: list[SearchNode] = []  # The nodes with cached moves.
+        self._vast: dict[int, bool] = {}  # By the limit of REDUCEs: whether there are too many multisets to list.
+        self.listed = self.looked = 0  # The numbers of cached moves and of examined views.
         self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
         root = State.root(spec)
         self.fixed = tuple(c for c in root.data if c in root.fixed)
@@ -379,8 +379,8 @@ class Nodes:
     def _may_share(self, node: SearchNode, shared: tuple[int, ...], given: tuple[int, ...]) -> bool:
         """Return whether no rule rejects a CONTRACTION of a node's coordinates (or its gifts, if nothing is shared).
 
-        Of the existing weights, rules only ask which of their coordinates the CONTRACTION takes, which looks contain,
-        and whether these are all.
+        Of each existing weight, rules only ask which coordinates the CONTRACTION takes, and whether it takes all. Looks
+        contain the weights of a coordinate.
         """
         looks, state = node.looks, node.state
         key = (

@@ -5,11 +5,11 @@ which no rule rejects any step (Syno, section 9.4).
 
 Unordered input axes: of pGraphs that differ only in the inner order of an unordered axis, one is kept.
 
-Positions along an unordered axis have no names. So only the parts of its coordinate matter, not their order. Hence its
-coordinate contains no SHIFT. It does not contain both digits of a MERGE that no weight shares, because the undivided
-coordinate says the same; nor both digits of a SHIFT if a weight shares only the low one. Of all orders in which SPLITs
-may join the parts, the least canonical order represents all. Permutations change no shape, so the distance to an
-unordered axis is the distance to any other axis of its size.
+Positions along an unordered axis have no names. So only the parts of the axis's coordinate matter, not their order.
+Hence the coordinate contains no SHIFT, and not both digits of a MERGE that no weight shares, because the undivided
+coordinate is equivalent. It does not contain both digits of a SHIFT either if a weight shares only the low digit. Of
+all orders in which SPLITs may join the parts, the least canonical order represents all. Permutations change no shape,
+so the distance to an unordered axis is the distance to any other axis of its size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Taken = tuple[Step, tuple[Coordinate, ...]]
 def rebuilt(
     operator: Operator, spec: Spec, names: Mapping[str, str] | None = None, taken: Sequence[Taken] | None = None
 ) -> Operator:
-    """Rebuild the operator over ``spec``; ``names`` maps its variables to those of ``spec`` (default: equal names).
+    """Rebuild the operator over ``spec``; ``names`` maps its variables to the spec's variables (default: equal names).
 
     The input match stays the same for any input shape of the spec. ``taken`` replaces the operator's steps, with their
     coordinates.
@@ -193,7 +193,7 @@ def _key_after(source: Operator, target: Operator, names: dict[str, str]) -> Key
     """Return the key of ``source`` rebuilt over the target's spec; None if this is impossible."""
     try:
         return rebuilt(source, target.spec, names).key
-    except SynoError:  # not legal over the other spec, so not the same
+    except SynoError:  # A step is illegal over the other spec, so the operators differ.
         return None
 
 

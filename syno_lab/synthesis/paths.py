@@ -1,9 +1,9 @@
 """Operators as paths through the search graph: count, replay, enumerate and draw them.
 
 A path is the list of edges from the root to the end of an operator; each pGraph has one path. Some checks happen only
-during the replay of a path: deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the FLOPs of the best plan
-(bounds for partial pGraphs may be lower), the wishes (:mod:`syno_lab.common.wants`), and the inner order of unordered
-axes (:mod:`syno_lab.synthesis.orders`). So a path may lead to no operator.
+during the replay of a path. They are deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the best plan's FLOPs
+(bounds for partial pGraphs may be lower), wishes (:mod:`syno_lab.common.wants`), and the inner order of unordered axes
+(:mod:`syno_lab.synthesis.orders`). So a path may lead to no operator.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Property distance: a lower bound of the steps to the input with all wishes met.
 
-The bound is never below the shape distance (:mod:`syno_lab.synthesis.distance`). It is larger if a wish costs extra
-steps: an UNFOLD with a summed window, or a further REDUCE. One step may serve several wishes, and an UNFOLD that
+The bound is never below the shape distance (:mod:`syno_lab.synthesis.distance`). A wish can cost extra steps: an UNFOLD
+with a summed window, or a further REDUCE. One step may serve several wishes, and an UNFOLD that
 eliminates a coordinate anyway counts once. :mod:`syno_lab.synthesis.wishes` counts the steps; this module applies the
 count to states and explains it (αNAS, section 4: a distance to a property).
 
 Limits of a space can make a wish impossible. An output element reads several positions of an axis only through a sum,
-so through a REDUCE, and at most as many positions as its REDUCEs have together. It reads all positions of an axis with
-a primary variable only if a REDUCE has a primary variable. If no REDUCE may have the axis's own variables, several
-positions need an UNFOLD or a SPLIT that joins a sum with the axis: other primitives give one iterator to a coordinate.
+so through a REDUCE, and at most as many positions as its REDUCEs have together. To read all positions of an axis with a
+primary variable, a REDUCE must have a primary variable. If no REDUCE may have the axis's own variables, an UNFOLD or a
+SPLIT must join a sum with the axis, because other primitives make coordinates of one iterator each.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def lost_wishes(state: State) -> tuple[Wish, ...]:
 
 
 def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
-    """Return each wish whose removal lets the other wishes be met within the limit of steps."""
+    """Return each wish without which all other wishes can be met within the limit of steps."""
     wishes = []
     for wish in state.spec.wants:
         rest = tuple(other for other in state.spec.wants if other != wish)
@@ -225,7 +225,7 @@ class _Query(NamedTuple):
         return cls(state.spec, items, Counter(step.primitive for step in state.steps), reduces_left(state))
 
     def after(self, step: Step, wishes: Wishes) -> _Query:
-        """Return the query after one more legal step."""
+        """Return the query for the state after one more legal step."""
         gone = step.given if step.primitive == "SHARE" else step.operands
         items, brought = list(self.items), 0
         for c in gone:

@@ -1,10 +1,10 @@
 """A lower bound of further steps: the shape distance, faster for search and sharper by the limits of the space.
 
-It counts as :mod:`syno_lab.synthesis.distance` does, and uses more facts: which pieces a weight may take (if limits of
-occurrences bind weights), that windows have no primary variables, how many EXPANDs remain, and which views the rules
-and the sweep exclude for a coordinate (the flags). Coordinates equal to an input axis are matched with it first. If the
-rest then cannot be eliminated alone, other groupings are tried too. Sizes are packed into one integer, eight bits an
-exponent, so that a product is one addition.
+The count is the count of :mod:`syno_lab.synthesis.distance` with more facts. It knows which pieces a weight may take
+(if limits of occurrences bind weights), that windows have no primary variables, and how many EXPANDs remain. Flags say
+which views the rules and the sweep exclude for a coordinate. Coordinates equal to an input axis are matched with it
+first. If the rest then cannot be eliminated alone, other groupings are tried too. Sizes are packed into one integer,
+eight bits an exponent, so that a product is one addition.
 
 Tests check that the bounds are never too high: search with them finds what search without them finds.
 """
@@ -30,17 +30,17 @@ DEMANDS = ((1 << MOST_DEMANDS) - 1) << 5
 FLAG_BITS = 5 + MOST_DEMANDS
 _MOST_GROUPINGS = 1 << 16  # the limit of groupings for one bound; above it a rougher bound is used
 _MERGES = MERGEABLE | WAITING
-_PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece (the surplus of a group): elimination is unrestricted
+_PIECE = GIVABLE | EXPANDABLE | WAITING  # flags of a piece (a group's surplus), which any primitive may eliminate
 
 # The ways to eliminate an unmatched item; the first possible way is used.
-_TAKEN = 0  # one CONTRACTION takes it, with any number of others
-_TWICE = 1  # one weight shares it and the next is given it, or it is given as the main coordinate of a window
-_TWICE_OR_UNFOLDED = 2  # as _TWICE, or it is the window of an UNFOLD
-_UNFOLDED = 3  # it is the window of an UNFOLD
-_HELPED = 4  # it is given as the main coordinate of another item's window
-_DROPPED = 5  # an EXPAND drops it
-_MERGED = 6  # a MERGE splits it, then each digit is eliminated
-_JOINED = 7  # as _MERGED, but it does not wait, so another coordinate begins the view
+_TAKEN = 0  # One CONTRACTION takes the item, with any number of others.
+_TWICE = 1  # One weight shares the item and the next takes it, or it is given as the main coordinate of a window.
+_TWICE_OR_UNFOLDED = 2  # As _TWICE, or the item is the window of an UNFOLD.
+_UNFOLDED = 3  # The item is the window of an UNFOLD.
+_HELPED = 4  # The item is given as the main coordinate of another item's window.
+_DROPPED = 5  # An EXPAND drops the item.
+_MERGED = 6  # A MERGE splits the item, and each digit is eliminated.
+_JOINED = 7  # As _MERGED, but the item does not wait, so another coordinate begins the view.
 _WAYS = 8
 Shape = tuple[int, ...]
 _Item = TypeVar("_Item")
@@ -73,7 +73,7 @@ class Reach:
         self.want = tuple(sorted(pack(spec.input_shape[axis]) for axis in spec.matched))
         self._known: dict[tuple[Shape, int, int, Shape, int], int] = {}
         self._legal: dict[int, bool] = {}
-        self.ratios: dict[int, bool] = {0: True}  # whether a group may have such a surplus
+        self.ratios: dict[int, bool] = {0: True}  # by packed size, whether a group may have this surplus
         self._values: dict[int, int] = {}
         self._kinds: dict[tuple[int, Shape, int], tuple[bool, bool]] = {}
         self._ways_at: dict[tuple[int, Shape], dict[int, tuple[int, bool, int]]] = {}
@@ -84,10 +84,10 @@ class Reach:
         """Return a lower bound of the steps from these data to the input, or any number above ``limit`` if it is more.
 
         Args:
-            items: the sorted data coordinates that are not fixed, without demands. An item has a packed size and flags
-                in the lowest bits: whether a view may still begin with it (``WAITING``), whether rules allow a MERGE
-                or an EXPAND of it, whether one CONTRACTION may take it (not for a reduction that no weight shares:
-                that weight alone would have it), and whether it is ``STRIDED``.
+            items: the sorted data coordinates that are not fixed, without demands. An item has a packed size, and flags
+                in the lowest bits. ``WAITING``: a view may still begin with it. ``MERGEABLE``, ``EXPANDABLE``: rules
+                allow this step. ``GIVABLE``: one CONTRACTION may take it (a reduction that no weight shares would be
+                in only one weight). ``STRIDED``: it is STRIDEd.
             limit: larger bounds are not computed exactly, which saves most of the work.
             contractions: the remaining CONTRACTIONs.
             expands: the remaining EXPANDs.
@@ -180,7 +180,7 @@ class Reach:
     ) -> None:
         """Assign some of the ``free`` items to a group of input axes; ``cost`` counts the MERGEs and SPLITs so far.
 
-        ``late`` is the extra cost if no window lets a view begin.
+        ``late`` is the extra cost if no window makes a view possible.
         """
         self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]

@@ -1,8 +1,8 @@
 """A record of drawn operators: a small JSON file for drawing the same operators again and comparing them.
 
-A record holds the Sampler's fields, the seed, the version, the names of the rules, and a digest of 128 bits for every
-operator in the order of drawing, with the first few in full. It holds only data: a replay draws with this program's own
-rules, and the operators in a record pass the checks of every operator file.
+A record holds the Sampler's fields, the seed, the version, and the names of the rules. It has a digest of 128 bits for
+every operator in the order of drawing, and the first few operators in full. A record holds only data. A replay draws
+with this program's own rules, and checks the operators in a record as it checks every operator file.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def replay(
 ) -> Replay:
     """Draw the operators of ``record`` again, and compare them one by one.
 
-    ``rules`` are the available rules. If the record names other rules, the replay uses those of its rules that are
-    available, and the notes describe the difference. ``should_stop`` is called often; True ends the replay.
+    ``rules`` are the available rules. If the record names other rules, the replay uses the rules that are in both
+    lists, and the notes describe the difference. ``should_stop`` is called often; True ends the replay.
 
     Raises:
         FormatError: the record's spec is invalid, or the record lacks rules of the space.

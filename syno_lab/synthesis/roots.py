@@ -26,8 +26,8 @@ _Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the sizes, a
 class Roots(Nodes):
     """The search graph at its root: every multiset of REDUCEs is one move."""
 
-    #: With wishes, the factors on a multiset's probability: 1 / `LONG_WAY` for each further step of its shortest way
-    #: (about so many more multisets have it), and `NO_WINDOW` for each wished window that none of its REDUCEs can be.
+    #: With wishes, a multiset's probability is divided by `LONG_WAY` for each further step of its shortest way, and
+    #: multiplied by `NO_WINDOW` for each wished window that none of its REDUCEs can be.
     LONG_WAY = 6.0
     NO_WINDOW = 0.02
 
@@ -61,7 +61,7 @@ class Roots(Nodes):
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
-        """Return the primary variables that only REDUCEs can bring, by index, each with the missing number."""
+        """Return how often each primary variable is missing that only REDUCEs can bring, by the variable's index."""
         number = len(self.spec.symbols.primary)
         have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
         want = [sum(self.spec.input_shape[axis].exponents[i] for axis in self._own) for i in range(number)]

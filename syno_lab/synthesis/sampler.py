@@ -1,6 +1,6 @@
 """The sampler: draws random canonical operators, enumerates and counts them (Syno, section 7.1).
 
-It uses the search graph (:mod:`syno_lab.synthesis.graph`), in which every canonical pGraph is one path. In a small
+The sampler uses the search graph (:mod:`syno_lab.synthesis.graph`): every canonical pGraph is one path. In a small
 graph the paths are counted, and draws are uniform. In a large graph, walks look for places that can be counted
 (:class:`syno_lab.synthesis.walks.Walker`).
 """
@@ -46,9 +46,9 @@ MAX_REJECTED = 20_000
 _COUNTABLE_VIEWS = 400_000
 #: The share of the two limits when neighbourhoods are listed: a second of counting is then a thousand operators.
 _LISTING = 0.1
-_POOL = 500  # the number of paths of several walks that are mixed
-_HANDFUL = 100  # the number of paths that are built at once
-_RECENT = 10_000  # the latest draws, whose share of repeats shows a nearly exhausted space
+_POOL = 500  # The number of paths of several walks that are mixed.
+_HANDFUL = 100  # The number of paths that are built at once.
+_RECENT = 10_000  # The number of latest draws, whose share of repeats shows a nearly exhausted space.
 
 
 class Sampler:

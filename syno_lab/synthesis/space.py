@@ -21,8 +21,8 @@ from syno_lab.ir.primitives import own_primitives
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 
-_MAX_COEFFICIENTS = 2  # the limit in one parameter (decided in DESIGN, section 4)
-_MOST_COEFFICIENTS = 150  # the limit of usable coefficients, with 45,000 products for REDUCEs
+_MAX_COEFFICIENTS = 2  # The limit in one parameter (decided in DESIGN, section 4).
+_MOST_COEFFICIENTS = 150  # The limit of usable coefficients, with 45,000 products for REDUCEs.
 
 
 @kept(64)
@@ -101,8 +101,8 @@ def merge_blocks(spec: Spec, size: Size, *, effort: Effort | None = None) -> tup
     return tuple(blocks)
 
 
-_Cost = tuple[int, ...]  # a weight dimension's occurrences of each limited variable; maybe empty
-_STEP_BYTES = 300.0  # a lower bound for a CONTRACTION in a list
+_Cost = tuple[int, ...]  # The occurrences of each limited variable in a weight's dimension; maybe empty.
+_STEP_BYTES = 300.0  # The least number of bytes of a CONTRACTION in a list.
 
 
 def proposals(state: State) -> Iterator[Step]:
@@ -141,8 +141,8 @@ def room_for_contractions(state: State) -> tuple[str, float]:
 def sums_no_weights(state: State) -> bool:
     """Return whether every reduction reaches the data or at least two weights that remain after absorption.
 
-    This is a restriction of the space. A reduction in only one weight sums elements of the weight; the sum is a weight
-    again, though the fingerprint distinguishes the two operators (DESIGN, section 3).
+    The condition is a restriction of the space. A reduction in only one weight sums elements of the weight. The sum is
+    a weight again, though the fingerprint distinguishes the two operators (DESIGN, section 3).
     """
     if not state.reductions:
         return True

@@ -91,8 +91,8 @@ class _Deck(Beginnings):
     def forget(self) -> None:
         # A remaining card would hold nodes that the graph has dropped.
         self._all: dict[int, list[Move]] = {}
-        self._numbers: list[int] = []  # the numbers of REDUCEs that are still to come
-        self._cards: dict[int, list[Move]] = {}  # for each number the multisets that are still to come
+        self._numbers: list[int] = []  # The numbers of REDUCEs that are still to come.
+        self._cards: dict[int, list[Move]] = {}  # For each number the multisets that are still to come.
 
     def deal(self) -> tuple[Move, int] | None:
         rng = self.rng
@@ -216,11 +216,11 @@ class _Region:
 class Walker:
     """Draws paths from spaces that are too large to count.
 
-    A walk goes down from the root and counts the paths around the place that it reaches, within a limit of nodes. It
-    draws some of these paths, all equally likely. The length is drawn first: long operators outnumber short operators
-    by far, and short operators would be too rare. On the way down, the walk prefers moves that do not lead away from
-    the input, and REDUCEs that do not exceed the budget of FLOPs alone. So paths of one walk have similar beginnings,
-    and paths in small places are more likely than in large places.
+    A walk goes down from the root and counts the paths around the place that it reaches, within a limit of nodes. The
+    walk draws some of these paths, all equally likely. The length is drawn first, because long operators outnumber
+    short operators by far. On the way down, the walk prefers moves that do not lead away from the input, and REDUCEs
+    that do not exceed the budget of FLOPs alone. So paths of one walk have similar beginnings, and paths in small
+    places are more likely than in large places.
 
     Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one place
     (:class:`_Deck`); the others list neighbourhoods (:class:`_Worthwhile`).
@@ -344,7 +344,7 @@ class Walker:
                 elif not self._gather(region, edge.target, left - edge.cost, (*path, edge)):
                     return False
         if is_vast:
-            return False  # some moves were not examined
+            return False  # Some moves were not examined.
         # Everything is counted now: store one place instead of many.
         number = node.counts[left] = ends + sum([n for n, *_ in region.places[first:]])
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []

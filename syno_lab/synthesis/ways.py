@@ -180,8 +180,8 @@ class _Search:
         self.must_have_weights = is_end is is_operator
         self.effort = effort
         self.rng = rng
-        self.allowance: int | None = None  # the number of states that may still be examined
-        self.dead: dict[State, int] = {}  # numbers of steps that are not enough
+        self.allowance: int | None = None  # The number of states that may still be examined.
+        self.dead: dict[State, int] = {}  # For each state a number of steps that is not enough.
         # Equal states can have reductions of other names, so a list is valid only for exactly these coordinates.
         self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
 

@@ -6,11 +6,11 @@ its expression, and views pass iterators on:
 
 * An output element reads more than one position of an axis only if the axis's expression has a REDUCE.
 * It reads all positions of an axis with a primary variable only if the expression has a REDUCE with a primary variable.
-* An axis is paired with an output axis only if its expression has the output axis's iterator, or if REDUCEs alone cover
-  the axis, as in the line before.
+* An axis is paired with an output axis only if the expression has the output axis's iterator, or if REDUCEs alone cover
+  the axis.
 
 Each of these conditions is a *demand*, and each demand is a bit of a coordinate: whether the coordinate meets it. A
-group without a bit that one of its axes demands needs an UNFOLD whose window has the bit. Such a window is a coordinate
+group without a bit that one of its axes demands needs an UNFOLD whose window has the bit. The window is a coordinate
 that is eliminated anyway. REDUCEs come first, so a bit that is missing after all REDUCEs stays missing.
 
 The conditions are necessary, not sufficient, so the numbers are lower bounds. Tests compare the bounds with all
@@ -40,9 +40,9 @@ from syno_lab.synthesis.reach import (
 )
 
 _SUMMED, _LARGE = "a REDUCE", "a REDUCE with a primary variable"
-_Demand = frozenset[str | int]  # the leaves that meet it; a number is an output axis
-_SMALL = 1 << 64  # above the bits of axes
-_MOST_GROUPINGS = 1 << 16  # the limit of groupings for one bound; above it, there is no bound
+_Demand = frozenset[str | int]  # The leaves that meet the demand; a number is an output axis.
+_SMALL = 1 << 64  # The mark of a size without primary variables, above the bits of axes.
+_MOST_GROUPINGS = 1 << 16  # The limit of groupings for one bound; above it, there is no bound.
 
 
 class _Option(NamedTuple):
@@ -158,9 +158,9 @@ class Wishes:
         """Return a lower bound without a search: at most :meth:`steps`, and equal if each axis has its own primary.
 
         Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
-        form a cluster. A reshape group with k axes has at least k items, so it needs 2k - 2 MERGEs and SPLITs, and one
-        UNFOLD; or one item more, which has the bit. Both cost at least k steps, and one more for each cluster without
-        its own small item with the bit. A surplus of primary variables in the data costs one more elimination, because
+        form a cluster. A reshape group with k axes has at least k items. It needs 2k - 2 MERGEs and SPLITs and one
+        UNFOLD, or one more item with the bit. Both cost at least k steps, and one more for each cluster without its own
+        small item with the bit. A surplus of primary variables in the data costs one more elimination, because
         no window has primary variables.
         """
         if self.impossible:
@@ -384,8 +384,8 @@ class Wishes:
         pieces = rest.bit_count() + sum([option.has_piece for option in chosen])
         short = 0
         if windows:
-            fitting = 0  # the number of pieces that may be a demanded window
-            bits = self._gives[rest]  # the bits of all pieces
+            fitting = 0  # The number of pieces that may be a demanded window.
+            bits = self._gives[rest]  # The bits of all pieces.
             for at, item in enumerate(self._items):
                 fitting += rest >> at & 1 and item & lacking != 0 and self._is_small(item >> FLAG_BITS)
             for option, (_, need) in zip(chosen, self._groups, strict=True):

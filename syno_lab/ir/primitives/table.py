@@ -130,7 +130,7 @@ class Expand(Primitive):
 class Unfold(Primitive):
     """``[i, j]: [N, K] <- [i + j - K/2]: [N]``; top-down: extract sliding windows.
 
-    A term of the operator is zero if ``i + j - K//2`` is outside ``[0, N)``, whatever is above: the padding is ``K//2``
+    A term of the operator is zero if ``i + j - K//2`` is outside ``[0, N)``, whatever is above. The padding is ``K//2``
     on the left and ``K - 1 - K//2`` on the right.
 
     args:
@@ -236,9 +236,9 @@ class Reduce(Primitive):
 class Share(Primitive):
     """``[i]: [N] <- ([i], [i]): ([N], [N])``; top-down: element-wise product.
 
-    The step is the paper's CONTRACTION (appendix A): a new weight, a non-empty set of coordinates SHAREd between data
-    and weight, and a possibly empty set *given* to the weight, which leave the data (C_out in a convolution). One
-    CONTRACTION is one step. Views on weights are never needed, because weights can be reshaped offline (section 6).
+    The step is the paper's CONTRACTION (appendix A): it adds a weight that SHAREs at least one coordinate with the
+    data. Other coordinates may be *given* to the weight and leave the data (C_out in a convolution). One CONTRACTION
+    is one step. Views on weights are never needed, because weights can be reshaped offline (section 6).
 
     args:
         share     the coordinates that index the data and the weight
