@@ -195,7 +195,7 @@ class Session(History):
         Raises SynoError for an unknown choice, and for systems without such steps.
         """
         if not isinstance(self.construction, Aiming):
-            raise SynoError(f"nothing is wanted here that can be changed, found {quoted(choice)}")
+            raise SynoError(f"expected a step of the list, found the choice {quoted(choice)}")
         return self.construction.aimed(state, choice)
 
     # -- as a page shows it ------------------------------------------------------------------------------------------

@@ -266,7 +266,7 @@ class Cost:
         return most_params is not None and meter.most_weights * loops > most_params
 
     def key(self, places: Sequence[Coordinate]) -> Key:
-        """Return what distinguishes two states that look alike, as far as a budget may depend on it."""
+        """Return a key that distinguishes states that look alike, as far as a budget depends on the difference."""
         meter = self._meter
         is_open = self.weights < meter.most_weights
         params = self.params if is_open and meter.most_params is not None else 0

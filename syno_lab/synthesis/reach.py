@@ -186,7 +186,7 @@ class Reach:
         wanted, number = groups[at]
         items, sums, is_legal = self._items, self._sums, self.ratios
         is_last = at + 1 == len(groups)
-        most = self._best - cost  # the limit of its items
+        most = self._best - cost  # the limit of items in the group
         try:
             chosen = [mask for mask in masks(len(items), most) if not mask & ~free and is_legal[sums[mask] - wanted]]
         except KeyError:

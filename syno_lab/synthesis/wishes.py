@@ -141,7 +141,7 @@ class Wishes:
         return self.needs[axis] & ~has
 
     def is_served(self, main: int, window: int) -> bool:
-        """Return whether a window (an item) brings a main coordinate a bit that its possible axes demand."""
+        """Return whether a window has a bit that the main coordinate lacks and one of its possible axes demands."""
         size = main >> FLAG_BITS
         demanded = self._asked.get(size)
         if demanded is None:
@@ -276,7 +276,7 @@ class Wishes:
         return max(bound, least)
 
     def plan(self, items: Shape, contractions: int, unfolds: int, expands: int, spare: int = 0) -> tuple[int, Plan]:
-        """Return the bound without a limit, and a plan with so many counted steps; see :meth:`steps`.
+        """Return the exact bound, and a plan with that number of steps; see :meth:`steps`.
 
         Without a way, or with too many groupings to try, the plan is empty.
         """
@@ -440,7 +440,7 @@ def _demands(spec: Spec, wish: Wish) -> list[_Demand]:
     """Return the conditions of a wish on the iterators in an input axis's expression."""
     size = spec.input_shape[wish.axis]
     if not size.has_primary and size.at({name: spec.defaults.get(name, 1) for name in spec.symbols.names}) == 1:
-        return []  # one position is all positions
+        return []  # the axis has only one position
     covering = _LARGE if size.has_primary else _SUMMED
     if wish.least == "a":
         return [frozenset({covering})]

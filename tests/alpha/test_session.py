@@ -329,5 +329,5 @@ def test_the_stepper_tells_three_distances_and_takes_changes() -> None:
     message |= {"request": 3, "revision": 0, "name": "depth-1"}
     stepper._handle_custom_msg(message, [])
     assert stepper.error == "the list has changed since that choice; choose again"
-    with pytest.raises(SynoError, match="nothing is wanted here that can be changed, found 'depth-1'"):
+    with pytest.raises(SynoError, match="expected a step of the list, found the choice 'depth-1'"):
         session_of(conv2d()).aimed(conv2d().state, "depth-1")
