@@ -101,7 +101,7 @@ class Pairing:
         return f"misses the wish {', '.join(unmet)}"
 
     def lacks(self, wants: Iterable[Wish]) -> frozenset[tuple[int, int]]:
-        """Return the entries (row, column) that missing wishes are about; a larger mark in them is needed."""
+        """Return the entries (row, column) of missing wishes, which need a larger mark."""
         outs = range(len(self.rows))
         return frozenset(
             (out, wish.axis)

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|[0-9]+)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-# The limit for the product before its division: a size within bounds needs far fewer bits.
+# The limit of a product's bits before the division; a size within bounds needs far fewer bits.
 _MOST_BITS = 4096
 
 

@@ -54,9 +54,9 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
 
     Coefficients up to 5 keep their values. A larger coefficient becomes the least even or odd number from 4 on that no
     other coefficient has and that its own divisors among the coefficients still divide. A primary is a block times a
-    factor. If a coefficient may divide the primary under the spec's bindings, it divides the block. The factor is 6 up,
-    different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes are equal
-    by chance. Fixed axes (the batch) have size 1.
+    factor. If a coefficient may divide the primary under the spec's bindings, it divides the block. The factor is at
+    least 6, different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes
+    are equal by chance. Fixed axes (the batch) have size 1.
     """
     return dict(usual_items(spec))
 
@@ -217,8 +217,8 @@ def distinct_key(
     """Return a binding (:func:`.fingerprint_binding`) and the fingerprint on it: equal keys mean equal operators.
 
     The binding changes if a size of ``operator`` would not be an integer (:func:`.enlarged`). The change depends on how
-    the operator is written, so a repeat of an unchanged operator can be missed. In the conv spec, only operators need
-    the change that divide a product of two primaries by more coefficients than divide each primary.
+    the operator is written, so a repeat of an unchanged operator can be missed. In the conv spec, an operator needs
+    the change only if it divides a product of two primaries by more coefficients than divide each primary.
 
     ``mirrors`` are pairs of an input and an output axis. With them, mirror images have equal keys: operators that agree
     after input and output are reversed along some of the pairs. The key is the least of the images' fingerprints.
@@ -306,7 +306,7 @@ def _fingerprint(
 
 
 def _unabsorbed(seen: list[tuple[tuple[int, ...], Facts]], weights: int) -> list[int]:
-    """Return the weights that remain after each weight that another fixes in every part is merged into the other."""
+    """Merge each weight that another weight fixes in every part into the other weight; return the remaining weights."""
     if weights < 2:
         return list(range(weights))
     finer = [(1 << weights) - 1] * weights  # for each weight, the weights that it fixes in all parts so far

@@ -5,7 +5,7 @@ of the operator are then all combinations of the parts' terms. Two terms meet in
 they do so in every part.
 
 The module simplifies only what is equal for every value, for smaller parts and equal keys of more operators. A SPLIT
-that undoes a MERGE disappears, and the reverse. The names of a weight's elements do not matter. So
+that undoes a MERGE disappears, and a MERGE that undoes a SPLIT. The names of a weight's elements do not matter. So
 an index ``B*i + j`` of a weight becomes the indices ``i`` and ``j``, and an index ``(i+1) % N`` becomes ``i``. The
 fingerprint does not depend on the simplification.
 """

@@ -10,7 +10,7 @@ With more than 512 sets (9 REDUCEs and contractions or more), the planner tries 
 stages. In this order, REDUCEs and contractions that need the fewest undone nodes come first.
 
 The fewest FLOPs do not always take the shortest time: an intermediate tensor larger than a cache goes to the memory and
-back. The order ``"fastest"`` adds :data:`FLOPS_AN_ELEMENT` for each of its elements beyond the cache.
+back. The order ``"fastest"`` adds :data:`FLOPS_AN_ELEMENT` for each intermediate element beyond the cache.
 """
 
 from __future__ import annotations

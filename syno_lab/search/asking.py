@@ -125,8 +125,8 @@ class Search(ABC):
         outstanding, trail = self._waiting.get(candidate.number, (None, None))
         if outstanding != candidate or trail is None:
             raise SearchError(
-                f"candidate {candidate.number}: expected one that is outstanding ({len(self._waiting)} are), found one "
-                "that was told, dropped or never asked for; tell each once, to the search that gave it"
+                f"candidate {candidate.number}: expected an outstanding candidate ({len(self._waiting)} are), found "
+                "one that was told, dropped or never asked for; tell each candidate once, to its own search"
             )
         return trail
 

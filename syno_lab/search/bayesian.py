@@ -35,7 +35,7 @@ from syno_lab.search.protocol import Bag, State, Steps, Trail, bag
 MOST_REWARDS = 600
 #: The variance of the noise, in units of the rewards' variance.
 NOISE = 0.05
-#: The mean and variance of the rewards' slope over the prior before any reward, in units of the two deviations.
+#: The mean and variance of the slope before any reward, in units of the deviations of rewards and priors.
 SLOPE, SLOPE_VARIANCE = 1.0, 1.0
 
 
@@ -64,8 +64,8 @@ class Estimate:
 
     A prior, such as a score without training, sets the mean of the process. The mean is a line over the prior, and the
     rewards set the slope of the line (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.7).
-    Before the first reward, the prior alone decides. The slope of a useless prior becomes 0, of a misleading one
-    negative.
+    Before the first reward, the prior alone decides. A useless prior gets the slope 0, and a misleading prior a
+    negative slope.
 
     Letters: ``R`` stored rewards, ``H`` waiting portraits, ``B`` portraits to estimate.
     """
@@ -191,7 +191,7 @@ class Settings:
     Attributes:
         strays: the number of random descents from the root for each question.
         near: the number of descents from a random place of one of the best operators. Until the number of rewards is
-            twice ``parents``, they begin at the root instead.
+            twice ``parents``, the descents begin at the root instead.
         parents: the number of operators that count as the best.
         kept: the number of operators that stay in the pool for the next question.
         bound: the number of standard deviations from the expected reward up to the promise.
@@ -323,7 +323,7 @@ class EstimateSearch(Search):
         self._best = nlargest(self.settings.parents, [*self._best, (reward, trail)], key=lambda pair: pair[0])
 
     def _is_there(self, end: State) -> bool:
-        """Return whether a complete state is an operator of the space; a state that is none is never met again."""
+        """Return whether a complete state is an operator of the space; mark other states as ended."""
         if end.key in self._portraits or end.operator() is not None:
             return True
         self.facts.ended.add(end.key)

@@ -113,7 +113,7 @@ class Elites:
         return [elite for turn in zip_longest(*rows) for elite in turn if elite is not None]
 
     def front(self) -> list[Elite]:
-        """Return the elites that no cheaper elite equals in score and no equally cheap elite beats; cheapest first."""
+        """Return the front of score against cost, the cheapest elite first."""
         front: list[Elite] = []
         for elite in sorted(self, key=lambda e: (e.cost, -e.score)):
             if not front or elite.score > front[-1].score:

@@ -12,7 +12,7 @@ UCT: values of places decide in the tree, and descents below it are random.
   use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing, 2008). The
   values choose the new child among a few children that are drawn by weight.
 * Virtual loss (optional): an outstanding operator counts as a loss until its reward is told, so the next search goes
-  elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Without it, it is a visit.
+  elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Otherwise it is one visit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Settings:
 
     Attributes:
         width: the number of open children of a place after one search.
-        growth: the exponent, from 0 to 1, of their growth with the number of searches.
+        growth: the exponent, from 0 to 1, of the growth of open children with the number of searches.
         looks: the number of children that are drawn before the values of actions choose one, for a new place and in
             random descents. With 1, the child is drawn by weight alone.
         temperature: the temperature in the choice by values of actions; infinity means a uniform choice.

@@ -241,7 +241,7 @@ class Tree:
         return min(1.0, max(0.0, (reward - self.worst) / (self.best - self.worst)))
 
     def estimate(self, actions: Iterable[str], record: Record) -> Tally:
-        """Estimate a step's scaled value: the mean over its actions in ``record``. The count is the least of theirs.
+        """Estimate a step's scaled value by its actions in ``record``: their mean value, with their least count.
 
         The count is 0 if an action is not known.
         """

@@ -59,7 +59,7 @@ class Labels(msgspec.Struct, frozen=True):
         far: the distance of one state, with ``#`` for the number.
         reached: the words for a distance of 0.
         suggest, finish, random, reset: the tooltips of these buttons.
-        more: the property by which unlisted steps follow the listed steps.
+        more: how unlisted steps compare with the listed steps.
         none: the words for a state without a next step.
         way, random_way: the progress texts during these searches.
         strip: the heading of the bars.

@@ -1,6 +1,6 @@
 """What a page shows of a session, as records; :func:`plain` converts a record for the browser.
 
-A node of a picture has the picture's id of the node as its name: ``c3`` in a pGraph, ``t2`` in a kernel.
+The name of a node is its id in the picture: ``c3`` in a pGraph, ``t2`` in a kernel.
 """
 
 from __future__ import annotations

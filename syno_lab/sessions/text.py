@@ -79,7 +79,7 @@ H = TypeVar("H")
 def head_of(
     parent: int | None, has_step: bool, number: int | None, heads: Sequence[H], what: str, where: str
 ) -> H | None:
-    """Return a beginning's head by its number, or None for a step. Raises FormatError for both and for neither."""
+    """Return a beginning's head by its number, or None for a step. Raises FormatError for both or neither."""
     if has_step:
         if parent is None or number is not None:
             raise FormatError(f"session: {where}: expected a step behind a place, or {what}, found both")

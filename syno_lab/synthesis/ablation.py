@@ -2,10 +2,10 @@
 shape distance.
 
 Where the paper is not specific, this module decides, and the results state the decision. A random step draws a
-primitive evenly among those with a step in the space, and then one of its steps evenly. A walk of the first ablation
-takes such steps and ignores the rules. Alternatively, it draws each step evenly among all legal steps, even those that
-the space refuses, like a sampler without rules and space. A pGraph is canonical if its steps have an order in which
-every step is canonical. A pGraph with a step that the space refuses is not canonical.
+primitive uniformly among those with a step in the space, and then one of its steps uniformly. A walk of the first
+ablation takes random steps and ignores the rules. Alternatively, a walk draws each step uniformly from all legal steps,
+even those that the space refuses, like a sampler without rules and space. A pGraph is canonical if its steps have an
+order in which every step is canonical. A pGraph with a step that the space refuses is not canonical.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from syno_lab.synthesis.orders import is_operator, judge
 from syno_lab.synthesis.rules import RULES, Rule, rejecting_rule
 from syno_lab.synthesis.space import proposals, room_for_contractions
 
-#: The unit of an even draw: a primitive and then one of its steps, or one of all steps.
+#: The unit of a uniform draw: a primitive and then one of its steps, or one of all steps.
 Evenly = Literal["primitives", "steps"]
 
 
@@ -51,7 +51,7 @@ def random_walk(
         guided: whether to take only steps whose shape distance fits the remaining steps.
         rng: the random generator.
         effort: the limits of memory and time; by default half of the machine's free memory and any time.
-        evenly: the unit of an even draw.
+        evenly: the unit of a uniform draw.
 
     Raises EffortError when a limit of ``effort`` is exceeded.
     """
@@ -221,7 +221,7 @@ def canonical_rates(
         complete: whether to count only operators that reach the input in exactly the given number of steps; the shape
             distance then keeps the walk within reach. With False, every partial pGraph counts.
         evenly: ``primitives`` draws within the space of ``spec``: a primitive, then one of its steps. ``steps`` draws
-            evenly from all legal steps; a pGraph with a step that the space refuses is not canonical.
+            uniformly from all legal steps; a pGraph with a step that the space refuses is not canonical.
         rules: the rules that decide; with ``primitives``, rules of kind ``space`` limit the walk instead.
         report: a callback with ``(stage, share done, message)``.
         should_stop: a callback that is called often; True drops the current walk and ends the measurement.

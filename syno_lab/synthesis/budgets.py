@@ -1,7 +1,7 @@
 """Budgets of FLOPs, parameters and memory: check an operator, and compute bounds for a state.
 
-A bound holds for every operator that steps within the space can make from a state. It assumes the plan with the fewest
-FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the first binding:
+A bound holds for every operator that steps within the space can make from a state. The bounds assume the plan with the
+fewest FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the first binding:
 
 * *Parameters*: a weight never changes once it is made, so the number only grows; each further weight has at least one.
 * *Memory*: the input, the output and the weights.
@@ -151,8 +151,8 @@ class _Stage(NamedTuple):
     Attributes:
         gain: the factor on the elements from the nodes above the weight and the coordinates given to it.
         kept: the elements of the REDUCEs that cannot be summed earlier because they index the weight.
-        made: the results of the nodes above the weight; a step that uses one is above the weight too.
-        touched: what the weight or one above shares; a view of it, or a weight that it is given to, is above too.
+        made: the results of the nodes above the weight; a step that uses such a result is also above it.
+        touched: coordinates that this weight or a weight above shares; a view or a weight that takes one is above too.
     """
 
     gain: int

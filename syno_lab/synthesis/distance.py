@@ -251,7 +251,7 @@ class _Search:
 
     Sizes are packed into one integer, eight bits an exponent, so that a product is one addition. Coordinates of equal
     sizes are interchangeable. So a choice of coordinates is a count for each size, in a few bits each; the highest bit
-    of each count stays free and shows an overdraft.
+    of each count stays free and shows that too many are taken.
     """
 
     def __init__(self, spec: Spec, left: Left, strided: int, effort: Effort) -> None:
@@ -419,7 +419,7 @@ def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want
     result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
-        later, wants = 0, []  # from the last group on: the axes beyond one for each later group
+        later, wants = 0, []  # for each group, from the last on: the later axes beyond one a group
         for axes in reversed(partition):
             wants.append((axes, sum([packed[size] for size in axes]), later))
             later += len(axes) - 1

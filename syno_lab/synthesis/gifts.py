@@ -169,7 +169,7 @@ class Gifts(Roots):
     def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
         """Yield the choices of shared coordinates for a contraction with known gifts; with ``rng`` some at random.
 
-        The contraction takes something new since the last contraction, or follows it directly and is not less.
+        The contraction takes a coordinate that is new since the last contraction, or follows it and is not less.
         """
         node = gift.node
         state = node.state

@@ -309,7 +309,7 @@ class Graph(Gifts):
         return (primitive, role, stage.node.features[operands[1 - role]], ())
 
     def _keeps_order(self, stage: _Stage, label: tuple[Any, ...], operands: tuple[int, ...]) -> bool:
-        """Return whether a reduction may do this after the step of an equal reduction before it."""
+        """Return whether a reduction's step is not less than the step of the equal reduction before it."""
         bound = stage.node.bound
         if bound is None or bound[0] != stage.node.features[stage.active]:
             return True

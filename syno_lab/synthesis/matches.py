@@ -100,7 +100,7 @@ def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] |
 
 
 def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
-    """Return whether two reductions (or digits) are one REDUCE of their product size, maybe with the digit's rest.
+    """Return whether two reductions (or digits) equal one REDUCE in the space, with a REDUCE for a digit's rest.
 
     The rule :func:`split_undoes_merge` handles two digits of one reduction.
     """
@@ -383,7 +383,7 @@ def _out_of_bounds(main: int, window: int) -> float:
 def _wrapping(main: int, window: int) -> float:
     """Return the share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
 
-    They differ at the window's positions except the middle, at the last element, and at as many on one border.
+    At the last element the window's positions except the middle differ, and at the border on one side as many differ.
     """
     return min(1.0, 2 * (window - 1) / (main * window))
 

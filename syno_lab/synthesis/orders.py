@@ -7,7 +7,7 @@ Unordered input axes: of pGraphs that differ only in the inner order of an unord
 
 Positions along an unordered axis have no names. So only the parts of the axis's coordinate matter, not their order.
 Hence the coordinate contains no SHIFT, and not both digits of a MERGE that no weight shares, because the undivided
-coordinate is equivalent. It does not contain both digits of a SHIFT either if a weight shares only the low digit. Of
+coordinate is equivalent. If a weight shares only the low digit of a SHIFT, the coordinate does not contain both. Of
 all orders in which SPLITs may join the parts, the least canonical order represents all. Permutations change no shape,
 so the distance to an unordered axis is the distance to any other axis of its size.
 """

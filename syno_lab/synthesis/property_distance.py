@@ -37,7 +37,7 @@ from syno_lab.synthesis.wishes import Plan, Wishes, wishes_of
 
 @dataclass(frozen=True)
 class Served:
-    """How one wish is met on a shortest way of the count.
+    """How one wish is met on a shortest way.
 
     Attributes:
         wish: the text of the wish, such as ``H>=m``.
@@ -210,7 +210,7 @@ def _text(spec: Spec, wish: Wish) -> str:
 
 
 class _Query(NamedTuple):
-    """The question to the count about one state: its items and the remaining budgets."""
+    """The facts that the count needs about one state: its items and the remaining budgets."""
 
     spec: Spec
     items: list[tuple[Size, int]]  # size and bits (demands, STRIDED) of each data coordinate

@@ -1,7 +1,7 @@
 """A lower bound of further steps: the shape distance, faster for search and sharper by the limits of the space.
 
-The count is the count of :mod:`syno_lab.synthesis.distance` with more facts. It knows which pieces a weight may take
-(if limits of occurrences bind weights), that windows have no primary variables, and how many EXPANDs remain. Flags say
+The count follows :mod:`syno_lab.synthesis.distance` and uses more facts: which pieces a weight may take (if limits of
+occurrences bind weights), that windows have no primary variables, and how many EXPANDs remain. Flags show
 which views the rules and the sweep exclude for a coordinate. Coordinates equal to an input axis are matched with it
 first. If the rest then cannot be eliminated alone, other groupings are tried too. Sizes are packed into one integer,
 eight bits an exponent, so that a product is one addition.
@@ -249,7 +249,7 @@ class Reach:
             cost += 1
         if helped:
             self._is_stuck = True
-            if not (unfolded or pieces_unfolded):  # it needs a window: a possible window, or another item
+            if not (unfolded or pieces_unfolded):  # a window must exist: a possible window becomes one, or another item
                 if twice_or_unfolded:
                     unfolded = 1
                 else:

@@ -61,7 +61,7 @@ class Roots(Nodes):
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
-        """Return how often each primary variable is missing that only REDUCEs can bring, by the variable's index."""
+        """Return the missing number of each primary variable that only REDUCEs can bring, by the variable's index."""
         number = len(self.spec.symbols.primary)
         have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
         want = [sum(self.spec.input_shape[axis].exponents[i] for axis in self._own) for i in range(number)]
@@ -124,7 +124,7 @@ class Roots(Nodes):
         yield from choose(0, (), self.root.spent, self._lacking)
 
     def _drawn_roots(self, left: int, rng: Random) -> list[Move]:
-        """Draw some multisets: an even number of REDUCEs, first for missing variables, the rest evenly."""
+        """Draw some multisets: a uniform number of REDUCEs, first for missing variables, then uniform sizes."""
         reduces, lacking = self._reduces, self._lacking
         with_it = {i: [at for at, (size, _, _) in enumerate(reduces) if size.exponents[i]] for i in lacking}
         least, most = sum(lacking.values()), min(self.limits.max_reduces, left)

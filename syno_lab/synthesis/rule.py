@@ -70,6 +70,6 @@ def _row(
     return noted
 
 
-#: Decorators for rules: `exact` rules drop a step if another way gives the same function, `approximate` rules if it
-#: gives nearly the same function; `space` rules only restrict the choice.
+#: Decorators for rules. An `exact` rule rejects a step if another way computes the same function. An `approximate` rule
+#: rejects a step if another way computes nearly the same function. A `space` rule only restricts the choice.
 exact, approximate, space = partial(_row, "exact"), partial(_row, "approximate"), partial(_row, "space")

@@ -68,8 +68,8 @@ class _Deck(Beginnings):
 
     First the number of REDUCEs is dealt, each number once per round; then a multiset of this number, in the same way.
     Multisets without new paths last time are skipped more often, and so are REDUCEs that are not affordable. The length
-    is drawn evenly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a long draw no
-    place yields more than one in a hundred paths.
+    is drawn uniformly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a long draw
+    no place yields more than one in a hundred paths.
     """
 
     SMALL = 1  # a single node: with two remaining steps, there can be a hundred behind it

@@ -109,9 +109,9 @@ def random_way(
     """Find random canonical steps from ``state`` to an operator of the space, at least one step.
 
     From the output alone, a walk of the sampler finds the steps (:class:`syno_lab.synthesis.walks.Walker`). From
-    another state, a random number of random steps comes first. For each, a primitive is drawn evenly among those that
-    may lead on, then one of its steps; steps that lead nearer are more likely. Then comes a short way to the input,
-    random among equals. If there is no way, the walk is repeated with one step less.
+    another state, a random number of random steps comes first. For each, a primitive is drawn uniformly among those
+    that may lead on, then one of its steps. Steps that lead nearer are more likely. Then comes a short way to the
+    input, random among equals. If there is no way, the walk is repeated with one step less.
 
     Args:
         state: the state where the way begins; it may be an operator.

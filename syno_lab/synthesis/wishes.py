@@ -155,12 +155,12 @@ class Wishes:
         return demanded & window & ~main != 0
 
     def few(self, items: Iterable[int]) -> int:
-        """Return a lower bound without a search: at most :meth:`steps`, and equal if each axis has its own primary.
+        """Return a lower bound without a search: at most :meth:`steps`, mostly equal if axes have their own primaries.
 
         Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
         form a cluster. A reshape group with k axes has at least k items. It needs 2k - 2 MERGEs and SPLITs and one
-        UNFOLD, or one more item with the bit. Both cost at least k steps, and one more for each cluster without its own
-        small item with the bit. A surplus of primary variables in the data costs one more elimination, because
+        UNFOLD, or one more item with the bit. The two ways cost at least k steps, and one more for each cluster without
+        its own small item with the bit. A surplus of primary variables in the data costs one more elimination, because
         no window has primary variables.
         """
         if self.impossible:

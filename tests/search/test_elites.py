@@ -273,7 +273,7 @@ def test_an_operator_of_a_known_trail_is_adopted_without_looking(rng: random.Ran
     assert candidate.taken == one.trail.records
     search.tell(candidate, one.score)
     assert [(elite.operator, elite.score) for elite in search.elites] == [(one.operator, one.score)]
-    with pytest.raises(SearchError, match="expected one that is outstanding"):
+    with pytest.raises(SearchError, match="expected an outstanding candidate"):
         search.trail_of(Candidate(0, one.operator, ()))
 
 

@@ -260,7 +260,7 @@ def test_each_candidate_is_told_once(make: Callable[..., Search], rng: random.Ra
     candidate = search.ask()
     assert candidate is not None
     for strange in (Candidate(99, "abc", ()), Candidate(candidate.number, "not it", candidate.taken)):
-        with pytest.raises(SearchError, match=f"candidate {strange.number}: expected one that is outstanding"):
+        with pytest.raises(SearchError, match=f"candidate {strange.number}: expected an outstanding candidate"):
             search.tell(strange, 0.5)
     with pytest.raises(SearchError, match=r"expected no outstanding candidate, found 1"):
         search.resume([])

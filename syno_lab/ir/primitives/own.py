@@ -29,7 +29,7 @@ from syno_lab.ir.spec import Spec
 #: ``index(i, n)``: the index of the element that is read for ``0 <= i < n``, inside ``[0, n)``.
 Index = Callable[[Any, Any], Any]
 
-#: The sizes for which a new function is tried; its values for them make the digest.
+#: The sizes for which a new function is tested; the digest is made of its values for these sizes.
 TRIED = range(1, 65)
 #: The largest size of a layer for which a function is tried when a step is taken.
 MOST_TRIED = 1 << 16
