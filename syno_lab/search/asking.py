@@ -34,7 +34,7 @@ class Search(ABC):
         self.root = root
         self.rng = rng
         self.told: list[tuple[Any, float]] = []
-        self._asked = 0
+        self._next_number = 0
         self._waiting: dict[int, tuple[Candidate, Trail]] = {}
         self._again: list[Candidate] = []  # what :meth:`resume` asked for and got no reward for
         self.facts = Facts()
@@ -131,8 +131,8 @@ class Search(ABC):
         return trail
 
     def _register(self, trail: Trail, operator: Any) -> Candidate:
-        candidate = Candidate(self._asked, operator, trail.records)
-        self._asked += 1
+        candidate = Candidate(self._next_number, operator, trail.records)
+        self._next_number += 1
         self.facts.ended.add(trail.end.key)
         self._known.add(hash(operator))
         self._waiting[candidate.number] = (candidate, trail)

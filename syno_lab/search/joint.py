@@ -30,8 +30,8 @@ class JointSpace(OperatorSpace):
                 system,
                 replace(
                     request,
-                    drawn=_named(request.drawn, system.title),
-                    wished=_named(request.wished, system.title),
+                    drawn=_with_title(request.drawn, system.title),
+                    wished=_with_title(request.wished, system.title),
                 ),
                 rules,
             )
@@ -76,7 +76,7 @@ class JointSpace(OperatorSpace):
         return self.spaces[operator.format].probe(operator)
 
 
-def _named(callback: Callable[[Hashable], None], title: str) -> Callable[[Hashable], None]:
+def _with_title(callback: Callable[[Hashable], None], title: str) -> Callable[[Hashable], None]:
     return lambda key: callback((title, key))
 
 

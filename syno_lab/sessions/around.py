@@ -66,11 +66,11 @@ class Around:
         self._session, self._explored = session, construction
         self._has_pruned = pruned
         self.steps = session.position  # the number of steps to the state
-        standing = self._named(self.root, construction.standing(session.state))
+        standing = self._keyed(self.root, construction.standing(session.state))
         self._places = {self.root: _Place(standing, session.state, None, None, session.state)}
         self.looked_at = 0
 
-    def _named(self, key: str, branch: Branch) -> Branch:
+    def _keyed(self, key: str, branch: Branch) -> Branch:
         return replace(branch, key=key, measure=self._session.construction.labels.measure)
 
     def session(self, key: str = "start") -> Session:
@@ -99,7 +99,7 @@ class Around:
             judged += 1
             reached = branch(candidate)
             if self._has_pruned or reached.kind != "pruned":
-                shown.append((self._named(self.child_key(key, index), reached), candidate))
+                shown.append((self._keyed(self.child_key(key, index), reached), candidate))
         rank = {"operator": 0, "open": 1, "dead end": 2, "pruned": 3}
         shown.sort(key=lambda pair: (rank[pair[0].kind], 99 if pair[0].distance is None else pair[0].distance))
         return Found(shown, len(following) - judged)

@@ -144,7 +144,7 @@ class Place(Generic[S, T]):
     number: int = 0
     parent: int | None = None
     comment: str = ""
-    _kept: dict[str, float | None] = field(default_factory=dict, compare=False, repr=False)
+    _numbers: dict[str, float | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_complete(self) -> bool:
@@ -167,9 +167,9 @@ class Place(Generic[S, T]):
 
     def kept(self, name: str, measure: Callable[[], float | None]) -> float | None:
         """Return a cached number of the place; the first call measures it."""
-        if name not in self._kept:
-            self._kept[name] = measure()
-        return self._kept[name]
+        if name not in self._numbers:
+            self._numbers[name] = measure()
+        return self._numbers[name]
 
 
 class Records(NamedTuple):

@@ -55,7 +55,7 @@ def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES
     spent = 0
     for rank, number in enumerate(order):
         copy.go(number)
-        shown = _shown(copy, is_listed=rank < lists)
+        shown = _place_data(copy, is_listed=rank < lists)
         spent += _bytes(shown)
         if places and spent > most_bytes:
             break
@@ -77,7 +77,7 @@ def _nearest_first(session: Session) -> Sequence[int]:
     return [*on, *sorted({place.number for place in session.places} - set(line))]
 
 
-def _shown(session: Session, *, is_listed: bool) -> dict[str, Any]:
+def _place_data(session: Session, *, is_listed: bool) -> dict[str, Any]:
     state, picture = session.state, session.picture()
     shown: dict[str, Any] = {
         "svg": picture.svg,

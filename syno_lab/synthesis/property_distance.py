@@ -185,7 +185,7 @@ def _as_rule(state: State, step: Step, steps: int | None, limit: int) -> Rule | 
     named = (lost_wishes(state.apply(step)) if steps is None else _in_the_way(state.apply(step), limit)) or spec.wants
     within = "" if steps is None else f" with {count_of(limit, 'step')} left"
     wished = ", ".join(_text(spec, wish) for wish in named)
-    reason = f"It cannot {_named(spec, named)} any more{within}."
+    reason = f"It cannot {_words(spec, named)} any more{within}."
     return Rule("wish", "operators without what is wished", f"operators with {wished}", reason, "7.1", "wish", _always)
 
 
@@ -193,7 +193,7 @@ def _always(state: State, step: Step) -> bool:
     return True
 
 
-def _named(spec: Spec, wishes: tuple[Wish, ...]) -> str:
+def _words(spec: Spec, wishes: tuple[Wish, ...]) -> str:
     """Describe the wishes in words: ``read H and W``, ``read all of C_in``, ``pair H with W``."""
     by_verb: dict[str, list[str]] = {}
     for wish in wishes:

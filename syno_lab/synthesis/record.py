@@ -176,18 +176,18 @@ def replay(
     except SpecError as error:
         raise FormatError(f"search record: spec: {error}") from None
     if record.syno_lab != __version__:
-        notes.insert(0, f"the record is of Syno Lab {_shown(record.syno_lab)}, this is {__version__}")
+        notes.insert(0, f"the record is of Syno Lab {_shortened(record.syno_lab)}, this is {__version__}")
     try:
         sampler = Sampler.from_spec(
             spec, seed=record.seed, spread=record.spread, rules=chosen, effort=Effort(should_stop=should_stop)
         )
     except SpecError as error:
         raise FormatError(f"search record: {error}") from None
-    compared, difference = _compare(record, _drawn(sampler), report)
+    compared, difference = _compare(record, _operators(sampler), report)
     return Replay(compared, difference, tuple(notes))
 
 
-def _drawn(sampler: Sampler) -> Iterator[Operator]:
+def _operators(sampler: Sampler) -> Iterator[Operator]:
     """Yield the sampler's operators; yield nothing if the sampler raises SpecError."""
     try:
         yield from sampler.samples()
@@ -220,7 +220,7 @@ def _same_rules(record: Record, rules: Sequence[Rule]) -> tuple[tuple[Rule, ...]
     unasked = [name for name in here if name not in record.rules]
     notes = []
     if lacking:
-        notes.append(f"the record asked rules that are not here: {', '.join(map(_shown, lacking))}")
+        notes.append(f"the record asked rules that are not here: {', '.join(map(_shortened, lacking))}")
     if unasked:
         notes.append(f"the record did not ask, and neither does the replay: {', '.join(unasked)}")
     if not notes:
@@ -239,6 +239,6 @@ def _wanted(record: Record, place: int) -> str:
     return name
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     """Shorten text from a file to one printable line."""
     return text[:60] if text.isprintable() else repr(text[:60])

@@ -188,7 +188,7 @@ class Sampler:
         """
         try:
             with self._effort.within(seconds, should_stop), _saying_what_for(self.spec):
-                return self._drawn()
+                return self._draw()
         except OverTimeError:  # all draws so far were refused: try a shortest operator, once
             path = self._walker.shortest()
             operator = self._builder.operator(path) if path else None
@@ -196,7 +196,7 @@ class Sampler:
                 raise
             return operator
 
-    def _drawn(self) -> Operator:
+    def _draw(self) -> Operator:
         """Draw the operator at the end of a random path."""
         self._check_reachable()
         for _ in range(MAX_REJECTED):
@@ -256,7 +256,7 @@ class Sampler:
         with effort.within(should_stop=should_stop), _saying_what_for(self.spec):
             total = self._total if self.is_uniform else None
         while total is None:
-            yield from self._walked(seen, should_stop)
+            yield from self._from_walks(seen, should_stop)
             # Walks have found most paths by now, so the rest may be small enough to count.
             with effort.within(should_stop=should_stop), _without_gc():
                 effort.look("looking for operators")
@@ -272,7 +272,7 @@ class Sampler:
             self.trials += len(paths)
             yield [path for path in paths if not seen or name(path) not in seen]
 
-    def _walked(self, seen: set[int], should_stop: Stop | None) -> Iterator[list[Path]]:
+    def _from_walks(self, seen: set[int], should_stop: Stop | None) -> Iterator[list[Path]]:
         """Yield new paths from walks, mixed over several walks, until almost all draws repeat; add them to ``seen``."""
         pool: list[Path] = []
         recent: deque[bool] = deque(maxlen=_RECENT)

@@ -85,7 +85,7 @@ class _Deck(Beginnings):
     def __post_init__(self) -> None:
         self._in_vain: Counter[Hashable] = Counter()  # the failures in a row, by REDUCEs and by length
         self._last: tuple[Hashable, ...] = ()
-        self._drawn = 0
+        self._paths_drawn = 0
         self.forget()
 
     def forget(self) -> None:
@@ -122,12 +122,12 @@ class _Deck(Beginnings):
         self._numbers = self.rng.sample(list(self._all), len(self._all))
 
     def room(self) -> tuple[int, int]:
-        paths = min(self.MOST_PATHS, max(self.FEW, self._drawn // 100))
+        paths = min(self.MOST_PATHS, max(self.FEW, self._paths_drawn // 100))
         return min(self.MOST_NODES, self.NODES_A_PATH * paths), paths
 
     def note(self, nodes: int, paths: int) -> None:
         if paths:
-            self._drawn += min(paths, self.room()[1])
+            self._paths_drawn += min(paths, self.room()[1])
         else:
             self.reward(0)
 
@@ -294,7 +294,7 @@ class Walker:
                 if not spare or self.walks > 1:
                     raise
                 return [spare]
-        return self._drawn(region, most if wanted is None else min(most, wanted))
+        return self._draw(region, most if wanted is None else min(most, wanted))
 
     def shortest(self) -> Path:
         """Return a shortest path, found before the first walk, in the first call; later and earlier, an empty path."""
@@ -353,7 +353,7 @@ class Walker:
             region.places.append((number, node, left, path))
         return True
 
-    def _drawn(self, region: _Region, wanted: int) -> list[Path]:
+    def _draw(self, region: _Region, wanted: int) -> list[Path]:
         """Draw at most ``wanted`` paths of a region, all equally likely."""
         total = region.total
         ranks = list(range(total)) if total <= wanted else sorted(self.rng.sample(range(total), wanted))

@@ -77,7 +77,7 @@ def shortest_way(
     """
     if state.is_complete:
         raise SynoError("nothing to suggest: this is an operator already")
-    budget = _left(state)
+    budget = _steps_left(state)
     space = tuple(rule for rule in rules if rule.kind == "space")
     attempts: list[tuple[tuple[Rule, ...], Callable[[State], bool], bool]] = [
         (rules, is_operator, True),
@@ -122,7 +122,7 @@ def random_way(
 
     Raises StoppedError when ``should_stop`` returns True, and SynoError if no way is found.
     """
-    budget = _left(state)
+    budget = _steps_left(state)
     effort = Effort(seconds, should_stop)
     search = _Search(rules, is_operator, effort, rng)
     try:
@@ -142,7 +142,7 @@ def random_way(
                 return Way(tuple(walk), is_canonical=True, is_shortest=False)
             # If nothing is near, another walk is cheaper than an exhaustive search.
             search.allowance = HOMEWARD if wandering else None
-            for limit in range(1, _left(walked) + 1):
+            for limit in range(1, _steps_left(walked) + 1):
                 rest = search.nearest(walked, limit)
                 if rest is not None:
                     return Way((*walk, *rest), is_canonical=True, is_shortest=False)
@@ -215,7 +215,7 @@ class _Search:
     def random_step(self, state: State) -> Step | None:
         """Draw a random canonical step after which the input may still be reached; None if there is none."""
         assert self.rng is not None
-        limit = _left(state) - 1
+        limit = _steps_left(state) - 1
         by_primitive: dict[str, list[tuple[int, Step]]] = {}
         for need, step in self._successors(state):
             if need < limit:  # with a spare step, as the distance is a lower bound
@@ -236,7 +236,7 @@ class _Search:
         self.effort.tick("looking for a way to the input")
         steps = self.near.get((state, state.data))
         if steps is None:
-            after, limit = distances_after(state, effort=self.effort), _left(state)
+            after, limit = distances_after(state, effort=self.effort), _steps_left(state)
             least = state.spec.limits.min_weights - len(state.weights) if self.must_have_weights else 0
             steps = []
             self.effort.make_room(*room_for_contractions(state))
@@ -257,12 +257,12 @@ class _Search:
         return steps
 
 
-def _left(state: State) -> int:
+def _steps_left(state: State) -> int:
     return max(0, state.spec.limits.max_primitives - len(state.steps))
 
 
 def _nothing(state: State, should_stop: Stop | None) -> str:
-    budget = _left(state)
+    budget = _steps_left(state)
     if not budget:
         return (
             f"no step is left in the budget of {state.spec.limits.max_primitives}; undo some, or raise max_primitives"

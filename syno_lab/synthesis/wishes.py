@@ -118,7 +118,7 @@ class Wishes:
             own = [at for at, power in enumerate(powers) if power and alike == 1 and not any(o[at] for o in rest)]
             if need and own:
                 self._telling.append((own[0], need))
-        self._asked: dict[int, int] = {}
+        self._demanded: dict[int, int] = {}
 
     def has(self, coordinate: Coordinate) -> int:
         """Return the demands that a coordinate meets, as bits."""
@@ -143,7 +143,7 @@ class Wishes:
     def is_served(self, main: int, window: int) -> bool:
         """Return whether a window has a bit that the main coordinate lacks and one of its possible axes demands."""
         size = main >> FLAG_BITS
-        demanded = self._asked.get(size)
+        demanded = self._demanded.get(size)
         if demanded is None:
             demanded = 0
             powers = self._primaries(size)
@@ -151,7 +151,7 @@ class Wishes:
                 theirs = self._primaries(wanted)
                 if not any(theirs) or any(map(min, powers, theirs)):
                     demanded |= need
-            self._asked[size] = demanded
+            self._demanded[size] = demanded
         return demanded & window & ~main != 0
 
     def few(self, items: Iterable[int]) -> int:
