@@ -384,6 +384,7 @@ EXAMPLES = {
 #: Pages that have tests of their own.
 ELSEWHERE = {
     "docs/canvas.md", "docs/alpha.md", "docs/bring-your-model.md", "docs/own-rule.md", "docs/own-reward.md",
+    "docs/first-change.md",
 }  # fmt: skip
 
 

@@ -1,0 +1,48 @@
+"""The walks of docs/first-change.md: their changes fit the source, and their commands show what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house import ROOT
+
+SECTIONS = (ROOT / "docs" / "first-change.md").read_text(encoding="utf-8").split("\n## ")[1:]
+WALKS = {section.splitlines()[0]: section for section in SECTIONS if "```diff" in section}
+
+
+def blocks(section: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+
+
+def run(command: list[str], folder: Path, text: str = "") -> str:
+    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, cwd=folder, env=env, input=text, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_there_are_four_walks() -> None:
+    assert len(WALKS) == 4
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk(walk: str, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    for name in ("syno_lab", "tests", "docs"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for change in blocks(WALKS[walk], "diff"):
+        run(["git", "apply"], copy, change)
+    for command in "".join(blocks(WALKS[walk], "sh")).splitlines():
+        program, *arguments = shlex.split(command)
+        assert program == ".venv/bin/python"
+        run([sys.executable, *arguments], copy)
+    shown = [run([sys.executable, "-c", code], copy) for code in blocks(WALKS[walk], "python")]
+    assert shown == blocks(WALKS[walk], "text")
