@@ -212,7 +212,7 @@ def test_the_engine_keeps_to_its_budget() -> None:
 def test_the_architecture_lists_the_rooms_in_their_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert re.findall(r"^### `(\w+)`$", page, re.MULTILINE) == [*ROOMS, "commands", "widgets"]
-    shared = page.partition("## The rooms")[2].partition("###")[0]
+    shared = page.partition("## The packages")[2].partition("###")[0]
     assert set(SHARED) <= set(re.findall(r"`(\w+)`", shared))
 
 
