@@ -125,7 +125,7 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
         for (a, i), (b, j) in combinations(named, 2)
     ]
     exponent = sum(map(_exponent, absent)) + sum(_pair(*pair) for pair in combinations(sorted(absent), 2))
-    # With an absent member, two terms meet in the two members together exactly where they meet in the present one.
+    # Two terms meet in a present and an absent member together exactly where they meet in the present member.
     groups += [
         (_Grouped(table.members[i]), _exponent(name) + sum(_pair(*sorted((name, other))) for other in absent))
         for name, i in named

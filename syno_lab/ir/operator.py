@@ -340,7 +340,7 @@ class Operator:
             binding: a value for every variable, the batch included; the spec's defaults complete it.
             target: see :func:`syno_lab.codegen.tvm_device.find_target`.
             dtype: float16, float32 or float64.
-            records: a folder with the records of a tuning (``tune(records=…)``). Without it the loops are unscheduled,
+            records: a folder with records of a tuning (``tune(records=…)``). Without records the loops are unscheduled,
                 or on a GPU have TVM's default schedule.
             deadline_s: the limit for the whole call, in seconds.
 

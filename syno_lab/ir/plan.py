@@ -2,7 +2,7 @@
 
 This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one from
 the input to the output. A stage undoes the primitives that can reach its REDUCEs, multiplies by the weights among them,
-and sums. Its result is the next stage's input. FLOPs, the loop nest's stages, PyTorch and TVM use the same plan.
+and sums. The result of a stage is the next stage's input. FLOPs, loop nests, PyTorch and TVM use the same plan.
 
 The planner tries all subsets of REDUCEs and contractions (dynamic programming over the sets already performed). So the
 plan has the fewest FLOPs of all orders; among equal plans, a plan with fewer stages wins, then a plan with less memory.

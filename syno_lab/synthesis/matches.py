@@ -192,7 +192,7 @@ def _block_crossings(main: int, window: int, block: int) -> float:
     """Return the share of a block's positions where the window crosses into another block (or out of bounds)."""
     left, right = window // 2, window - 1 - window // 2
     crossing = 0
-    for reach in (left, right):  # the sum 1 + 2 + ... up to the block, then a block for each farther one
+    for reach in (left, right):  # 1 + 2 + ... up to the block's size, then the block's size for each farther position
         near = min(reach, block)
         crossing += near * (near + 1) // 2 + (reach - near) * block
     return crossing / (block * window)

@@ -136,7 +136,7 @@ def _leaves(coordinate: Coordinate, stop: Coordinate) -> Iterator[Coordinate]:
 
 
 def give_view(state: State, step: Step) -> Rewrite | None:
-    """Show a weight indexed by a view's results, and by its operands; with the weights that share the results."""
+    """Show a weight indexed by a view's results, and by the operands, with all weights that share the results."""
     view = next((c for c in step.given if c.node.primitive in ("SPLIT", "SHIFT")), None)
     digits = None if view is not None else next(neighbouring_digits(state, step), None)
     views = (view,) if view is not None else digits

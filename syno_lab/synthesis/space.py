@@ -211,7 +211,7 @@ class _Room:
         return tuple([cost[i] if i < len(cost) else 0 for i, _ in self._left])
 
     def without(self, costs: Iterable[_Cost]) -> _Cost | None:
-        """Return the rest of each limited variable after these dimensions; None if one would be negative."""
+        """Return the remaining occurrences of each limited variable after these dimensions; None above a limit."""
         rest = () if self._is_free else tuple([number for _, number in self._left])
         for cost in costs:
             rest = tuple(map(sub, rest, cost))
