@@ -1,6 +1,6 @@
 """A complete pGraph: a linear operator as an immutable value (Syno, sections 4 and 5).
 
-Costs, loop nests, modules and pictures are methods too. The rooms that compute them are loaded at the first call
+Costs, loop nests, modules and pictures are methods too. The packages that compute them are loaded at the first call
 (:mod:`syno_lab.later`).
 """
 

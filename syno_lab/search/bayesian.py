@@ -3,7 +3,7 @@
 A descent costs little in comparison with a training. So each question draws several operators and asks for the operator
 with the highest upper confidence bound of its estimated reward (:class:`Estimate`). Some draws begin at the root, by
 the space's weights alone, so that the search leaves the region of its first rewards. Other draws regrow one of the best
-operators after a random place, because in a large space random draws seldom resemble the best. (Hutter, Hoos and
+operators after a random position, because in a large space random draws seldom resemble the best. (Hutter, Hoos and
 Leyton-Brown, Sequential model-based optimization for general algorithm configuration, 2011, also search near the best.)
 Operators that were drawn and not asked for stay in a *pool* for the next comparison.
 
@@ -190,7 +190,7 @@ class Settings:
 
     Attributes:
         strays: the number of random descents from the root for each question.
-        near: the number of descents from a random place of one of the best operators. Until the number of rewards is
+        near: the number of descents from a random position of one of the best operators. Until the number of rewards is
             twice ``parents``, the descents begin at the root instead.
         parents: the number of operators that count as the best.
         kept: the number of operators that stay in the pool for the next question.

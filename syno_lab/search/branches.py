@@ -1,4 +1,4 @@
-"""Trees as seen from one place: the tree of a search, or the space around a state."""
+"""Trees as seen from one node: the tree of a search, or the space around a state."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Kind = Literal["open", "operator", "dead end", "pruned", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The facts about one place.
+    """The facts about one node.
 
     Attributes:
-        key: the key of the place.
-        text: the step that leads to the place.
+        key: the key of the node.
+        text: the step that leads to the node.
         kind: ``open``, ``operator`` (complete), ``dead end`` (no operator can be completed), ``pruned`` (a rule rejects
             the step), ``done`` (nothing is left to try below).
-        visits, outstanding, fruitless: searches through the place with a reward, without a reward yet, without result.
+        visits, outstanding, fruitless: searches through the node with a reward, without a reward yet, without result.
         reward, best: the mean and the highest of the rewards below; None without rewards.
         distance: a lower bound of the steps to an operator; None if none can be reached or no bound is known.
-        reason: why the place is pruned or a dead end.
+        reason: why the node is pruned or a dead end.
         probe: the score of an operator's probe, from 0 to about 1; None without a probe.
         measure: the name of the distance: ``distance`` in the system's Labels if the system is known.
     """
@@ -43,7 +43,7 @@ class Branch:
 
     @property
     def searches(self) -> int:
-        """Return the number of all searches through the place."""
+        """Return the number of all searches through the node."""
         return self.visits + self.outstanding + self.fruitless
 
     @property
@@ -68,20 +68,20 @@ class Branch:
 
 
 class Branching(Protocol):
-    """A tree of places with keys; the first place is ``root``."""
+    """A tree of nodes with keys; the first node is ``root``."""
 
     @property
     def root(self) -> str:
-        """Return the key of the first place."""
+        """Return the key of the first node."""
 
     def branch(self, key: str) -> Branch:
-        """Return the facts about a place. Raises KeyError for a place that does not exist."""
+        """Return the facts about a node. Raises KeyError for a node that does not exist."""
 
     def above(self, key: str) -> str | None:
-        """Return the key of the parent; None for the first place."""
+        """Return the key of the parent; None for the first node."""
 
     def below(self, key: str) -> Sequence[str]:
         """Return the keys of the children, the most important first."""
 
     def weight(self, key: str) -> float:
-        """Return the width of a place in relation to its siblings."""
+        """Return the width of a node in relation to its siblings."""

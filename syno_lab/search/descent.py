@@ -13,7 +13,7 @@ from syno_lab.search.protocol import Child, State, Step, Trail
 #: The limit of dead ends for one descent; the next descent begins elsewhere.
 TURNS = 30
 #: The number of failed descents after which some descents turn back more often, to notice an exhausted space.
-#: Most descents still begin anew, because turning back does not help in a space where few places have operators.
+#: Most descents still begin anew, because turning back does not help in a space where few states have operators.
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]

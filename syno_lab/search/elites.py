@@ -2,7 +2,7 @@
 
 The method is MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015). The cost is the only
 dimension, because a front of reward against cost needs the best operators of each cost. A question has three possible
-answers: a descent from the root, an elite with new steps after a random place, or a neighbour of an elite. In a
+answers: a descent from the root, an elite with new steps after a random position, or a neighbour of an elite. In a
 neighbour, one step has another size, and the rest follows the old steps as far as possible. The search has no tree and
 no estimate, so a question costs little more than its descent. The search suits rewards that need no training
 (:func:`examine`).
@@ -29,7 +29,7 @@ ATTEMPTS = 50
 #: The number of ranges of cost per octave.
 BINS_AN_OCTAVE = 2
 #: The three ways to answer a question and their shares: a descent from the root, a neighbour of an elite, and an elite
-#: regrown after a random place. A way that fails more often is tried less often, in proportion: in a large space most
+#: regrown after a random step. A way that fails more often is tried less often, in proportion: in a large space most
 #: descents from the root may fail, and they take longest.
 WAYS = {"fresh": 0.25, "near": 0.25, "anew": 0.5}
 

@@ -1,4 +1,4 @@
-"""Operators made from an earlier operator: its steps are regrown after a place, or one step changes.
+"""Operators made from an earlier operator: its steps are regrown after a position, or one step changes.
 
 :class:`RegularizedEvolution` searches with these mutations (Real and others, Regularized evolution for image classifier
 architecture search, AAAI 2019). A search sees only the words of a step (:attr:`syno_lab.protocol.SearchStep.words`).
@@ -56,7 +56,7 @@ def followed(
 
 
 def mutated(root: State, steps: Sequence[Step], rng: random.Random, facts: Facts) -> Steps | None:
-    """Mutate the steps at a random place: regrow the rest, or change the step there, with equal probability.
+    """Mutate the steps at a random position: regrow the rest, or change the step there, with equal probability.
 
     The result leads to a complete state that was not met before; None if this attempt fails.
     """

@@ -1,11 +1,11 @@
 """Monte Carlo tree search over a space of operators (Syno, section 7.2), as four functions over plain data.
 
-``select`` goes down the tree, ``expand`` adds one place, ``simulate`` continues at random to an operator, ``backup``
-passes the reward to all places on the way. The reward is the accuracy; FLOPs and other budgets are hard limits of the
-space. Each operator is asked for once. Dead ends, and places with nothing left below, are closed. The default policy is
-UCT: values of places decide in the tree, and descents below it are random.
+``select`` goes down the tree, ``expand`` adds one node, ``simulate`` continues at random to an operator, ``backup``
+passes the reward to all nodes on the way. The reward is the accuracy; FLOPs and other budgets are hard limits of the
+space. Each operator is asked for once. Dead ends, and nodes with nothing left below, are closed. The default policy is
+UCT: values of nodes decide in the tree, and descents below it are random.
 
-* Progressive widening: a place with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
+* Progressive widening: a node with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
   Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
 * RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The nearest ancestor
   with enough rewards has the values (GRAVE: Cazenave, Generalized rapid action value estimation, 2015). Random descents
@@ -34,12 +34,12 @@ class Settings:
     """The settings of a tree search.
 
     Attributes:
-        width: the number of open children of a place after one search.
+        width: the number of open children of a node after one search.
         growth: the exponent, from 0 to 1, of the growth of open children with the number of searches.
-        looks: the number of children that are drawn before the values of actions choose one, for a new place and in
+        looks: the number of children that are drawn before the values of actions choose one, for a new node and in
             random descents. With 1, the child is drawn by weight alone.
         temperature: the temperature in the choice by values of actions; infinity means a uniform choice.
-        trust: the number of rewards from which a place uses its own values of actions instead of an ancestor's.
+        trust: the number of rewards from which a node uses its own values of actions instead of an ancestor's.
         virtual_loss: the number of losses that an outstanding operator counts for.
 
     Raises SearchError for numbers out of range.
@@ -68,7 +68,7 @@ RAVE = Settings(looks=8)
 
 
 def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -> list[Place]:
-    """Return the places from the root to the place to expand, or to a place that was just closed as exhausted."""
+    """Return the nodes from the root to the node to expand, or to a node that was just closed as exhausted."""
     place = tree.root
     path = [place]
     knower = place.record
@@ -94,7 +94,7 @@ def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -
 
 
 def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, knower: Record) -> Place | None:
-    """Add a place below ``place``; return None if nothing new is open there, and close an exhausted ``place``."""
+    """Add a node below ``place``; return None if nothing new is open there, and close an exhausted ``place``."""
     if place.is_closed:
         return None
     assert place.untried is not None
@@ -143,7 +143,7 @@ def prefer(tree: Tree, steps: Sequence[Step], settings: Settings, rng: random.Ra
 def simulate(
     tree: Tree, start: Place, settings: Settings, rng: random.Random, knower: Record
 ) -> tuple[Step, ...] | None:
-    """Return steps from a place to a complete state; () if the place is complete, None if a descent fails."""
+    """Return steps from a node to a complete state; () if the node is complete, None if a descent fails."""
     if start.state.is_complete:
         return ()
 
@@ -154,7 +154,7 @@ def simulate(
 
 
 def backup(tree: Tree, path: Sequence[Place], steps: Sequence[Step], reward: float) -> None:
-    """Add the reward to all places of ``path``; ``steps`` lead from the root to the operator."""
+    """Add the reward to all nodes of ``path``; ``steps`` lead from the root to the operator."""
     tree.tell(reward)
     for depth, place in enumerate(path):
         place.visits += 1
@@ -234,7 +234,7 @@ class MonteCarloTreeSearch(Search):
         self._enter(trail, self._path(trail))
 
     def _enter(self, trail: Trail, path: list[Place]) -> None:
-        """Mark ``trail`` as outstanding, and count it at the places of ``path``."""
+        """Mark ``trail`` as outstanding, and count it at the nodes of ``path``."""
         self._paths[trail.end.key] = path
         self._mark(path, 1)
         self._show()
@@ -250,7 +250,7 @@ class MonteCarloTreeSearch(Search):
         self._show()
 
     def _path(self, trail: Trail) -> list[Place]:
-        """Return the places along a trail and add one place, as a search of the tree would."""
+        """Return the nodes along a trail and add one node, as a search of the tree would."""
         tree = self.tree
         place = tree.root
         path = [place]

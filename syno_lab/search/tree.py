@@ -1,6 +1,6 @@
 """The tree of a search as plain data, and the value of a step in the tree; the tree can be shown and written as JSON.
 
-A :class:`Place` is one way down from the root. A :class:`Record` holds the knowledge about a state; all places with the
+A :class:`Place` is one way down from the root. A :class:`Record` holds the knowledge about a state; all nodes with the
 same key (transpositions) share the record, so they share what is learned. The visits are counted for each way,
 because a step that was tried elsewhere was not tried here. This is the rule UCT2 of Childs, Brodeur and Kocsis,
 Transpositions and move groups in Monte Carlo tree search, 2008.
@@ -140,7 +140,7 @@ class Place:
     """One way down from the root.
 
     Attributes:
-        number: the index of the place in the list of the tree.
+        number: the index of the node in the list of the tree.
         parent: the number of its parent, or ``NO_PARENT``.
         step: the last step; None at the root.
         state: the state after the last step.
@@ -148,8 +148,8 @@ class Place:
         visits: the number of searches along this way that have ended with a reward.
         outstanding: the number of searches along this way that wait for a reward.
         fruitless: the number of searches along this way that found no operator.
-        children: the numbers of the places below, in the order of their creation.
-        untried: the children of the state that are no places yet; None until the search first needs them.
+        children: the numbers of the nodes below, in the order of their creation.
+        untried: the children of the state that are no nodes yet; None until the search first needs them.
         is_closed: whether nothing is left to ask for below.
     """
 
@@ -167,12 +167,12 @@ class Place:
 
     @property
     def searches(self) -> int:
-        """Return the number of all searches through the place."""
+        """Return the number of all searches through the node."""
         return self.visits + self.outstanding + self.fruitless
 
 
 class Tree:
-    """All places, and the range of rewards.
+    """All nodes, and the range of rewards.
 
     Args:
         root: the first state.
@@ -192,11 +192,11 @@ class Tree:
 
     @property
     def root(self) -> Place:
-        """Return the place where every search begins."""
+        """Return the node where every search begins."""
         return self.places[0]
 
     def add(self, parent: int, step: Step | None, state: State) -> Place:
-        """Add a place below ``parent``."""
+        """Add a node below ``parent``."""
         place = Place(len(self.places), parent, step, state, self.records.setdefault(state.key, Record()))
         self.places.append(place)
         if parent != NO_PARENT:
@@ -212,7 +212,7 @@ class Tree:
         return None
 
     def close(self, place: Place) -> None:
-        """Close a place without anything left below, and each parent whose last open child this was."""
+        """Close a node without anything left below, and each parent whose last open child this was."""
         while True:
             place.is_closed = True
             if not place.state.is_complete and all(self.is_dead(self.places[i]) for i in place.children):
@@ -226,7 +226,7 @@ class Tree:
             place = parent
 
     def is_dead(self, place: Place) -> bool:
-        """Return whether no operator can be completed from the place."""
+        """Return whether no operator can be completed from the node."""
         return place.state.key in self.facts.dead
 
     def tell(self, reward: float) -> None:
@@ -270,9 +270,9 @@ class Tree:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The tree as data for ``json.dumps``: a list of places, parents before children.
+        """The tree as data for ``json.dumps``: a list of nodes, parents before children.
 
-        ``step`` is the name of the last step, and ``steps`` the number of an operator's steps in it. Places with equal
+        ``step`` is the name of the last step, and ``steps`` the number of an operator's steps in it. Nodes with equal
         ``record`` share their knowledge. ``mean`` and ``best`` are rewards, None without rewards. ``distance`` is a
         lower bound of the steps to the end, None if the space has no lower bound.
         """

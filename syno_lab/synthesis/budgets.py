@@ -287,7 +287,7 @@ class Cost:
             return (0,)
         entries += [meter.elements((place,)) for place in places if place.node.primitive == "STRIDE"]
         if is_open:
-            # A further weight's `kept` depends on the reductions of each place, numbered by first appearance.
+            # A further weight's `kept` depends on the reductions of each coordinate, numbered by first use.
             numbers: dict[Coordinate, int] = {}
             for place in places:
                 of_place = sorted(reductions_of(place), key=lambda r: (numbers.get(r, len(numbers)), r.node.tag))

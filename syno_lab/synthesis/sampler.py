@@ -1,7 +1,7 @@
 """The sampler: draws random canonical operators, enumerates and counts them (Syno, section 7.1).
 
 The sampler uses the search graph (:mod:`syno_lab.synthesis.graph`): every canonical pGraph is one path. In a small
-graph the paths are counted, and draws are uniform. In a large graph, walks look for places that can be counted
+graph the paths are counted, and draws are uniform. In a large graph, walks look for nodes that can be counted
 (:class:`syno_lab.synthesis.walks.Walker`).
 """
 
@@ -65,8 +65,8 @@ class Sampler:
         unordered: input axes whose inner order is free in the final match; of operators that differ only in the order,
             the sampler returns one (:mod:`syno_lab.synthesis.orders`).
         seed: the seed of the draws; None draws a seed, which ``.seed`` stores.
-        spread: whether draws from a space too large to count spread over the space, with few draws from one place. With
-            False, draws list the neighbourhood of one place after the other: more operators per second, but many of
+        spread: whether draws from a space too large to count spread over the space, with few draws from one node. With
+            False, draws list the neighbourhood of one node after the other: more operators per second, but many of
             them similar (:class:`syno_lab.synthesis.walks.Walker`).
         weight_limits: which limits of occurrences also bind the dimensions of weights: ``"free"`` means none,
             ``"primary"`` means those of primary variables, not of coefficients. ``C_out: 0`` then keeps C_out out of

@@ -64,12 +64,12 @@ class Beginnings(ABC):
 
 @dataclass(eq=False)
 class _Deck(Beginnings):
-    """Deals every multiset of REDUCEs in turn, with few paths from one place, so that draws spread.
+    """Deals every multiset of REDUCEs in turn, with few paths from one node, so that draws spread.
 
     First the number of REDUCEs is dealt, each number once per round; then a multiset of this number, in the same way.
     Multisets without new paths last time are skipped more often, and so are REDUCEs that are not affordable. The length
     is drawn uniformly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a long draw
-    no place yields more than one in a hundred paths.
+    no node yields more than one in a hundred paths.
     """
 
     SMALL = 1  # a single node: with two remaining steps, there can be a hundred behind it
@@ -143,7 +143,7 @@ class _Deck(Beginnings):
 class _Worthwhile(Beginnings):
     """Prefers beginnings with the most new paths for their cost: the fastest way to many, often similar, operators.
 
-    One walk lists the neighbourhood of a place.
+    One walk lists the neighbourhood of a node.
     """
 
     SMALL = 2
@@ -196,11 +196,11 @@ class _Worthwhile(Beginnings):
 
 @dataclass
 class _Region:
-    """The places that a walk has counted, with all paths after them.
+    """The nodes that a walk has counted, with all paths after them.
 
     Attributes:
         most_nodes: the size of the graph at which the walk stops counting.
-        places: tuples (number of paths, node, remaining steps, the path to the node); no place is below another. The
+        places: tuples (number of paths, node, remaining steps, the path to the node); no node is below another. The
             node is None for the end of an operator.
     """
 
@@ -216,13 +216,13 @@ class _Region:
 class Walker:
     """Draws paths from spaces that are too large to count.
 
-    A walk goes down from the root and counts the paths around the place that it reaches, within a limit of nodes. The
+    A walk goes down from the root and counts the paths around the node that it reaches, within a limit of nodes. The
     walk draws some of these paths, all equally likely. The length is drawn first, because long operators outnumber
     short operators by far. On the way down, the walk prefers moves that do not lead away from the input, and REDUCEs
-    that do not exceed the budget of FLOPs alone. So paths of one walk have similar beginnings, and paths in small
-    places are more likely than in large places.
+    that do not exceed the budget of FLOPs alone. So paths of one walk have similar beginnings, and a path from a
+    small region is more likely than a path from a large region.
 
-    Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one place
+    Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one node
     (:class:`_Deck`); the others list neighbourhoods (:class:`_Worthwhile`).
 
     Args:
@@ -280,7 +280,7 @@ class Walker:
                 self._from_root(region)
                 if region.total:
                     break
-            # The likely places had no path, but a path exists: count until it is found.
+            # The likely nodes had no path, but a path exists: count until it is found.
             while not region.total:
                 graph.effort.look("looking for an operator")
                 region = _Region(len(graph) + self.NODES_A_WALK)
@@ -345,7 +345,7 @@ class Walker:
                     return False
         if is_vast:
             return False  # Some moves were not examined.
-        # Everything is counted now: store one place instead of many.
+        # Everything is counted now: store one node instead of many.
         number = node.counts[left] = ends + sum([n for n, *_ in region.places[first:]])
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []
         del region.places[first:]

@@ -4,7 +4,7 @@ The rest of the engine needs no change for such a primitive. The sizes stay the 
 and the match with the input stay valid. The index stays inside its domain, so no bound is added. The reference,
 PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes sizes, sums, or
 drops a coordinate affects the shape distance's proof and the bounds of budgets. It must be a class in
-:mod:`syno_lab.ir.primitives.table`, with its cases in the room ``synthesis``.
+:mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
 
 An operator's file has the primitive's name and a digest of what the function computes, but no code. A process can read
 the file if it has added a primitive with the same name and digest.
