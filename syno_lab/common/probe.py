@@ -81,8 +81,8 @@ def _unfolded(array: Array, axis: int) -> Array:
 def beside_convolution(probe: Probe) -> tuple[str, Probe]:
     """Return the name and the probe of a convolution of the same sizes, with a window of 3 along each axis of offsets.
 
-    A kernel without offsets is compared with a linear layer. So is a kernel with a single axis of offsets along which
-    only one position is read (an operator that takes each row alone).
+    The result is a linear layer for a kernel without offsets. A kernel with a single axis of offsets along which only
+    one position is read (an operator that takes each row alone) is also compared with a linear layer.
     """
     outputs, inputs, *lengths = probe.kernel.shape
     if len(lengths) == 1 and np.count_nonzero(probe.kernel.any(axis=(0, 1))) == 1:

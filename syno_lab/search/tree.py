@@ -1,7 +1,7 @@
 """The tree of a search as plain data, and the value of a step in the tree; the tree can be shown and written as JSON.
 
-A :class:`Place` is one way down from the root. A :class:`Record` holds the knowledge about a state; all nodes with the
-same key (transpositions) share the record, so they share what is learned. The visits are counted for each way,
+A :class:`Place` is a node: one way down from the root. A :class:`Record` holds the knowledge about a state; all nodes
+with the same key (transpositions) share the record, so they share what is learned. The visits are counted for each way,
 because a step that was tried elsewhere was not tried here. This is the rule UCT2 of Childs, Brodeur and Kocsis,
 Transpositions and move groups in Monte Carlo tree search, 2008.
 """
