@@ -11,9 +11,9 @@ from syno_lab.systems import all_systems
 PAGE = Path(__file__).parent / "primitives.md"
 HEAD = """# The primitives
 
-What operators are made of, system by system: how a primitive is written, what it takes and gives, what is refused, and
-its source. In a notebook `%syno_card MERGE` or `%syno_card canvas fc` shows a card with its picture. This page is made
-from the cards by `docs/primitives.py`.
+This page has the primitives of each system: how a primitive is written, its inputs and results, its refusals, and its
+source. In a notebook `%syno_card MERGE` or `%syno_card canvas fc` shows a card with its picture. `docs/primitives.py` makes
+this page from the cards.
 """
 
 
