@@ -12,8 +12,8 @@ PAGE = Path(__file__).parent / "primitives.md"
 HEAD = """# The primitives
 
 This page has the primitives of each system: how a primitive is written, its inputs and results, its refusals, and its
-source. In a notebook `%syno_card MERGE` or `%syno_card canvas fc` shows a card with its picture. `docs/primitives.py` makes
-this page from the cards.
+source. In a notebook `%syno_card MERGE` or `%syno_card canvas fc` shows a card with its picture.
+`docs/primitives.py` makes this page from the cards.
 """
 
 
