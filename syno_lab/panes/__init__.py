@@ -1,7 +1,7 @@
 """Panes of the operator view, and functions that read and export the panes of any system.
 
-A pane is one form of an operator as plain data (:class:`syno_lab.protocol.Pane`). A system lists its panes. This room
-precedes the systems' rooms, so that their panes can use it.
+A pane is one form of an operator as plain data (:class:`syno_lab.protocol.Pane`). A system lists its panes. This
+package imports no system's package, so that the panes of every system can use it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def panes_of(operator: Operator) -> Mapping[str, Pane]:
 def read_pane(asked: Asked[Any], name: str) -> PaneData:
     """Return the data of one pane.
 
-    Raises SpecError for a pane that the operator's system does not have, and the errors of the pane itself.
+    Raises SpecError for a pane that the operator's system does not have. The pane can raise further errors.
     """
     return _pane(asked, name).read(asked)
 
@@ -69,7 +69,7 @@ def exports(asked: Asked[Any], name: str, data: PaneData) -> list[Form]:
 
 
 def export(asked: Asked[Any], name: str, data: PaneData, form: str) -> bytes:
-    """Return the file content of one form of :func:`exports`, by its ``format`` in any case.
+    """Return the file content of the form of :func:`exports` that has this ``format``, in upper or lower case.
 
     Raises SpecError for a format that the pane does not have, or for a PNG that only a browser can make.
     """

@@ -1,4 +1,4 @@
-"""Align the steps of several operators, and mark steps that are equal, that differ, or that only one operator has."""
+"""Align the steps of several operators; mark the steps that are equal, differ, or occur in only one operator."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class AlignedRow:
 
 
 def trace_all(formats: Sequence[str], values: Sequence[object]) -> list[list[TracedStep]]:
-    """Trace the steps of operators or states, each with the format of its system; equal steps have equal keys.
+    """Return the traced steps of operators or states of systems with these formats; equal steps have equal keys.
 
-    Steps of two systems are never equal, and never have a common input.
+    Steps of different systems are never equal and have no common inputs.
     """
     traces_of: list[list[TracedStep]] = [[] for _ in values]
     first = 0
@@ -57,11 +57,11 @@ def trace_all(formats: Sequence[str], values: Sequence[object]) -> list[list[Tra
 
 
 def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
-    """Put the steps of operators in rows.
+    """Arrange the steps of several operators in the rows of a table.
 
-    Equal steps share a row. The other steps are paired where they have the same kind and common inputs, the most common
-    inputs first. The rows follow the order of the first operator. A step that the first operator lacks comes before its
-    own operator's next step that has a row, or at the end.
+    Equal steps share a row. Steps of one kind with common inputs are paired next, those with the most common inputs
+    first. The rows follow the order of the first operator. A step that the first operator lacks gets a new row before
+    the next step of its operator that has a row, or at the end.
     """
     rows: list[_Row] = []
     for number, trace in enumerate(traces):
@@ -82,14 +82,14 @@ def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
 
 @dataclass(eq=False)
 class _Row:
-    """A row in the making: its steps by the numbers of their operators."""
+    """A row that is being filled: the steps in it, by the numbers of their operators."""
 
     cells: dict[int, TracedStep] = field(default_factory=dict)
     filled_by: int = -1  # the number of the last operator with a step in this row
 
 
 def _equal(rows: Sequence[_Row], number: int, step: TracedStep) -> _Row | None:
-    """Return the row of an equal step, unless another step of this operator is in it."""
+    """Return the row of an equal step; None if another step of this operator fills the row already."""
     for row in rows:
         if row.filled_by != number and any(cell.key == step.key for cell in row.cells.values()):
             row.filled_by = number
@@ -100,7 +100,7 @@ def _equal(rows: Sequence[_Row], number: int, step: TracedStep) -> _Row | None:
 def _alike(
     rows: Sequence[_Row], number: int, trace: Sequence[TracedStep], homes: Sequence[_Row | None]
 ) -> list[tuple[int, _Row]]:
-    """Return rows for steps without an equal step, by their indices in the trace."""
+    """Return the index in the trace of each step that has only a similar step, and the row of the similar step."""
     pairs = []
     for place, (step, home) in enumerate(zip(trace, homes, strict=True)):
         if home is not None:

@@ -24,13 +24,13 @@ MOST_NAME = 80
 
 @dataclass(frozen=True)
 class Asked(Generic[_Operator]):
-    """A request: an operator and the choices of the view, as plain values, so that equal requests have equal answers.
+    """A request for a pane: an operator and the user's choices as plain values; equal requests have equal answers.
 
     A pane declares the fields that it depends on (:attr:`syno_lab.protocol.Pane.depends`) and reads no other field.
 
     Attributes:
-        operator: the operator, of any system.
-        name: the operator's name; any text.
+        operator: an operator of any system.
+        name: any text as the operator's name.
         binding: the sizes; None means the system's :meth:`~syno_lab.protocol.System.example_binding`.
         element: the output element whose receptive field is shown: ``center``, or an index for each axis, separated by
             commas; ``:`` means the whole axis.
@@ -77,7 +77,7 @@ def read_element(text: str) -> Any:
 
 
 def read_image(image: Any) -> np.ndarray[Any, Any]:
-    """Convert a user's image to [rows, columns, 3] in 0..1. Raises SpecError for an array of another kind."""
+    """Convert a user's image to [rows, columns, 3] in 0..1. Raises SpecError for an invalid array."""
     if image is None:
         raise SpecError("photo: expected an image for 'own', found none; give image=array")
     array = np.asarray(image)

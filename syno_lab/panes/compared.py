@@ -1,6 +1,6 @@
 """Compare several operators, as plain data: pictures, aligned steps, costs and receptive fields.
 
-An unfinished operator, such as a place of a stepper's session, can be compared too; it has only a picture and steps.
+An unfinished operator (a place of a stepper's session) can be compared too; it has only a picture and steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEWEST, MOST = 2, 4
 LETTERS = "ABCD"
 #: The text of an empty cell.
 NOTHING = "–"
-#: The most seconds of computing for the status of an unfinished operator.
+#: The longest time in seconds to compute the status of an unfinished operator.
 _STATUS_S = 0.3
 _STRONGEST = ("differs", "only", "some", "same")
 
@@ -40,7 +40,7 @@ class Subject:
         name: the displayed name.
         format: the format of its system.
         operator: the operator; None for an unfinished operator.
-        session: the session at the state of an unfinished operator, else None.
+        session: for an unfinished operator the session whose current state it is, else None.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Subject:
 
 
 def subjects_of(values: Sequence[Any], names: Sequence[str] | None = None) -> tuple[Subject, ...]:
-    """Return the subjects with their names: the given names, else the names of equal known operators.
+    """Return the operators to compare with their names: the given names, else the names of equal known operators.
 
     Raises SynoError for fewer than two or more than four values, and for another number of names. A value must be an
     operator, the name of a known operator, the file or text of an operator, or the state of an operator.
@@ -75,13 +75,13 @@ def _subject(value: Any, name: str) -> Subject:
 
 
 def common_sizes(subjects: Iterable[Subject], binding: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return sizes of all variables at which every operator is legal.
+    """Return sizes of all variables for which every operator is legal.
 
     Args:
         subjects: the operators; unfinished operators are ignored.
         binding: requested sizes; the other sizes are those of one operator's view.
 
-    Raises SpecError where a requested size does not fit, or where no such sizes are found.
+    Raises SpecError where a requested size does not fit, or where no sizes fit all operators.
     """
     operators = [subject.operator for subject in subjects if subject.operator is not None]
     examples = [system_of(operator).example_binding(operator) for operator in operators]
@@ -110,7 +110,7 @@ def sizes_of(operator: Operator, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 class Drawn(TypedDict):
-    """A picture; ``links`` are as in the pane ``graph``."""
+    """The picture of an operator in a comparison; ``links`` are as in the pane ``graph``."""
 
     svg: str
     description: str
@@ -146,14 +146,14 @@ class StepRow(TypedDict):
 
 
 class NumberCell(TypedDict):
-    """A value; ``ratio`` is its quotient with the first operator's value, where the two are numbers."""
+    """A value of an operator; ``ratio`` is the value divided by the first operator's value, if these are numbers."""
 
     text: str
     ratio: str
 
 
 class NumberRow(TypedDict):
-    """A value of each operator, and whether the existing values differ."""
+    """A row of the table: a value of each operator, and whether the values differ; missing values do not count."""
 
     group: str
     title: str
@@ -162,7 +162,7 @@ class NumberRow(TypedDict):
 
 
 def columns_and_rows(subjects: Sequence[Subject]) -> tuple[list[Column], list[StepRow]]:
-    """Return the pictures, and the steps in rows. Raises SynoError when the layout program is missing."""
+    """Return the pictures and the aligned steps of operators. Raises SynoError when the layout program is missing."""
     traced = [subject.session.state if subject.session is not None else subject.operator for subject in subjects]
     aligned = align(trace_all([subject.format for subject in subjects], traced))
     columns: list[Column] = []
@@ -210,7 +210,7 @@ def _shown(row: AlignedRow) -> StepRow:
 
 
 def table_row(group: str, title: str, values: Sequence[float | str | None]) -> NumberRow:
-    """Return a row of the table."""
+    """Return a row of the table of costs, with the values as text."""
     first = values[0]
     cells: list[NumberCell] = []
     for number, value in enumerate(values):
@@ -258,8 +258,8 @@ def reach_rows(
 ) -> list[NumberRow]:
     """Return rows of how many elements of each input axis the output element in the middle reads.
 
-    Each row has the axes of one index. An operator whose system cannot answer has :data:`NOTHING`. Raises StoppedError
-    when ``should_stop`` returns True.
+    Each row has the axes of one index. :data:`NOTHING` is the cell of an operator whose system cannot count these
+    elements. Raises StoppedError when ``should_stop`` returns True.
     """
     axes_of: list[list[AxisRead]] = []
     for subject in subjects:

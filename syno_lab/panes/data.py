@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 #: The data of any pane: a dictionary of this module or of the module of a pane.
 PaneData = Mapping[str, Any]
-#: A cell of a table, and a row of a table by the names of its columns.
+#: The type of a table's cell, and of a table's row: cells by the names of the columns.
 Cell = str | float | bool | list[str] | None
 Record = Mapping[str, Cell]
 
@@ -44,10 +44,10 @@ class Piece(TypedDict):
 
 
 class Link(TypedDict):
-    """The links of a node of a picture.
+    """What the page shows and highlights for a node of the picture.
 
-    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. With the node, the page highlights the ids in ``light`` and
-    the pieces of the loop nest with ids in ``marks``. ``lines`` has the highlighted lines of the loop nest, from 0.
+    ``kind`` is ``coordinate``, ``primitive`` or ``tensor``. The page highlights the ids in ``light`` with the node, and
+    the loop nest's pieces with ids in ``marks``. ``lines`` has the highlighted lines of the loop nest, from 0.
     """
 
     words: str
@@ -58,7 +58,7 @@ class Link(TypedDict):
 
 
 class Picture(TypedDict):
-    """The picture of an operator; ``json`` is the operator's file, ``links`` are by the ids of nodes."""
+    """The picture of an operator; ``json`` is the operator's file, ``links`` has the links of a node by its id."""
 
     svg: str
     dot: str
@@ -89,7 +89,7 @@ class Costs(TypedDict):
 
 
 class Source(TypedDict):
-    """A program's text, and its pieces with colours of syntax."""
+    """A program's text, and the same text in pieces with the colours of a syntax highlighter."""
 
     text: str
     pieces: list[Piece]
@@ -99,7 +99,7 @@ class AxisRead(TypedDict):
     """The elements that are read along an input axis: its index, its size in symbols and its ``number`` of elements.
 
     ``reads`` is the number of elements that are read, ``extent`` the number from the first to the last of them.
-    ``cover`` is ``whole``, ``part`` or ``none``.
+    ``cover`` is ``whole``, ``part`` or ``none``: how much of the axis is read.
     """
 
     axis: int
@@ -111,7 +111,7 @@ class AxisRead(TypedDict):
 
 
 class Reach(TypedDict):
-    """A receptive field: in words, for each input axis, and as a map of the last two input axes."""
+    """A receptive field as a text, as numbers for each input axis, and as a map of the last two input axes."""
 
     text: str
     axes: list[AxisRead]

@@ -33,12 +33,12 @@ _MIMES = {
 
 
 def form(asked: Asked[Any], name: str, file: str, **more: Unpack[Content]) -> Form:
-    """Return a form: its displayed name, the end of its file's name (``cost.csv``), and one field of Content."""
+    """Return a form from its displayed name, the end of its file's name (``cost.csv``), and one field of Content."""
     return {"format": name, "file": asked.file_name(file), "mime": _MIMES[file.rpartition(".")[2]], **more}
 
 
 def whole(asked: Asked[Any], what: str) -> Form:
-    """Return the form of all data of a pane as JSON."""
+    """Return the form JSON, which has all data of a pane."""
     return form(asked, "JSON", f"{what}.json", path=[])
 
 
@@ -75,7 +75,7 @@ def cost_forms(asked: Asked[Any], data: Costs) -> list[Form]:
 
 
 def csv_text(rows: Iterable[PaneData]) -> str:
-    """Write records of equal keys as CSV with a header; no cell is a formula for a spreadsheet."""
+    """Return records of equal keys as CSV with a header; a spreadsheet program takes no cell for a formula."""
     lines = [
         {name: no_formula(" | ".join(map(str, cell)) if isinstance(cell, list) else cell) for name, cell in row.items()}
         for row in rows
@@ -97,7 +97,7 @@ def content(asked: Asked[Any], pane: str, forms: Iterable[Form], data: PaneData,
     if "text" in chosen:
         return str(chosen["text"]).encode()
     if "figure" in chosen:
-        from syno_lab.codegen.figure_operator import figure  # its rooms are pGraphs' own: loaded on use
+        from syno_lab.codegen.figure_operator import figure  # loads packages for pGraphs: imported on use
 
         drawing = figure(asked.operator, **chosen["figure"])
         return drawing.content(chosen["file"].rpartition(".")[2])

@@ -27,7 +27,7 @@ _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
 
 def picture_pane(asked: Asked[Any]) -> Picture:
-    """Return the picture, without links."""
+    """Return the data of the pane ``graph``: the operator's picture, without links."""
     operator = asked.operator
     svg = operator.svg()
     return {
@@ -50,12 +50,12 @@ class CostRow(msgspec.Struct, frozen=True):
 
     Attributes:
         stage: the number of the part.
-        does: the work of the part, in words.
-        sums: the coordinates that it sums over.
-        out: the shape of its result, in symbols too if there are any.
+        does: a text that describes what the part computes.
+        sums: the coordinates that the part sums over.
+        out: the shape of the part's result in numbers, and in symbols if the shape has symbols.
         iterations: the number of runs of its innermost statement.
         flops: the FLOPs of the part.
-        share: its share of the operator's FLOPs.
+        share: the part's share of the operator's FLOPs.
         weight_bytes, out_bytes: the bytes of its weights and of its result, in float32.
         ids: the ids of its nodes in the picture.
     """
@@ -86,7 +86,7 @@ class CostRow(msgspec.Struct, frozen=True):
         iterations: int | None = None,
         ids: list[str] | None = None,
     ) -> CostRow:
-        """Make a row from the elements of its weights and its result ``made``; by default an iteration is 2 FLOPs."""
+        """Return a row; ``weights`` and ``made`` are numbers of elements; by default an iteration is 2 FLOPs."""
         share = flops / total if total else 0.0
         runs = flops // 2 if iterations is None else iterations
         return cls(stage, does, sums, out, runs, flops, share, FLOAT32_BYTES * weights, FLOAT32_BYTES * made, ids or [])
@@ -100,7 +100,7 @@ def costs(asked: Asked[Any], rows: Iterable[CostRow] = (), **totals: int) -> Cos
     return {"binding": bound, "totals": {**counted, "memory_bytes": operator.memory(bound)}, "rows": parts}
 
 
-#: The kinds of pieces by the families of Pygments' tokens; a piece of another family has no kind.
+#: The kind (a colour) of a piece by the type of its Pygments token; a piece of another type has no kind.
 _KINDS = {
     "Token.Keyword": "keyword",
     "Token.Operator.Word": "keyword",
@@ -113,7 +113,7 @@ _KINDS = {
 
 
 def coloured(text: str) -> list[Piece]:
-    """Split Python text into pieces with ``text``, and ``kind`` for a colour; the pieces joined are the text."""
+    """Split Python text into pieces with ``text`` and a colour ``kind``; the joined pieces are the text."""
     from pygments.lexers.python import PythonLexer
 
     pieces: list[Piece] = []
@@ -130,7 +130,7 @@ def coloured(text: str) -> list[Piece]:
 
 
 def source_pane(asked: Asked[Any]) -> Source:
-    """Return the PyTorch module as a file that needs torch alone."""
+    """Return the source of the PyTorch module, a file that needs torch alone."""
     text = asked.operator.to_torch_source(asked.bound())
     return {"text": text, "pieces": coloured(text)}
 
@@ -154,7 +154,7 @@ def tir_pane(asked: Asked[Any]) -> Source:
 
 
 def _tir(say: Callable[[str], None], _: Callable[[], None], text: str, binding: dict[str, int]) -> None:
-    """Send the TIR of the operator with this text, in a worker."""
+    """Run in a worker process: send the TIR of the operator with this JSON text."""
     say(f"{read_operator(text).to_tvm(binding).script()}\n")
 
 

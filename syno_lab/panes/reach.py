@@ -1,9 +1,9 @@
 """The receptive field of an operator of any system, from gradients of its torch module, and its picture.
 
 The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear.
-An input element of such an operator counts as read if the gradient of the output element there is not zero. At least
-one of :data:`DRAWS` random inputs and weights must have that gradient. A closed ReLU passes no gradient, and a maximum
-passes none to other elements. So elements that are read only through these may be missing.
+An input element of such an operator is read if the output element's gradient there is not zero. One of :data:`DRAWS`
+draws of random inputs and weights with such a gradient is enough. A ReLU below zero passes no gradient, and a maximum
+passes it to the largest element alone. So elements that are read only through a ReLU or a maximum may be missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from syno_lab.panes.forms import drawn, form, whole
 from syno_lab.protocol import Operator, Pane
 
 Array = np.ndarray[Any, Any]
-#: The number of random inputs and weights. A single ReLU is closed in all draws for one of 2^8 elements.
+#: The number of random inputs and weights. A single ReLU is zero in all draws for one of 2^8 elements.
 DRAWS = 8
 #: Gradients below this share of the largest gradient are rounding errors.
 _ROUNDING = 1e-14
@@ -34,12 +34,12 @@ _MOST_CELLS = 64  # cells along one axis of a picture
 
 
 def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]) -> Array:
-    """Return how much each input element counts for output elements.
+    """Return how strongly output elements depend on each input element.
 
     Args:
         operator: an operator of any system; its torch module is in evaluation mode.
         where: for each output axis the index; None for the whole axis.
-        asked: the request, for the sizes and for stopping.
+        asked: the request, which has the sizes and ``should_stop``.
 
     Returns:
         The mean of the absolute gradients over :data:`DRAWS` random inputs and weights [shape of the input], in
@@ -82,7 +82,7 @@ def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]
 def reach_by_gradients(axes: Sequence[str], follows: Sequence[int | None]) -> Pane:
     """Return the pane ``reach`` of a system whose operators have input ``axes`` with these sizes in symbols.
 
-    ``follows`` has for each input axis the output axis along which it is read, or None.
+    ``follows`` has for each input axis the output axis at whose positions the input axis is read, or None.
     """
 
     def read(asked: Asked[Any]) -> Reach:
@@ -146,7 +146,7 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
     """Draw how strongly each position of the last two input axes is read, summed over the other axes.
 
     ``counts`` has the input's shape, 0 for elements that are not read. ``sizes`` are the sizes of its axes in symbols.
-    ``say`` puts the sum at a position into words. A single axis becomes a strip.
+    ``say`` turns the sum at a position into text. A single axis becomes a strip.
     """
     rest = tuple(range(max(counts.ndim - 2, 0)))
     plane = counts.sum(axis=rest) if counts.ndim else counts.reshape(1)
@@ -178,7 +178,7 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
 
 
 def _window(read: Any, length: int) -> tuple[int, int]:
-    """Return the range of an axis that is drawn, with the elements that are read in its middle."""
+    """Return the range of an axis to draw: the read elements are in the middle of the range."""
     if length <= _MOST_CELLS:
         return 0, length
     middle = int(read[0] + read[-1]) // 2 if len(read) else length // 2
