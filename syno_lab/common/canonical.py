@@ -1,6 +1,6 @@
 """The canonical form of a labelled acyclic graph: two graphs have equal forms exactly when they are isomorphic.
 
-The search refines colours of vertices, breaks each tie in every way that no known symmetry makes superfluous, and keeps
+The search refines colours of vertices. Where colours tie, it tries every order that no known symmetry repeats. It keeps
 the least form (McKay, Practical graph isomorphism, 1981).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-_BOTH = 2  # the side of an input of a vertex whose inputs have no order
+_BOTH = 2  # in `uses`, replaces the index of an input if the inputs have no order
 
 Colours = list[int]
 Form = list[tuple[object, ...]]
@@ -19,7 +19,7 @@ class Vertex(NamedTuple):
     """A vertex of a graph.
 
     Attributes:
-        label: the vertex's label, without numbers of vertices; labels decide the order of vertices first.
+        label: the vertex's label, which names no vertex; vertices are sorted by label first.
         inputs: the numbers of the vertices that this vertex uses.
         symmetric: whether the order of the inputs does not matter.
     """
@@ -39,13 +39,13 @@ class _Search:
 
     def __init__(self, vertices: Sequence[Vertex]) -> None:
         self.vertices = vertices
-        #: For each vertex its users: the user's number, and the side on which the user takes the vertex.
+        #: For each vertex: the number of each user, and the index of the vertex among the user's inputs.
         self.uses: list[list[tuple[int, int]]] = [[] for _ in vertices]
         for number, vertex in enumerate(vertices):
             for side, used in enumerate(vertex.inputs):
                 self.uses[used].append((number, _BOTH if vertex.symmetric else side))
         self.form: Form | None = None
-        #: The first order that the search reached: its form, its vertices, and the vertices chosen on the way.
+        #: The first complete order: its form, its vertices, and the vertices that were chosen to break ties.
         self.first: tuple[Form, list[int], list[int]] | None = None
         self.symmetries: list[dict[int, int]] = []
 
@@ -56,7 +56,7 @@ class _Search:
         return self.form
 
     def _walk(self, colours: Colours, chosen: list[int]) -> int | None:
-        """Visit all orders under the chosen vertices; return how many choices to go back to, or None."""
+        """Visit all orders that begin with the choices; return the number of choices to keep, or None for all."""
         colours = self._refined(colours)
         tied = [colour for colour in set(colours) if colours.count(colour) > 1]
         if not tied:
@@ -73,7 +73,7 @@ class _Search:
         return None
 
     def _refined(self, colours: Colours) -> Colours:
-        """Refine colours by the colours of inputs and users until no colour splits."""
+        """Split colours by the colours of inputs and users until no colour splits."""
         colours = _ranked(colours)
         while max(colours) < len(colours) - 1:
             signs = []
@@ -101,7 +101,7 @@ class _Search:
             return None
         first_form, first_order, first_chosen = self.first
         if form == first_form:
-            # The symmetry maps everything below the last common choice to what the search has already visited.
+            # The symmetry maps all orders after the last common choice to orders that the search has visited.
             self.symmetries.append(dict(zip(first_order, order, strict=True)))
             return next(place for place, (a, b) in enumerate(zip(chosen, first_chosen, strict=False)) if a != b)
         assert self.form is not None
@@ -122,6 +122,6 @@ class _Search:
 
 
 def _ranked(signs: Sequence[Any]) -> Colours:
-    """Number the signs from 0 up in their order; equal signs get equal numbers."""
+    """Replace each key by its rank among the distinct sorted keys, from 0."""
     rank = {sign: number for number, sign in enumerate(sorted(set(signs)))}
     return [rank[sign] for sign in signs]

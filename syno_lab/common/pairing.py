@@ -1,4 +1,4 @@
-"""Which output axis is paired with which input axis, and how locally: αNAS's mixing property as a value (section 3.1).
+"""The mixing property of αNAS (section 3.1): which output axis is paired with which input axis, and how locally.
 
 A pairing is a matrix with a row for each output axis and a column for each input axis. Its marks have the order x (not
 paired) < o (one-to-one) < m (many-to-one) < a (all-to-one). The marks are a commutative semiring: the sum of two marks
@@ -39,7 +39,7 @@ class Pairing:
         return cls(names, names, tuple(tuple("o" if k == i else "x" for i in range(n)) for k in range(n)))
 
     def __matmul__(self, before: Pairing) -> Pairing:
-        """Return a lower bound for this pairing applied to the output of ``before`` (Lemma 3.6).
+        """Return a lower bound of the pairing of a composition: first ``before``, then this pairing (Lemma 3.6).
 
         Raises SpecError when the number of output axes of ``before`` is not the number of this pairing's input axes.
         """
@@ -72,7 +72,7 @@ class Pairing:
         return not other.excess(self)
 
     def excess(self, target: Pairing) -> int:
-        """Count the entries of ``target`` with a larger mark than here: the distance to it (αNAS, Definition 4.9).
+        """Count the entries whose mark is larger in ``target``: the distance to ``target`` (αNAS, Definition 4.9).
 
         Raises SpecError when the pairings have different numbers of axes.
         """
@@ -80,7 +80,7 @@ class Pairing:
         return sum(RANK[wished] > RANK[mark] for mark, wished in zip(self._all(), target._all(), strict=True))
 
     def mark_of(self, wish: Wish) -> Letter:
-        """Return the largest mark of the wish's input axis: in the row of its output axis, or in any row."""
+        """Return the mark of the wish's input axis and output axis, or the largest mark if the output axis is None."""
         rows = self.marks if wish.output is None else (self.marks[wish.output],)
         return _most(row[wish.axis] for row in rows)
 
@@ -159,5 +159,5 @@ def _most(marks: Iterable[Letter]) -> Letter:
 
 
 def _through(after: Letter, before: Letter) -> Letter:
-    """Return the mark of two pairings in a row that pass through one axis."""
+    """Return the product of two marks: the mark of two consecutive pairings through one axis."""
     return "x" if "x" in (after, before) else _more(after, before)

@@ -1,11 +1,11 @@
-"""The kernel probe: read from an operator's kernel for random weights what the operator can mix, without training.
+"""The kernel probe: measure what an operator can mix from its kernel for random weights, without training.
 
 The kernel for the middle of the output is an array ``K[outputs, inputs, offsets...]``: output channels, input channels,
-and the positions that are read. The kernel is unfolded along each of the three. The *effective rank* of the matrix is
-the exponential of the entropy of its squared singular values over their sum. Roy and Vetterli (The effective rank,
-EUSIPCO 2007) do not square the values; a narrow middle is then less visible. A narrow middle lowers the rank over the
-channels. An operator that reads the same everywhere has rank 1 over the offsets. Each rank is divided by the replaced
-layer's own rank at the same sizes; the least of the three shares is the operator's weakest link.
+and the positions that are read. The kernel is unfolded to a matrix along each of these three. The *effective rank* of a
+matrix is the exponential of the entropy of its squared singular values over their sum. Roy and Vetterli (The effective
+rank, EUSIPCO 2007) do not square the values; a bottleneck is then less visible. A bottleneck lowers the rank over the
+channels. An operator with the same weights at all offsets has rank 1 over the offsets. Each rank is divided by the
+replaced layer's rank at the same sizes; the least of the three shares is the operator's score.
 
 The ranks do not depend on the scale of the weights. A non-linear operator has a kernel for each input: its derivatives
 at that input. Kernels at several inputs count as one kernel that has the inputs as a further axis.
@@ -64,7 +64,7 @@ class Probe:
         return {"space": space, "outputs": outputs, "inputs": inputs, "product": space * outputs * inputs}
 
     def score(self, reference: Probe) -> float:
-        """Return the least share, from 0 to about 1: the weakest link in comparison with the reference."""
+        """Return the least of the three shares of the reference's ranks, from 0 to about 1."""
         shares = self.shares(reference)
         return min(shares["space"], shares["outputs"], shares["inputs"])
 
@@ -81,8 +81,8 @@ def _unfolded(array: Array, axis: int) -> Array:
 def beside_convolution(probe: Probe) -> tuple[str, Probe]:
     """Return the name and the probe of a convolution of the same sizes, with a window of 3 along each axis of offsets.
 
-    The result is a linear layer for a kernel without offsets. A kernel with a single axis of offsets along which only
-    one position is read (an operator that takes each row alone) is also compared with a linear layer.
+    The result is a linear layer for a kernel without offsets. A kernel with one axis of offsets, of which only one
+    position is read, is also compared with a linear layer.
     """
     outputs, inputs, *lengths = probe.kernel.shape
     if len(lengths) == 1 and np.count_nonzero(probe.kernel.any(axis=(0, 1))) == 1:
@@ -112,7 +112,7 @@ def convolution_probe(
     Args:
         outputs: the number of output channels.
         inputs: the number of input channels.
-        lengths: the number of positions along each axis of offsets; longer windows are cut off.
+        lengths: the number of positions along each axis of offsets; a longer window is cut to this length.
         window: the convolution's window along each axis of offsets.
         groups: the number of groups of channels; it must divide the input and the output channels.
     """

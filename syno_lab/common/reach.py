@@ -26,8 +26,8 @@ class AxisField:
         positions: every position that is read, ascending.
         output_axis: the output axis that the input axis follows: the longest output axis in its coordinate expression,
             or None if the expression has none.
-        offsets: ``positions`` less the output element's own position, ``index * number // output length``. The value
-            is None if the axis follows no output axis, or if the output index there covers a whole axis.
+        offsets: ``positions`` less the output element's own position, ``index * number // output length``. The value is
+            None if the axis follows no output axis, or if the output index covers all of that output axis.
     """
 
     axis: int
@@ -39,19 +39,19 @@ class AxisField:
 
     @property
     def extent(self) -> int:
-        """Return the number of positions from the first that is read to the last, including the two."""
+        """Return the number of positions from the first read position to the last, inclusive."""
         return self.positions[-1] - self.positions[0] + 1 if self.positions else 0
 
     @property
     def cover(self) -> Cover:
-        """Return whether the axis is read as a whole, in part or not at all."""
+        """Return how much of the axis is read: the whole axis, a part or nothing."""
         return "whole" if len(self.positions) == self.number else "part" if self.positions else "none"
 
 
 def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Convert an index of :meth:`.Operator.receptive_field` for this output shape to a number or None for each axis.
+    """Convert an index of :meth:`.Operator.receptive_field` to a number or None (all) for each axis of the output.
 
-    Raises SpecError for an output without the element.
+    Raises SpecError for an index outside the output.
     """
     if index is None:
         return (None,) * len(shape)
@@ -70,7 +70,7 @@ def index_of(index: Any, shape: tuple[int, ...]) -> tuple[int | None, ...]:
 
 
 def axis_table(axes: Sequence[AxisField]) -> list[str]:
-    """Format what is read along each input axis as the lines of a table with a head."""
+    """Format what is read along each input axis as a table with a header, and return its lines."""
     heads = ["axis", "size", "number", "reads", "extent", "cover", "offsets"]
     return aligned([heads, *map(_line, axes)])
 
@@ -84,7 +84,7 @@ def _line(axis: AxisField) -> list[str]:
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
-    """Format ascending numbers; a run of consecutive numbers has two dots: ``-1..1, 5``."""
+    """Format ascending numbers; consecutive numbers become a range with two dots: ``-1..1, 5``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

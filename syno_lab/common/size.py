@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _FACTOR = re.compile(r"\s*(?P<name>[A-Za-z_][A-Za-z_0-9]*|[0-9]+)\s*(?:\^\s*(?P<power>-?[0-9]+))?\s*")
 _MAX_POWER = 64
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-# The limit of a product's bits before the division; a size within bounds needs far fewer bits.
+# The limit of bits of a numerator or a denominator; a size within its limit needs far fewer bits.
 _MOST_BITS = 4096
 
 
@@ -138,7 +138,7 @@ class Size:
 
     @property
     def is_plausible(self) -> bool:
-        """Return whether a binding can make this size a positive integer: no primary below, no bare 1/coefficient."""
+        """Return whether some binding makes this size a positive integer; no binding does for ``1/H`` or ``1/s``."""
         if min(self.primary_exponents, default=0) < 0:
             return False
         return self.has_primary or max(self.exponents, default=0) > 0 or self.is_one
@@ -201,7 +201,7 @@ class Size:
         return self.written("*", "//", lambda name, power: "*".join([name] * power))
 
     def written(self, times: str, over: str, factor: Callable[[str, int], str]) -> str:
-        """Write the size as a quotient of products; ``factor`` writes a variable with its power above 0."""
+        """Write the size as a quotient of products; ``factor`` formats a variable with a positive power."""
         sides: tuple[list[str], list[str]] = ([], [])
         for name, power in self.factors.items():
             sides[power < 0].append(factor(name, abs(power)))

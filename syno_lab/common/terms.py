@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-MAX_TERMS = 1 << 25  # each array of indices takes a quarter of a gigabyte
+MAX_TERMS = 1 << 25  # with this number, each array of indices takes 256 MB
 _ROUNDS = 6
-# Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014), and two more: one for each hash lane.
+# Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014), and a constant for each hash lane.
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _LANES = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 
@@ -42,7 +42,7 @@ def table_of(y: Array, x: Array, weights: list[Array], x_shape: tuple[int, ...])
 
 
 def table_fingerprint(table: Terms, free: Sequence[int] = ()) -> str:
-    """Return 32 hexadecimal digits for a table of terms; ``free`` are the input axes without an inner order."""
+    """Return 32 hexadecimal digits for a table of terms; positions along the input axes ``free`` have no order."""
     return "".join(f"{_refine(table, free, lane):016x}" for lane in _LANES)
 
 
@@ -89,7 +89,7 @@ def _refine(table: Terms, free: Sequence[int], lane: int) -> int:
 
 
 def _mix(value: Array, lane: int) -> Array:
-    """Scatter 64-bit words by a bijection (the finaliser of splitmix64), different for each lane."""
+    """Mix the bits of 64-bit words by a bijection (the finaliser of splitmix64), different for each lane."""
     with np.errstate(over="ignore"):
         value = (value + np.uint64(lane)).astype(np.uint64)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX[0])
@@ -118,7 +118,7 @@ def _merge_absorbed(weights: list[Array]) -> list[Array]:
 
 def _determines(big: Array, small: Array) -> bool:
     value = np.zeros(int(big.max()) + 1, dtype=np.int64)
-    value[big] = small  # any term: if small is a function of big, all terms agree
+    value[big] = small  # the value of any one term: if small is a function of big, all terms give the same
     return bool((value[big] == small).all())
 
 

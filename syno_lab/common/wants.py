@@ -1,10 +1,10 @@
-"""Wishes: what every operator of a space must read and mix, as least entries of the mixing property (αNAS, 3.1).
+"""Wishes: the least entries of the mixing property (αNAS, 3.1) that every operator of a space must have.
 
 ``"C_in>=m, H>=m"`` requires that some output axis is paired with the input axis C_in at least many-to-one, and some
 output axis with H. ``"H->W>=o"`` also names the output axis. The letters have the order x (not paired) < o (one-to-one)
 < m (many-to-one) < a (all-to-one).
 
-The name of an axis is its size. If several axes of a side have it, a number selects one: ``H#2`` is the second.
+An axis is named by its size. ``H#2`` is the second of several input (or output) axes of size H.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Wish:
     output: int | None = None
 
     def text(self, input_shape: Sequence[object], output_shape: Sequence[object]) -> str:
-        """Write the wish as :func:`parse_wants` reads it; shapes are sizes or the sizes' texts."""
+        """Write the wish as :func:`parse_wants` reads it; the entries of the shapes are sizes or their texts."""
         output = "" if self.output is None else f"->{_name(self.output, output_shape)}"
         return f"{_name(self.axis, input_shape)}{output}>={self.least}"
 
@@ -74,7 +74,7 @@ def wants_text(wants: Sequence[Wish], input_shape: Sequence[object], output_shap
 
 
 def _name(axis: int, shape: Sequence[object]) -> str:
-    """Return the name of an axis: its size, with a number if several axes have the size."""
+    """Return the name of an axis: its size, with a number if several axes have this size."""
     alike = [other for other, size in enumerate(shape) if size == shape[axis]]
     return str(shape[axis]) if len(alike) == 1 else f"{shape[axis]}#{alike.index(axis) + 1}"
 

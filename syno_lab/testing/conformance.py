@@ -55,7 +55,7 @@ from syno_lab.testing.numbers import arrays_of, by_source, by_tvm, filled_module
 
 #: The most characters of a message of one line.
 MOST_OF_A_LINE = 500
-_DRAWN = 3  # operators of a space
+_DRAWN = 3  # the number of operators to draw from a space
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Case:
 
     Attributes:
         operator: the operator.
-        binding: small sizes of all its variables.
-        other: other sizes, for which the operator is another function.
+        binding: a small value for each variable of the operator.
+        other: a second binding, under which the operator computes another function.
     """
 
     operator: Operator
@@ -86,7 +86,7 @@ class SystemConformance:
 
     @pytest.fixture
     def case(self) -> Case:
-        """Return an operator with sizes."""
+        """Return an operator with its two bindings."""
         raise NotImplementedError("give the fixture `case` of your own")
 
     @pytest.fixture
@@ -109,7 +109,7 @@ class SystemConformance:
         assert system.title
 
     def test_json_is_read_back(self, system: System, case: Case) -> None:
-        """Read the JSON back: an equal operator with the same text; the text has a format and a version."""
+        """Check that the JSON reads back to an equal operator with the same JSON, and has a format and a version."""
         text = case.operator.to_json()
         header = json.loads(text)
         assert header["format"] == system.format
@@ -120,7 +120,7 @@ class SystemConformance:
             assert again.to_json() == text
 
     def test_operators_are_values(self, case: Case) -> None:
-        """Compare copies, which are equal, and other values, which are not."""
+        """Check that an operator equals its copy and does not equal its JSON."""
         again = copy.deepcopy(case.operator)
         assert again == case.operator
         assert hash(again) == hash(case.operator)
@@ -138,7 +138,7 @@ class SystemConformance:
     # -- numbers ------------------------------------------------------------------------------------------------------
 
     def test_sizes_are_positive_integers(self, case: Case) -> None:
-        """Complete a binding to exactly all variables; check sizes, and parameters against the weights."""
+        """Check that a complete binding has exactly the operator's variables, and that shapes and costs agree."""
         operator, bound = case.operator, case.operator.complete_binding(case.binding)
         assert set(bound) == set(operator.variables)
         assert operator.complete_binding(bound) == bound
@@ -164,7 +164,7 @@ class SystemConformance:
             _same(module(torch.from_numpy(arrays[0])).numpy(), wanted, 1e-10)
 
     def test_gradients_are_those_of_the_meaning(self, case: Case) -> None:
-        """Compare the gradients of the input and of each weight, in a random direction."""
+        """Compare the gradients of the input and each weight with those of ``reference``, in a random direction."""
         arrays = arrays_of(case.operator, case.binding)
         for moved in range(len(arrays)):
             by_torch, by_meaning = slope(case.operator, case.binding, arrays, moved)
@@ -189,13 +189,13 @@ class SystemConformance:
 
     @pytest.mark.tvm
     def test_tvm_computes_the_meaning(self, case: Case, tmp_path: Path) -> None:
-        """Compare the module that a tuning makes of the JSON text with ``reference``."""
+        """Compare the module that a tuning builds from the operator's JSON with ``reference``."""
         arrays = arrays_of(case.operator, case.binding)
         output = by_tvm(case.operator, case.operator.complete_binding(case.binding), arrays)
         _same(output, case.operator.reference(*arrays, binding=case.binding), 1e-4)
 
     def test_a_fingerprint_tells_functions_apart(self, case: Case) -> None:
-        """Check for 32 hexadecimal digits, equal after reading, and different for other sizes."""
+        """Check that a fingerprint has 32 hexadecimal digits, survives reading, and changes with the sizes."""
         fingerprint = case.operator.fingerprint(case.binding)
         assert len(fingerprint) == 32
         assert set(fingerprint) <= set("0123456789abcdef")
@@ -203,7 +203,7 @@ class SystemConformance:
         assert case.operator.fingerprint(case.other) != fingerprint
 
     def test_pictures(self, case: Case) -> None:
-        """Draw DOT text and a valid SVG, the same in each call."""
+        """Check that an operator is drawn as DOT text and as valid SVG, equal in each call."""
         assert case.operator.dot().lstrip().startswith(("digraph", "graph", "strict"))
         drawn = case.operator.svg()
         assert ElementTree.fromstring(drawn).tag.endswith("svg")  # noqa: S314 - the lab's own SVG
@@ -213,7 +213,7 @@ class SystemConformance:
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def test_bad_bindings_are_refused_in_one_line(self, case: Case) -> None:
-        """Refuse a binding that lacks a variable, and sizes that are no positive integers."""
+        """Check that bindings without a variable, or with sizes that are no positive integers, are refused."""
         operator = case.operator
         complete = operator.complete_binding(case.binding)
         bad: list[dict[str, Any]] = [
@@ -229,7 +229,7 @@ class SystemConformance:
                     _refused(SpecError, compute, short)
 
     def test_bad_files_are_refused_in_one_line(self, system: System, case: Case) -> None:
-        """Refuse junk, another version, missing and additional fields, and other types."""
+        """Check that junk, other versions, missing or additional fields, and wrong types are refused."""
         text = case.operator.to_json()
         record = json.loads(text)
         bad = ["", "junk", "[]", "{}", text[:-2], text + "}", json.dumps({**record, "version": 999})]
@@ -250,7 +250,7 @@ class SystemConformance:
     def test_the_binding_of_a_place(
         self, system: System, case: Case, network: tuple[nn.Module, tuple[int, ...]]
     ) -> None:
-        """Complete the binding of a layer to variables of the operator, or refuse it in one line."""
+        """Check that a layer's binding is completed to variables of the operator, or refused in one line."""
         for site in _sites(network):
             shapes = (1, site.in_channels, site.height, site.width), (1, site.out_channels, site.height, site.width)
             try:
@@ -264,7 +264,7 @@ class SystemConformance:
     def test_it_takes_its_places_in_a_network(
         self, system: System, case: Case, network: tuple[nn.Module, tuple[int, ...]]
     ) -> None:
-        """Compare the network with its placement, and run and train it."""
+        """Check the costs of the network with operators in its layers, and that each weight gets a gradient."""
         net, shape = network
         sites = _sites(network)
         placement = system.placement(case.operator, sites, "pool")
@@ -291,7 +291,7 @@ class SystemConformance:
         assert all(w.grad is not None and bool(torch.isfinite(w.grad).all()) for w in placed.parameters())
 
     def test_traits_and_traffic_are_numbers(self, system: System, case: Case) -> None:
-        """Check that traits are words with numbers from 0 up, and traffic is a number from 0 up."""
+        """Check that traits map words to integers from 0 up, and that traffic is an integer from 0 up."""
         bound = case.operator.complete_binding(case.binding)
         traits = system.traits(case.operator, bound)
         assert all(isinstance(word, str) and type(number) is int and number >= 0 for word, number in traits.items())
@@ -301,7 +301,7 @@ class SystemConformance:
         assert stored >= 0
 
     def test_panes_and_sessions(self, system: System, case: Case) -> None:
-        """Check that the picture is the first pane, and that a session is complete or refused in one line."""
+        """Check that the picture is the first pane, and that a session of the operator is complete or refused."""
         panes = system.panes
         assert next(iter(panes)) == "graph"
         assert all(callable(pane.read) for pane in panes.values())
@@ -314,7 +314,7 @@ class SystemConformance:
             assert session.operator == case.operator
 
     def test_the_space_has_operators_that_fit(self, system: System, network: tuple[nn.Module, tuple[int, ...]]) -> None:
-        """Find operators that fit all sites by a random search, or refuse the space in one line."""
+        """Check that a random search finds operators that fit all sites, or the space is refused in one line."""
         sites = [site for site in _sites(network) if site.in_channels % 8 == 0]
         try:
             space = space_of(system, SpaceRequest(sites, "pool", 10**9, None, {}, {}, wants=""))
@@ -346,7 +346,7 @@ class SystemConformance:
         self.check_steps(space, root)
 
     def check_probe(self, first: Mapping[str, float] | None, again: Mapping[str, float] | None) -> None:
-        """Check for None, or for numbers from 0 up that include ``score`` and are equal in each call."""
+        """Check that a probe is None or has numbers from 0 up with ``score``, and is equal in each call."""
         assert first == again
         assert first is None or "score" in first
         assert all(isinstance(name, str) and 0 <= number < float("inf") for name, number in (first or {}).items())

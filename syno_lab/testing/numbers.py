@@ -50,11 +50,11 @@ def filled_module(operator: Operator, binding: Binding, weights: Sequence[Array]
 
 
 def slope(operator: Operator, binding: Binding, arrays: Sequence[Array], moved: int) -> tuple[float, float]:
-    """Return the slope of a random sum of the output as one tensor moves in a random direction: by torch, by reference.
+    """Return the derivative of a random sum of the output in a random direction of a tensor: by torch, by reference.
 
-    The second slope uses two central differences of :meth:`~syno_lab.protocol.Operator.reference` and Richardson's
-    extrapolation. This slope is exact, except for rounding, if the output is a polynomial of at most the fourth degree
-    in the tensor. ``moved`` is 0 for the input, else the number of the weight.
+    The derivative by reference uses two central differences of :meth:`~syno_lab.protocol.Operator.reference` and
+    Richardson's extrapolation. It is exact, except for rounding, if the output is a polynomial of at most the fourth
+    degree in the tensor. ``moved`` is the tensor: 0 for the input, else the number of the weight.
     """
     random = np.random.default_rng(1)
     direction: Array = np.asarray(random.standard_normal(arrays[moved].shape))
@@ -86,7 +86,7 @@ def _difference(
 
 
 def by_source(operator: Operator, binding: Binding, arrays: Sequence[Array], folder: Path) -> tuple[Array, str]:
-    """Run ``to_torch_source`` in a new interpreter; return its output and the imported modules of Syno Lab: none."""
+    """Run ``to_torch_source`` in a new interpreter; return the output and the Syno Lab modules that it imported."""
     (folder / "source.py").write_text(operator.to_torch_source(binding), encoding="utf-8")
     np.savez(folder / "arrays.npz", *arrays)
     files = [str(folder / name) for name in ("source.py", "arrays.npz", "output.npy")]
