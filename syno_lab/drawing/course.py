@@ -1,4 +1,4 @@
-"""Draw how distances change over the places of a session (Syno, section 7.1)."""
+"""Draw how the distance to the input changes from step to step of a session (Syno, section 7.1)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from syno_lab.drawing.svg import titled
 
 _ACROSS = 26  # The width of a step, in pixels.
 _HIGH = 54  # The height of a curve, in pixels.
-_MARGIN = 22  # The space for a number above the highest place, and beside the first and the last place.
-_BAND, _GAP, _NAMES = 56, 8, 52  # Of several curves: the height of each, the space around it, the width of its name.
+_MARGIN = 22  # The space for a number above the curve's highest point, and beside its first and last points.
+_BAND, _GAP, _NAMES = 56, 8, 52  # For several curves: the height of a curve, the space around, the width of a name.
 
 
 def course_svg(
@@ -22,13 +22,13 @@ def course_svg(
     *,
     name: str = "Shape distance",
 ) -> str:
-    """Draw a distance over the steps in the text colour of the page; the property distance is a second line.
+    """Draw a distance over a session's steps in the page's text colour; the property distance is a second curve.
 
     Args:
-        distances: the distance at each drawn place; None where the input is out of reach.
+        distances: the distance at each drawn place of the session; None where no steps lead to the input.
         here: the index of the current place among the drawn places.
         first: the number of places before the drawn places.
-        wished: the property distance at the same places; None without wishes. The line has squares and long dashes, and
+        wished: the property distance at the drawn places; None: no wishes. Its curve has squares and long dashes, and
             a number where it differs from the shape distance.
         name: the name of the distance.
     """
@@ -76,10 +76,10 @@ def course_svg(
 
 
 def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: int = 0) -> str:
-    """Draw several distances over the same steps, one curve above the other, in the text colour of the page.
+    """Draw several distances over a session's steps in the page's text colour, one curve above the other.
 
     Args:
-        lines: the values at each place by the distance's name; None where no path leads to 0.
+        lines: for each distance's name its values at the drawn places; None where no path leads to distance 0.
         here: the index of the current place among the drawn places.
         first: the number of places before the drawn places.
     """
@@ -110,7 +110,7 @@ def courses_svg(lines: Mapping[str, Sequence[float | None]], here: int, first: i
 
 
 def _line(start: str, end: str, is_ahead: bool) -> str:
-    """Return a line from one place to the next; lines after the current place are dashed."""
+    """Return a line of the curve between two neighbouring places; lines after the current place are dashed."""
     ahead = ' stroke-dasharray="3 3"' if is_ahead else ""
     return f'<path d="M{start}L{end}" stroke="currentColor" stroke-width="1.5" fill="none"{ahead}/>'
 

@@ -32,20 +32,20 @@ from syno_lab.scratch import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
 
-#: In inches: a column, and the text width of a page with two columns (of ACM; IEEE has 3.5 and 7.16).
+#: Widths in inches of a column, and of the text of a page with two columns (of ACM; IEEE has 3.5 and 7.16).
 WIDTHS = {"column": 3.33, "page": 7.0}
 #: The suffixes for TeX; a document reads such a file with ``\input``.
 TEX = ("tex", "tikz", "pgf")
 FORMS = ("pdf", "svg", "png", *TEX)
 FONTS = ("sans", "serif")
-MARGIN = 2.0  # Points around the drawing, for thick borders.
+MARGIN = 2.0  # The margin around a drawing in points, for thick borders.
 _LEAST, _MOST = 0.5, 40.0  # Inches.
 _LEAST_POINTS, _MOST_POINTS = 3.0, 40.0
 _DPI = 300
 #: Matplotlib's settings are global for the process, so this lock lets threads draw one figure at a time.
 _settings = threading.RLock()
-_LONGEST = 500  # The most characters of a description in a file's head.
-# For matplotlib's own SVG: quoted names are font families, other names are generic.
+_LONGEST = 500  # The longest description in a file's head, in characters.
+# Finds font families in matplotlib's SVG: family names are in quotes, generic names are not.
 _FAMILY = re.compile(r"'([^']+)'")
 _SLANT = re.compile(r"\b(italic|oblique)\b")
 _WEIGHT = re.compile(r"(?<![\w.#-])(bold|[1-9]00)(?=\s*(?:;|\s|$))")
@@ -66,11 +66,11 @@ class Page(NamedTuple):
 
     @property
     def room(self) -> float:
-        """The width within the margins, in points."""
+        """The width of the page between its margins, in points."""
         return self.width * 72 - 2 * MARGIN
 
     def sheet(self, high: float) -> Plot:
-        """Return an empty figure of this width; its height is ``high`` points with the margins."""
+        """Return an empty figure as wide as the page; the figure's height is ``high`` points, margins included."""
         from matplotlib.figure import Figure as Plot
 
         return Plot(figsize=(self.width, high / 72), facecolor="white")
@@ -90,11 +90,10 @@ class Figure(ABC):
 
         Args:
             path: the path, with the suffix ``.pdf``, ``.svg``, ``.png``, ``.tex``, ``.tikz`` or ``.pgf``. A TeX
-                document reads the last three with ``\input``; the first lines of the file name the packages that it
-                needs.
+                document reads the last three with ``\input``; the file's first lines name the required TeX packages.
             width: ``column`` (3.33 inches), ``page`` (7) or a number of inches: the exact width of a PDF's page.
-            font: ``sans``, ``serif`` (like Times), or the name of an installed family. TeX uses the document's own
-                fonts for the first two and accepts no family.
+            font: ``sans``, ``serif`` (like Times), or the name of an installed family. With ``sans`` and ``serif`` TeX
+                uses the document's own fonts; TeX files accept no family.
             points: the size of the letters. A graph that would be wider than the page gets smaller letters.
 
         Returns:
@@ -178,18 +177,18 @@ def _page(width: str | float, font: str, points: float) -> Page:
 
 
 def _comment(text: str) -> str:
-    """Return a text as one line of TeX comment; a long text is cut and ends in three dots."""
+    """Return a text as a one-line TeX comment; a long text is cut and ends in three dots."""
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return "% " + re.sub(r"\s+", " ", printable(short, _LONGEST)) + "\n"
 
 
 @contextmanager
 def style(page: Page) -> Iterator[None]:
-    """Within the block, let matplotlib draw for ``page``: its fonts, thin lines, no formulas in names, equal files."""
+    """Set matplotlib's options for ``page`` within the block: fonts, thin lines, no formulas in names, equal files."""
     import matplotlib as mpl
 
     is_serif = page.font.endswith("serif")
-    # TeX's own fonts cannot be measured without TeX. Texts wider than DejaVu's letters are scaled to their space.
+    # TeX's own fonts cannot be measured without TeX. Text that is wider than in DejaVu is scaled to its space.
     faces = ["DejaVu Serif" if is_serif else "DejaVu Sans"]
     if not page.font.startswith("tex "):
         faces = ["STIXGeneral" if is_serif else "DejaVu Sans" if page.font == "sans" else page.font, "DejaVu Sans"]
@@ -200,11 +199,11 @@ def style(page: Page) -> Iterator[None]:
         "font.monospace": ["DejaVu Sans Mono"],
         "font.size": page.points,
         "mathtext.fontset": "stix" if is_serif else "dejavusans",
-        "text.parse_math": False,  # A name may have two dollar signs.
-        "text.hinting": "none",  # Else letters are up to half a PNG dot wider than measured.
+        "text.parse_math": False,  # Two dollar signs in a name are no formula.
+        "text.hinting": "none",  # With hinting, letters are up to half a PNG pixel wider than measured.
         "svg.fonttype": "none",
         "svg.hashsalt": "syno-lab",
-        "pdf.fonttype": 42,  # TrueType; journals refuse the default Type 3
+        "pdf.fonttype": 42,  # TrueType, because journals refuse Type 3, the default
         "pgf.rcfonts": False,
         "axes.linewidth": 0.6,
         "xtick.major.width": 0.6,
@@ -240,7 +239,7 @@ def renderer_of(plot: Plot) -> Any:
 def fit_labels(plot: Plot) -> None:
     """Wrap the labels of axes and colour bars into lines that are no longer than the figure.
 
-    Large numbers get prefixes for thousands, millions and so on, because a power of ten would lie on an axis's label.
+    Large numbers are written with k, M and so on, because matplotlib's power of ten would overlap an axis's label.
     """
     import matplotlib as mpl
     from matplotlib.ticker import EngFormatter
@@ -287,7 +286,7 @@ def legend_above(plot: Plot, handles: Sequence[Any]) -> None:
 
 
 def _embed_fonts(svg: str) -> str:
-    """Embed the letters that a matplotlib SVG uses in its style sheet; texts stay texts."""
+    """Add fonts with the letters that a matplotlib SVG uses to its style sheet; texts stay texts."""
     used: dict[tuple[str, str, str], set[str]] = {}
     for element in ElementTree.fromstring(svg).iter():  # noqa: S314 - written by matplotlib just now
         look, text = element.get("style", ""), (element.text or "").strip()

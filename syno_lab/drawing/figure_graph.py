@@ -1,4 +1,4 @@
-"""Graphs for papers: the layout program places nodes and edges; matplotlib draws them, or TikZ with named nodes."""
+"""Graphs for papers: the layout program places nodes and edges; matplotlib or TikZ draws the nodes and edges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 _USUAL_POINTS = 12.0  # The size of the letters in the lab's DOT texts.
-_ROOM = 2.0  # Points by which a text that is alone in its line may be wider than the layout program's space.
+_ROOM = 2.0  # In points: a text alone in its line may exceed the layout program's space by this width.
 _SPACE = 0.28  # The width of a space, in sizes of a letter.
 #: Distances for the screen (as in :mod:`.drawing.style`) and for paper, where space is scarce.
 _TIGHTER = (
@@ -28,7 +28,7 @@ _TIGHTER = (
     ('margin="0.2,0.04"', 'margin="0.06,0.02"'),
     ("nodesep=0.2, ranksep=0.28", "nodesep=0.12, ranksep=0.22"),
 )
-_NARROWER = 0.6  # the scale of the hulls of CONTRACTIONs, because nodes are closer on paper
+_NARROWER = 0.6  # the scale of the CONTRACTIONs' hulls; nodes are closer on paper
 _MOST_POINTS = 300.0
 #: Letters are set in this size and then scaled, because TeX has no mathematics below 5 points. Otherwise the indices of
 #: small letters would be larger than the letters.
@@ -36,7 +36,7 @@ _TEX_POINTS = 10.0
 
 
 class Outline(NamedTuple):
-    """A line or an area: corners, or the points of cubic curves after the first point (three points for each curve)."""
+    """A line or an area, by its corners, or by the first point and three more points for each cubic curve."""
 
     points: tuple[Point, ...]
     is_curve: bool
@@ -48,7 +48,7 @@ class Outline(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A text: the middle of its baseline, the width of its space, and the size of its letters."""
+    """A text in a picture: the middle of its baseline, the width of its space, and the size of its letters."""
 
     x: float
     y: float
@@ -79,9 +79,9 @@ class GraphFigure(Figure):
     Args:
         source: the DOT text.
         description: the graph in words.
-        maths: LaTeX by the texts that it replaces.
-        said: descriptions by the names of nodes, for comments in the TikZ.
-        lines: the LaTeX of a node's lines by its name, which precedes ``maths``; None for a line that stays text.
+        maths: the LaTeX that replaces a text, by this text.
+        said: the description of a node by the node's name, for comments in the TikZ.
+        lines: LaTeX of a node's text lines by the node's name, used before ``maths``; None: a line stays text.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class GraphFigure(Figure):
         lines: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
         self.description = description
-        for wide, tight in _TIGHTER:  # no title matches, because its quotation marks are escaped
+        for wide, tight in _TIGHTER:  # matches no title, because quotation marks in titles are escaped
             source = source.replace(wide, tight)
         self._source = source
         self._maths = dict(maths or {})
@@ -106,7 +106,7 @@ class GraphFigure(Figure):
         plot = page.sheet(height * scale + 2 * MARGIN)
         axes = plot.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
-        # The axes count in the layout's points, with the graph in their middle.
+        # The axes' unit is the layout's point; the graph is in their middle.
         beside, around = (page.width * 72 / scale - width) / 2, MARGIN / scale
         axes.set_xlim(-beside, width + beside)
         axes.set_ylim(-around, height + around)
@@ -141,7 +141,7 @@ class GraphFigure(Figure):
             text_artist.set_fontsize(float(text_artist.get_fontsize()) / too_wide)
 
     def _label(self, name: str, text: str, *, for_paper: bool) -> tuple[str, bool]:
-        """Return a text of the part ``name`` with its mathematics, and whether it has any.
+        """Return a text of the node or edge ``name`` with its mathematics, and whether the text has mathematics.
 
         For TeX, text outside of mathematics is escaped.
         """
@@ -207,7 +207,7 @@ def _scale(page: Page, width: float) -> float:
 
 
 def laid_out(source: str) -> tuple[float, float, list[Part]]:
-    """Return the width and height of a graph in points, and its parts: first edges, then nodes.
+    """Return the width and height of a graph in points, its edges, and then its nodes.
 
     Raises SynoError as :func:`syno_lab.drawing.render.render`.
     """
@@ -226,7 +226,7 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
             more, texts = _read(item, name)
             outlines += more
             words += texts
-        if outlines and item.get("id") in joined:  # a part of a CONTRACTION has a band or rounded area behind it
+        if outlines and item.get("id") in joined:  # a band or a rounded area behind each part of a CONTRACTION
             fill, width = (HULL, ROUND) if outlines[0].is_closed else (None, BAND)
             behind.append(outlines[0]._replace(fill=fill, line=HULL, width=_NARROWER * width, dash=""))
         box = None
@@ -239,7 +239,7 @@ def laid_out(source: str) -> tuple[float, float, list[Part]]:
 
 
 def _read(item: Mapping[str, Any], name: str) -> tuple[list[Outline], list[Words]]:
-    """Read the drawing operations of Graphviz's xdot under ``name``."""
+    """Read the drawing operations that Graphviz's xdot output has under the attribute ``name``."""
     outlines: list[Outline] = []
     words: list[Words] = []
     line, fill, width, dash, size, is_bold = "#000000", "#000000", 1.0, "", _USUAL_POINTS, False
@@ -281,11 +281,11 @@ def _is_clear(colour: str) -> bool:
 
 
 def _words(step: Mapping[str, Any], size: float, is_bold: bool) -> Words:
-    text: str = step["text"].replace(r"\\", "\\")  # Graphviz writes a backslash twice into its JSON
+    text: str = step["text"].replace(r"\\", "\\")  # Graphviz escapes each backslash twice in its JSON
     x, y = step["pt"]
     width = float(step["width"])
     x += {"l": width / 2, "r": -width / 2}.get(step["align"], 0.0)
-    # A space at an end takes width, but is no part of the text, which is centred in the rest.
+    # Leading and trailing spaces take width but are not drawn; the text is centred in the remaining width.
     before, after = (len(text) - len(text.lstrip())) * _SPACE * size, (len(text) - len(text.rstrip())) * _SPACE * size
     is_alone = text == text.strip() and not is_bold
     return Words(x + (before - after) / 2, y, max(width - before - after, 1.0), text.strip(), size, is_bold, is_alone)

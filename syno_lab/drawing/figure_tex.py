@@ -38,7 +38,7 @@ _ACCENTS = {
 
 
 def tex_text(text: str) -> str:
-    """Return any text as TeX text: pure ASCII, without commands of its own.
+    """Return any text as escaped TeX text in pure ASCII; commands in the text are not run.
 
     A character that plain LaTeX does not have becomes its number, such as ``[U+4E2D]``.
     """

@@ -1,6 +1,6 @@
 """Draw the lab's LaTeX, such as the equations of operators, as SVG outlines.
 
-Matplotlib's own mathematics sets the formulas, without LaTeX, fonts or a network. They look the same in every browser.
+Matplotlib's mathematics sets the formulas, without LaTeX, fonts or a network. Outlines look the same in every browser.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _SIZE = 14.0  # points
 _GAP = 10.0
-_MOST = 150  # LaTeX characters in a line, about half as many on the page.
-# The places before the brackets of conditions, and before the product behind the brackets.
+_MOST = 150  # The longest line in characters of LaTeX, about half as many on the page.
+# Where a line may break: before the brackets of conditions, and before the product after the brackets.
 _BREAKS = re.compile(r"(?=\\left\[0 )|(?<=\\right\]) (?!\\left\[0 )")
-# Brackets keep their size, because the lab's formulas have nothing tall in them. An arrow is no bracket.
+# Brackets keep their size, as the lab's formulas have nothing tall in them. An arrow (\leftarrow) is no bracket.
 _SIZED = re.compile(r"\\(left|right)(?![a-zA-Z])")
 _FOR_MATPLOTLIB = (
     (r"\bmod", r"\;\mathrm{mod}\;"),
@@ -45,7 +45,7 @@ def formula_svg(latex: str, description: str) -> str:
         except ValueError as error:
             raise SynoError(f"equation: this LaTeX cannot be drawn: {str(error).splitlines()[-1]}") from None
         extents = path.get_extents()
-        # SVG counts downwards, matplotlib upwards.
+        # The y axis of SVG points down, matplotlib's up.
         paths.append(_outline(path, top + extents.y1))
         top += extents.y1 - extents.y0 + _GAP
         width = max(width, extents.x1)
@@ -56,7 +56,7 @@ def formula_svg(latex: str, description: str) -> str:
 
 
 def lines_of(latex: str, fits: Callable[[str], bool]) -> list[str]:
-    """Return the formulas of the lab's LaTeX, one or several in ``aligned``, each in lines that ``fits`` accepts.
+    """Split the lab's LaTeX into formulas (several in ``aligned``), and each into lines that ``fits`` accepts.
 
     A line that cannot be broken may be too long for ``fits``.
     """

@@ -1,7 +1,7 @@
 """Draw a hull behind each CONTRACTION: behind its weight, its SHAREs and the lines between them.
 
-The hull does not change the layout, so it adds no crossing. It follows the lines as a wide band. A convex hull would
-also cover nodes that only lie between the lines.
+The hull does not change the layout, so it adds no crossing. The hull is a wide band along the lines. A convex hull
+would also cover nodes that only lie between the lines.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ROOT = re.compile(r'<g id="graph0"[^>]*>\s*(?:<title>.*?</title>\s*)?', re.DOTA
 
 
 def bands(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return for each weight the names of the lines to the SHAREs of its CONTRACTION.
+    """Return for each weight the names of the lines from the weight to the SHAREs of its CONTRACTION.
 
-    If a given coordinate was shared before, a line leads to a SHARE of an earlier step; that line is left out.
+    A line to a SHARE of an earlier step, where the same coordinate was shared before, is left out.
     """
     lines: dict[str, dict[int, list[str]]] = {}
     for name in names:

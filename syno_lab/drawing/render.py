@@ -1,7 +1,7 @@
-"""Draw DOT text by ``graphviz-pure``, the layout program in the PyPI package of that name.
+"""Draw DOT text by the layout program ``graphviz-pure``, which a PyPI package of the same name contains.
 
-The package ``graphviz`` starts the program. Its own setting (``DOT_BINARY``, usually the system's ``dot``) is not
-changed, because a user's other drawings use it.
+The package ``graphviz`` starts the program. The package's setting ``DOT_BINARY`` (usually the system's ``dot``) stays,
+because a user's other drawings use it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _TITLE = re.compile(r"<title>(.*?)</title>\n?", re.DOTALL)
 
 
 def layout_program() -> Path:
-    """Return the path of the layout program: beside the running Python, among its scripts, or on PATH.
+    """Return the path of the layout program: beside the running Python, in the scripts folder, or on PATH.
 
-    Raises SynoError when none of these has it.
+    Raises SynoError when the program is missing.
     """
     places = Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))
     program = shutil.which(PROGRAM, path=os.pathsep.join(map(str, places))) or shutil.which(PROGRAM)
@@ -66,13 +66,13 @@ def render(source: str, file_format: str = "svg") -> bytes:
 
 
 def accessible_svg(source: str, description: str, titles: Mapping[str, str], names: Names | None = None) -> str:
-    """Draw DOT text as an SVG element for a page, with a name for screen readers and the width that its place allows.
+    """Draw DOT text as an SVG element for a page, with a name for screen readers; the page limits the element's width.
 
     Args:
         source: the DOT text.
         description: the text alternative of the picture.
-        titles: the titles of nodes by their names in the DOT text; other parts get none.
-        names: the names in the texts and how they are typeset (:mod:`.drawing.text`).
+        titles: the titles of nodes by their names in the DOT text; other elements of the picture get no title.
+        names: how each name in the texts is typeset (:mod:`.drawing.text`).
     """
     text = set_texts(render(source).decode(), names or {})
     text = text[text.index("<svg") :]

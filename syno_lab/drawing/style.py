@@ -1,8 +1,8 @@
-"""The look of each part of a pGraph: shape, colour and sign together, so that none of them alone carries the meaning.
+"""The look of each kind of node of a pGraph: shape, colour and sign differ, so colour alone never carries the meaning.
 
 Every fill is light with nearly black text, so a drawing is readable on a light and on a dark background. Lines are grey
-with a contrast of at least 3:1 to white and to black. Colours have six digits, because some layout programs know no
-others.
+with a contrast of at least 3:1 to white and to black. Colours have six hexadecimal digits, because some layout programs
+accept no other colours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from syno_lab.drawing.hull import DARK_HULL
 
 INK = "#1b1b1f"
 LINE = "#767680"
-#: The layout program knows the widths of this font; it would take a list of fonts for Times.
+#: The layout program knows the widths of this font; for a list of fonts it would use the widths of Times.
 FONT = "Helvetica"
 HIGHLIGHT = "#d5008f"
 #: The size of the font beside edges.
@@ -57,12 +57,12 @@ DARK_LOOKS = {
     "output": ("#303038", "#b8b8c2"),
     "weight": ("#463806", "#e8c04a"),
 }
-OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # for new primitives without a look
+OTHER_PRIMITIVE = Look("box", "#e4e4ea", "#55555f")  # the look of a new primitive without an entry here
 COORDINATE = Look("box", "#ffffff", LINE)
 INPUT = Look("plain", "#dfe8f5", "#3c5a86")
 OUTPUT = Look("plain", "#e7e7ec", "#4a4a55")
 WEIGHT = Look("plain", "#f9e6b8", "#8a6a00")
-#: The classes of boxes in pictures of other systems: αNAS's operations, Canvas's tensors and blends.
+#: The CSS classes of boxes in pictures of other systems: αNAS's operations, Canvas's tensors and blends.
 BOXES = (".operation", ".node.tensor", ".node.primitive")
 
 
@@ -72,7 +72,7 @@ def digraph(name: str, lines: Iterable[str], *, apart: str, points: int, edge: s
     Args:
         name: the name of the graph.
         lines: the nodes and edges.
-        apart: the distances of nodes and ranks, as ``nodesep`` and ``ranksep``.
+        apart: the distances between nodes and between ranks, as ``nodesep`` and ``ranksep``.
         points: the font size of the label.
         edge: further attributes of all edges.
         label: the label above the picture, in DOT.
@@ -110,7 +110,7 @@ def plate(lines: Sequence[str], fill: str, points: int) -> str:
 def dark_css(place: str) -> str:
     """Return CSS for pictures within ``place`` on a page's dark background; an ``<img>`` keeps the light looks.
 
-    No rule overrides a page's own marks.
+    Each rule has specificity 0, so a page's own highlights override it.
     """
     outline = ":is(path, polygon, ellipse)"
     line, bond = DARK_LINE, DARK_LOOKS["SHARE"][1]
@@ -128,7 +128,7 @@ def dark_css(place: str) -> str:
         rules[f".{kind} text"] = f"fill: {DARK_INK}"
         rules[f'.{kind} > {outline}:not([fill="none"])'] = f"fill: {fill}"
         rules[f'.{kind} > {outline}:not([stroke="none"], [stroke="{HIGHLIGHT}"])'] = f"stroke: {border}"
-    # The boxes of other systems have the fills of these looks, but other classes.
+    # Boxes in pictures of other systems have the same fills, but other classes.
     for box in BOXES:
         rules[f"{box} text"] = f"fill: {DARK_INK}"
     boxes = f":is({', '.join(BOXES)}) > {outline}"

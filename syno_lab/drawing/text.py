@@ -1,8 +1,8 @@
 """The texts of pictures: typeset as mathematics, and exactly as wide as the space for them.
 
 The layout program uses the widths of Helvetica, but a browser may use another font. So each text states its width, the
-browser fits the text to it, and no text leaves its box. Names get lowered indices: ``i_H`` is i with a small H below,
-and ``r_k_1__2``, the second of its name, has a prime. A product has a dot.
+browser fits the text to it, and no text leaves its box. Names get subscripts: ``i_H`` is i with the subscript H, and
+``r_k_1__2``, the second of its name, has a prime. A product sign is a dot.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from html import escape, unescape
 
-#: The font of the layout, then fonts that browsers may use instead, fonts of equal widths first.
+#: The font of the layout, then fonts that browsers may use instead; fonts with equal letter widths come first.
 FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
 _SMALL = 0.72  # the size of an index, in sizes of its base
 _DROP = 0.22
@@ -20,7 +20,7 @@ _LINE, _LONGEST, _LINES = 44, 60, 3
 #: Where an expression may be broken into lines.
 BREAK = re.compile(r" (?=[-+%*] )")
 _TEXT = re.compile(r'<text ([^>]*?)font-family="[^"]*"([^>]*)>([^<]*)</text>')
-_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # of a single letter: fold_avg is no mathematics
+_NAME = re.compile(r"(?<!\w)[A-Za-z]_\w*[A-Za-z0-9]")  # one letter before the underscore: fold_avg is no mathematics
 _SIZE = re.compile(r'font-size="([\d.]+)"')
 _START = re.compile(r'text-anchor="start" x="(-?[\d.]+)"')
 # Thousandths of the font size, from space to ~ (Adobe's metrics of Helvetica); other letters are as wide as a digit.
@@ -56,9 +56,9 @@ Names = Mapping[str, tuple[str, str, int]]
 
 
 def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B006 - it is only read
-    """Split a text into parts with levels: 0 on the line, 1 an index, 2 an index of an index.
+    """Split a text into parts, each with its level: 0 on the line, 1 a subscript, 2 a subscript of a subscript.
 
-    The index of a name that is not in ``names`` is the part behind its underscores: ``C_in``, ``k_1``.
+    For a name that is not in ``names``, the subscript is the text after an underscore: ``C_in``, ``k_1``.
     """
     parts: list[tuple[str, int]] = []
     end = 0
@@ -83,7 +83,7 @@ def parts_of(text: str, names: Names = {}) -> list[tuple[str, int]]:  # noqa: B0
 
 
 def in_lines(text: str) -> list[str]:
-    """Wrap an expression into lines for a box, before operators; too many lines are shortened in the middle.
+    """Wrap an expression into lines for a box, before operators; of too many lines the middle is left out.
 
     The title of the node has the full expression.
     """
@@ -111,7 +111,7 @@ def _set(before: str, behind: str, text: str, names: Names) -> str:
     parts = parts_of(text.replace("*", "·"), names)
     room = width_of(text, points, is_bold=is_bold)
     width = sum(width_of(part, points * _SMALL**level, is_bold=is_bold) for part, level in parts)
-    # Lowered indices are narrower than the text's space. The text is centred in it.
+    # Subscripts make a text narrower than its space. The text is centred in it.
     before = _START.sub(lambda at: f'text-anchor="start" x="{float(at[1]) + (room - width) / 2:.2f}"', before)
     inside, now = "", 0.0
     for part, level in parts:
@@ -123,7 +123,7 @@ def _set(before: str, behind: str, text: str, names: Names) -> str:
             inside += f'<tspan dy="{drop - now:.2f}"{small}>{escape(part)}</tspan>'
         now = drop
     fitted = f' textLength="{width:.2f}" lengthAdjust="spacingAndGlyphs"' if text.strip() else ""
-    # Where the typeset text differs from the plain text, the plain text is stored too.
+    # If the typeset text differs from the plain text, the SVG has the plain text too.
     if "".join(part for part, _ in parts) != text:
         fitted += f' data-text="{escape(text)}"'
     return f'<text {before}font-family="{FAMILY}"{behind}{fitted}>{inside}</text>'
