@@ -21,15 +21,15 @@ from syno_lab.sessions.shown import Group, Item, Tick, Why
 from syno_lab.synthesis.candidates import Candidate, Candidates, Verdict
 from syno_lab.synthesis.rules import OWN
 
-COUNTED = 1 << 14  # The most points for a page's comparison of an approximate rule's sides; about a millisecond.
-SHOWN = 40  # The most canonical and the most pruned steps that are listed for a primitive, of perhaps many hundreds.
-JUDGED = 200  # The nearest steps of a primitive whose verdicts are computed; a state takes some milliseconds.
+COUNTED = 1 << 14  # The most points at which a page compares the two sides of an approximate rule, in a millisecond.
+SHOWN = 40  # How many canonical and how many pruned steps of a primitive are listed at most.
+JUDGED = 200  # For so many nearest steps of a primitive the rules are checked; a state takes milliseconds.
 _WILDCARD = re.compile(r"#(\d+)")
 ORDER = ("REDUCE", "SHARE", "UNFOLD", "SPLIT", "MERGE", "SHIFT", "STRIDE", "EXPAND")
 
 
 def why(state: State, candidate: Candidate) -> Why:
-    """Return why a candidate is pruned; loads matplotlib. Raises PrimitiveError for a canonical step."""
+    """Return why a step is pruned; imports matplotlib. Raises PrimitiveError if the step is canonical."""
     verdict = candidate.verdict
     if verdict.rejected_by is None:
         raise PrimitiveError("expected a pruned step; this one is canonical, and no rule has anything against it")
@@ -63,14 +63,14 @@ def menu(
     only: Sequence[int] | None = None,
     whole: Container[str] = (),
 ) -> list[Group]:
-    """List the candidates of a state by primitive, in the usual order of a synthesis.
+    """List the candidate steps of a state by primitive; the primitives have the usual order of a synthesis.
 
     Args:
         state: the state before the steps.
-        found: all candidates; an item's ``index`` is its index here.
+        found: all candidates; the ``index`` of an item of the result is an index here.
         shown: the most canonical and the most pruned steps to list for a primitive; the others are counted.
         only: the indices of the candidates to list; None lists all.
-        whole: primitives that are listed completely; of other primitives :data:`JUDGED` candidates are checked.
+        whole: primitives whose candidates are all listed; of another primitive :data:`JUDGED` candidates are checked.
     """
     names, ids = expressions(state), {c: name for name, c in coordinate_ids(state).items()}
     rank = {name: place for place, name in enumerate(ORDER)}
@@ -103,7 +103,7 @@ def menu(
 
 
 def ticks(state: State) -> list[Tick]:
-    """Return the data coordinates that a CONTRACTION may share or give, by name, with expression and size."""
+    """Return the data coordinates that a CONTRACTION may use, each with its name, expression and size."""
     names, free = expressions(state), set(state.data) - state.fixed
     return [
         Tick(name, names[coordinate], coordinate.size.pretty)
@@ -113,18 +113,18 @@ def ticks(state: State) -> list[Tick]:
 
 
 def contraction(state: State, share: Sequence[str], give: Sequence[str]) -> Step:
-    """Return the unchecked CONTRACTION of coordinates by their names. Raises KeyError for an unknown name."""
+    """Return the CONTRACTION of the named coordinates, unchecked. Raises KeyError for an unknown name."""
     ids = coordinate_ids(state)
     return Step("SHARE", tuple(ids[name] for name in share), given=tuple(ids[name] for name in give))
 
 
 def steps_left(state: State) -> int:
-    """Return the number of steps that the budget still allows."""
+    """Return the number of further steps that the budget allows."""
     return max(0, state.spec.limits.max_primitives - len(state.steps))
 
 
 def _places(found: Sequence[Candidate], only: Sequence[int] | None) -> dict[str, list[int]]:
-    """Return the indices of the candidates of each primitive, the nearest first."""
+    """Return the indices of the candidates of each primitive, the candidates nearest to the input first."""
     if only is None and isinstance(found, Candidates):
         return {name: list(chain(*ranges)) for name, ranges in found.places().items()}
     places: dict[str, list[int]] = {}
@@ -155,7 +155,7 @@ def _item(
 
 
 def _reason(state: State, verdict: Verdict) -> str:
-    """Return the rule's sentence, and the share of different elements where counting is fast."""
+    """Return the rule's reason; where counting is fast, add the share of elements that the rewrite changes."""
     reason, rewrite = verdict.reason or "", verdict.rewrite
     for binding in state.spec.binding_maps[:1]:
         if rewrite is not None and rewrite.points(binding) <= COUNTED and verdict.differing is not None:
@@ -164,7 +164,7 @@ def _reason(state: State, verdict: Verdict) -> str:
 
 
 def _here(verdict: Verdict, names: dict[Coordinate, str]) -> str:
-    """Return the rule's rewrite, over the coordinates of the state."""
+    """Return the rule's rewrite as text, with the state's coordinates in place of wildcards."""
     rewrite = verdict.rewrite
     if rewrite is None or not rewrite.bottoms:
         return ""
@@ -179,7 +179,7 @@ def _here(verdict: Verdict, names: dict[Coordinate, str]) -> str:
 
 
 def _after(verdict: Verdict, names: dict[Coordinate, str]) -> str:
-    """Return the canonical expression, and the meaning of the wildcards."""
+    """Return the canonical expression as text, and which coordinate each wildcard is."""
     rewrite = verdict.rewrite
     if rewrite is None or not rewrite.bottoms:
         return verdict.after or ""

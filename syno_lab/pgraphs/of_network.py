@@ -35,22 +35,22 @@ from syno_lab.synthesis.property_distance import check_wants
 from syno_lab.synthesis.rules import RULES, Rule
 
 #: The default limits of occurrences for each kind of weight limits. Image sizes and positions never occur, so that no
-#: operator depends on the site. With weights counted, two weights in a row use the channels between them three times (a
-#: REDUCE and two weights), the input's channels twice and the output's channels once. The channels between may be a
-#: part of the input's or the output's channels.
+#: operator depends on the site. With weights counted, two successive weights use the channels between the weights three
+#: times (a REDUCE and two weights), the input's channels twice and the output's once. These middle channels may be a
+#: part of the input's or output's channels.
 OCCURRENCES: dict[WeightLimits, dict[str, int]] = {
     "free": {"N": 0, "C_in": 3, "C_out": 2, "H": 0, "W": 0},
     "primary": {"N": 0, "C_in": 5, "C_out": 4, "H": 0, "W": 0},
 }
-#: The default coefficients with their values and limits.
+#: The default coefficients of a spec, each with its value and its limit of occurrences.
 COEFFICIENTS = {"conv2d": ("k_1=3: 4", "g=4: 3", "s=2: 2"), "linear": ("g=4: 3", "s=2: 2")}
-#: The default for the most steps of an operator: the number of steps of Operator 1. With free weights the Sampler's
-#: default counts.
+#: The default of the largest number of steps: the number of steps of Operator 1. Weight limits ``free`` use the
+#: Sampler's default instead.
 STEPS = 10
 
 
 class NetworkSpace:
-    """The operators that fit all layers of a request. ``spec`` comes from the layers; every kind of layer is a binding.
+    """The space of operators that fit all layers of a request. ``spec`` has one binding for each different layer.
 
     Raises SpecError as :func:`.derive_spec`, and for a wish that no operator can meet.
     """
@@ -71,7 +71,7 @@ class NetworkSpace:
         if request.wants is None:
             spec = replace(spec, wants=derived_wants(request.sites, request.strides))
         check_wants(spec)
-        # No operator within the network's limit exceeds this limit for the first binding. It prunes early.
+        # Operators within the network's limit are within this limit for the first binding. It prunes early.
         first = spec.binding_maps[0]
         calls = sum(site.calls for site in request.sites if site.binding(request.strides).items() <= first.items())
         most = request.spare_flops // max(1, calls)
@@ -90,7 +90,7 @@ class NetworkSpace:
 
     @property
     def wants(self) -> str:
-        """The wish that every operator meets, as text; empty without a wish."""
+        """The wish of the space, which all its operators meet, as text; empty without a wish."""
         return wants_text(self.spec.wants, self.spec.input_shape, self.spec.output_shape)
 
     def root(self, accepts: Callable[[Operator], bool]) -> State:
@@ -116,7 +116,7 @@ class NetworkSpace:
         return name_of(operator)
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
-        """Return :meth:`.Probe.promise` in comparison with the layer with the most FLOPs.
+        """Return :meth:`.Probe.promise` of an operator, in comparison with the layer with the most FLOPs.
 
         All values are 0 for an operator whose kernel is too large to compute.
         """
@@ -127,26 +127,26 @@ class NetworkSpace:
         outputs, inputs, *lengths = own_probe.kernel.shape
         site = self._heaviest
         window = site.kernel_size if len(lengths) == len(site.kernel_size) else (1,) * len(lengths)
-        # For other channels, a depthwise layer stays depthwise. Other groups stay if they divide the channels.
+        # A depthwise layer stays depthwise with other channels. Other groups stay if they divide the channels.
         groups = gcd(outputs, inputs, outputs if site.groups == site.in_channels > 1 else site.groups)
         reference = convolution_probe(outputs, inputs, tuple(lengths), window, groups)
         return own_probe.promise(reference)
 
 
-#: The most terms for comparing operators by what they compute: some hundredths of a second. The largest parts have
-#: millions of terms, which took three quarters of the time of an untrained search of ResNet-20.
+#: The most terms for comparing the functions of operators: some hundredths of a second. Operators with millions of
+#: terms took three quarters of the time of an untrained search of ResNet-20.
 NAMED_TERMS = 1 << 18
 
 
 @lru_cache(maxsize=1024)
 def name_of(operator: Operator) -> str:
-    """Return a name that distinguishes operators in a search: the fingerprint, and the sizes of its computation.
+    """Return a name that distinguishes operators in a search: the fingerprint, and the sizes for computing it.
 
-    Mirror images (in H, in W, or in H and W) share a name, so that a search trains only one of them.
+    Operators that are mirror images (in H, in W, or in H and W) share a name, so that a search trains only one.
     """
     try:
         binding, digest = distinct_key(operator, mirrors_of(operator.spec), NAMED_TERMS)
-    except SynoError:  # too many terms to compare: the name of this operator alone
+    except SynoError:  # too many terms: a name for this very operator, not for its function
         return hashlib.blake2b(operator.to_json().encode(), digest_size=16).hexdigest()
     return f"{digest} {' '.join(f'{name}={size}' for name, size in binding)}"
 
@@ -160,12 +160,12 @@ def derive_spec(
     weight_limits: WeightLimits = "primary",
     **options: Any,
 ) -> Spec:
-    """Return the spec of operators for all ``sites``, with every binding, the one with the most FLOPs first.
+    """Return the spec of operators for all ``sites``, with their bindings, the binding with the most FLOPs first.
 
     Budgets such as ``max_flops`` count for the first binding. ``coefficients`` are the strings of ``sl.Sampler``.
-    ``occurrences`` are limits for primaries that replace :data:`OCCURRENCES`. ``weight_limits`` and ``options`` are
-    passed to :meth:`.Spec.parse`. A coefficient that does not divide the channels of every site is useless. Leave out
-    such a site (often the first convolution, with three channels).
+    ``occurrences`` are limits for primary variables, in place of :data:`OCCURRENCES`. ``weight_limits`` and ``options``
+    are passed to :meth:`.Spec.parse`. A coefficient that does not divide the channels of every site is useless. Leave
+    out sites with such channels, often the first convolution with three.
 
     Raises SpecError for no sites, for sites whose operators have different shapes (images and positions; with
     ``strides="shape"``, strides), or for a malformed coefficient or option.
@@ -228,9 +228,9 @@ def _with_stride(coefficients: list[str], stride: int, *, given: bool) -> list[s
 def known_operators(root: State, spec: Spec) -> dict[str, Operator]:
     """Return the operators of :data:`syno_lab.operators.KNOWN` in the space of ``root``, in the space's form, by name.
 
-    The operators' variables are the variables of ``spec`` with the same names. In the space, the order of steps may
-    differ, and a weight may share another coordinate. An operator is left out if the space has it only in another form,
-    or if a rule, a budget or a hard limit rejects it.
+    The operators' variables are the variables of ``spec`` with the same names. In the space's form, the steps may have
+    another order, and a weight may share another coordinate. An operator is left out if the space does not have this
+    form, or if a rule, a budget or a hard limit rejects it.
     """
     placed_operators: dict[str, Operator] = {}
     for name, make in KNOWN.items():
@@ -241,7 +241,7 @@ def known_operators(root: State, spec: Spec) -> dict[str, Operator]:
 
 
 def placed(root: State, operator: Operator, spec: Spec) -> Operator | None:
-    """Return the operator in the form that the space of ``root`` has; None if it is not found there."""
+    """Return ``operator`` in the form that the space of ``root`` has; None if the space has no form of the operator."""
     if len(operator.output) != len(spec.output_shape) or len(operator.inputs) != len(spec.input_shape):
         return None
     if len(operator.steps) > spec.limits.max_primitives:

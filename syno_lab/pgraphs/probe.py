@@ -2,7 +2,7 @@
 
 The spec determines the meaning of the axes: channels, and positions along which an operator moves.
 
-All weights come from one normal distribution, because the ranks do not depend on their scale.
+All weights come from one normal distribution, because the effective ranks do not depend on the weights' scale.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from syno_lab.errors import SynoError
 from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding, Spec
 
-#: The channels and positions along an axis for probing; the smallest that fit are used.
+#: For probing, the candidate numbers of channels and of positions along an axis; the smallest fitting number is used.
 CHANNELS = (32, 36, 48, 64, 72, 96, 128)
 SIDES = (8, 9, 10, 12, 16, 24, 32)
 _TRIED = sorted(product(CHANNELS, SIDES), key=prod)
 
 
 def probe(operator: Operator, binding: Binding | None = None) -> Probe:
-    """Probe an operator, always with the same weights.
+    """Probe an operator; repeated calls use the same random weights.
 
     Args:
         operator: the operator.
@@ -64,7 +64,7 @@ def probe(operator: Operator, binding: Binding | None = None) -> Probe:
 
 
 def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, int]:
-    """Return sizes for probing an operator: 32 channels and 8 positions along each axis, or the next that fit.
+    """Return sizes for probing an operator: 32 channels and 8 positions along each axis, or the next fitting sizes.
 
     Coefficients are those of ``base`` (None: of the spec's first binding); fixed axes have size 1. If no sizes fit, the
     result is ``base`` itself. Raises SpecError where ``base`` does not fit either.
@@ -75,7 +75,7 @@ def probe_binding(operator: Operator, base: Binding | None = None) -> dict[str, 
         base = operator.complete_binding() if spec.bindings else generic_binding(operator)
     base = {**spec.defaults, **{name: size for name, size in base.items() if name in symbols.names}}
     if not base.keys() >= set(symbols.coefficient):
-        return operator.complete_binding(base)  # raises an error for the missing variable
+        return operator.complete_binding(base)  # raises the error for a missing variable
     roles = roles_of(spec)
     channels = {name for axis in roles.inputs for name in primaries(spec, spec.input_shape[axis])}
     channels |= {name for axis in roles.outputs for name in primaries(spec, spec.output_shape[axis])}
@@ -102,7 +102,7 @@ def roles_of(spec: Spec) -> Roles:
     """Return the roles of the axes of a spec's shapes.
 
     An axis is a channel axis if it has a primary variable that the other side does not have (``C_in``, ``C_out``).
-    Without channels on either side and with a fixed batch, the first axis after the batch counts as channels.
+    If neither shape has such an axis and the batch is fixed, the first axis after the batch counts as channels.
     """
     fixed_in = {into for into, _ in spec.fixed_io_pairs}
     fixed_out = {out for _, out in spec.fixed_io_pairs}

@@ -1,14 +1,14 @@
 """The synthesis graph as a search space: canonical partial pGraphs within the budgets of a spec.
 
-A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps that are left, and the path to the node. Rules
-and distance depend only on the node, so every path to a node has the same next steps. Statistics are shared by the
-node's name as the key. The final operator depends on the whole path. A few rules and the budgets of a whole operator
-(FLOPs, parameters, memory) depend on the path too. Such rules and budgets are checked for complete operators (Syno,
+A state is a node of :mod:`syno_lab.synthesis.graph`, the number of steps still allowed, and the path to the node. Rules
+and distance depend only on the node, so every path to a node has the same next steps. Statistics have the node's name
+as their key. The final operator depends on the whole path. A few rules and the budgets of a whole operator (FLOPs,
+parameters, memory) depend on the path too. Such rules and budgets are checked for complete operators (Syno,
 section 7.2: a hard limit).
 
-In a space that is too large to count, the first choice is the largest number of steps. All numbers from the fewest on
-are equally likely. Without this choice, random descents would use nearly all steps, because most operators have many
-steps. But the operators that people know and use have few.
+In a space that is too large to count, a search first chooses a maximum number of steps. All maxima that allow an
+operator are equally likely. Without this choice, random descents would use nearly all allowed steps, because most
+operators have many steps. But known operators have few steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from syno_lab.synthesis.rules import RULES, Rule
 PULL = 8.0
 _FAR = 9  # larger distances count the same
 _UNKNOWN = -1
-#: The most nodes of a space that is counted before its search: a second or two.
+#: The largest space, in nodes, in which operators are counted before a search: a second or two.
 COUNTABLE_NODES = 2_000
 
 Words = tuple[tuple[str, int], ...]
@@ -61,18 +61,18 @@ def synthesis_space(
 ) -> SynthesisState:
     """Return the first state of the space of ``spec``: the output's coordinates alone.
 
-    A space of at most ``countable_nodes`` nodes is counted, so that random descents reach each operator equally often.
-    In a larger space, steps that lead nearer to the input are likelier, and so are operators in sparse parts.
+    In a space of at most ``countable_nodes`` nodes operators are counted, so random descents reach all equally often.
+    In a larger space, steps nearer to the input are likelier, and so are operators in parts with few operators.
 
     Args:
         spec: the spec of the space, with its budgets.
         rules: the rules that decide which operators are canonical.
         accepts: a hard limit that the spec cannot express, such as the FLOPs of a network; it checks complete
             operators.
-        describe: a function that returns the traits of an operator, from which a search estimates rewards; it also gets
-            operators that ``accepts`` may reject.
+        describe: a function that returns an operator's traits, from which a search estimates rewards; ``accepts`` may
+            reject this operator later.
         drawn: a callback that gets the key of every complete operator, before wishes and budgets reject any.
-        countable_nodes: the most nodes to count; 0 counts nothing.
+        countable_nodes: the largest space to count, in nodes; 0 counts none.
 
     Raises SpecError for rules without those of kind ``space``, and wishes that no operator can meet.
     """
@@ -106,8 +106,8 @@ class _Space:
         maps = spec.binding_maps
         self._binding = maps[0] if maps else None
         outputs = prod(size.at(maps[0]) for size in spec.output_shape) if maps else 0
-        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # By the state's key.
-        self._first: dict[int, list[tuple[Move, float]]] = {}  # Of the root, by the steps that are left.
+        self._weighted: dict[int, list[tuple[Move, float]]] = {}  # Results of weighted by the state's key.
+        self._first: dict[int, list[tuple[Move, float]]] = {}  # Those of the root, by the allowed steps.
         self._spare = None if spec.limits.max_flops is None else spec.limits.max_flops / max(1, 2 * outputs)
 
     def operator(self, path: Path, key: Hashable) -> Operator | None:
@@ -148,7 +148,7 @@ class _Space:
         if pairs is None:
             root, most = self.graph.root, self.graph.spec.limits.max_primitives
             if left < most and not self.graph.is_vast(root, most):
-                # The distances are bounds for ``most`` steps here, so a few of these moves lead to no operator.
+                # These distances are lower bounds, so a few of the moves lead to no operator within ``most`` steps.
                 pairs = [(move, weight) for move, weight in self._weighted_first(most) if move.cost + move.need <= left]
             else:
                 pairs = self._pairs(root, left)
@@ -161,9 +161,9 @@ class _Space:
         return [(move, weight) for move, weight in pairs if weight]
 
     def weight(self, move: Move, left: int) -> float:
-        """Return the number of operators that a move leads to; if unknown, a weight that is larger nearer to the input.
+        """Return the number of operators that a move leads to; if unknown, a weight that grows towards the input.
 
-        With an unknown number, REDUCEs that alone exceed the budget of FLOPs get small weights.
+        If the number is unknown, REDUCEs whose sums alone exceed the budget of FLOPs get small weights.
         """
         if self.is_counted:
             edges = move.edges()
@@ -177,11 +177,11 @@ class _Space:
 
 
 def key_of(node: SearchNode, left: int) -> int:
-    """Return the key of a partial state. The key stays the same after the graph has removed the node from memory."""
+    """Return the key of a partial state. The key of a node that the graph has removed from memory is the same later."""
     return node.name << 16 | left
 
 
-#: The number of remaining steps in the key of the first state, which has not chosen it yet.
+#: Stands in the first state's key for the number of remaining steps, which is not chosen yet.
 _CHOOSES = (1 << 16) - 1
 
 
@@ -221,7 +221,7 @@ class SynthesisState:
         return self._distance
 
     def children(self) -> Sequence[Child]:
-        """Return the moves after which the input may still be reached."""
+        """Return the moves from which further steps may lead to the input."""
         if self._node is None:
             return ()
         if self._chooses_most:
@@ -229,7 +229,7 @@ class SynthesisState:
         return [_Child(self, move, weight) for move, weight in self._space.weighted(self._node, self.left)]
 
     def operator(self) -> Operator | None:
-        """Return the operator of a complete state; None where a deep rule or a budget rejects it."""
+        """Return the operator of a complete state; None if a budget or a rule for whole operators rejects it."""
         return self._space.operator(self.path, self._key) if self._node is None else None
 
     def traits(self) -> Mapping[str, int]:
@@ -241,7 +241,7 @@ class SynthesisState:
         return [self._step(edge) for edge in move.edges()]
 
     def towards(self, operator: Operator) -> Sequence[Step]:
-        """Return the steps of ``operator`` that may be taken from here, in any order.
+        """Return the possible next steps that are steps of ``operator``, in any order.
 
         The operator's reductions must have the order of this space (:func:`syno_lab.synthesis.orders.arrangements`).
         """
@@ -265,7 +265,7 @@ class SynthesisState:
         return [_Most(self, most) for most in range(self.left + 1) if self._space.weighted(root, most)]
 
     def within(self, most: int) -> Step:
-        """Return the step that chooses at most ``most`` steps, from the first state."""
+        """Return the step from the first state that chooses ``most`` as the largest number of steps."""
         return Step(f"at most {most} steps", (), SynthesisState(self._space, None, most, ()), steps=0)
 
     def _step(self, edge: Edge) -> Step:
@@ -285,7 +285,7 @@ class SynthesisState:
         )
 
     def _places(self) -> tuple[tuple[Coordinate, ...], int]:
-        """Return the node's coordinates in order, along this path, and the number of steps of the path."""
+        """Return the node's coordinates in order, as this path makes them, and the number of steps of the path."""
         places = self._space.graph.root.places
         done = 0
         for edge in self.path:
@@ -303,7 +303,7 @@ class SynthesisState:
         return places, done
 
     def _is_of(self, edge: Edge, places: tuple[Coordinate, ...], done: int, operator: Operator) -> bool:
-        """Check whether an edge is a step of ``operator``, or its end after ``done`` steps."""
+        """Check whether an edge is a step of ``operator``, or the end of the operator after ``done`` steps."""
         steps = operator.steps
         if edge.primitive == "REDUCE" or (not self.path and edge.target is not None):
             return edge.parameter == tuple([step.parameter for step in steps if step.primitive == "REDUCE"])
@@ -324,7 +324,7 @@ class SynthesisState:
 
 
 class _Most:
-    """The choice of the largest number of steps."""
+    """The choice of at most ``most`` steps, as the first move of a search."""
 
     __slots__ = ("_from", "most", "weight")
 
@@ -339,7 +339,7 @@ class _Most:
 
 
 class _Child:
-    """A move whose edges are computed on use."""
+    """A move of a search; the edges of the move are computed on use."""
 
     __slots__ = ("_from", "_move", "weight")
 
@@ -354,7 +354,7 @@ class _Child:
 
 
 class _Action(NamedTuple):
-    """The actions of edges as text without coordinates' places, and the words that are counted for statistics."""
+    """An action of an edge as text, without positions of coordinates, and the words that statistics count."""
 
     text: str
     words: Words
@@ -364,7 +364,7 @@ _END = _Action("END", (("END", 1),))
 
 
 def _counted(primitive: str, sizes: tuple[str, ...], times: int = 1) -> Words:
-    """Return the counted words of an action: its primitive, and its primitive with each size.
+    """Return an action's words with their counts: the primitive alone, and the primitive with each size.
 
     >>> _counted("UNFOLD", ("H", "k_1"))
     (('UNFOLD', 1), ('UNFOLD H', 1), ('UNFOLD k_1', 1))
@@ -394,8 +394,8 @@ def _reductions(sizes: tuple[Size, ...]) -> tuple[_Action, ...]:
 def _actions(edge: Edge, sizes: Sequence[Size]) -> tuple[_Action, ...]:
     """Return the actions of an edge: the primitive and the sizes of its operands.
 
-    REDUCEs and contractions are several actions, one for each size with its number of occurrences, because parts of
-    them often occur in other edges too.
+    An edge of REDUCEs or a contraction has an action for each size, with the number of occurrences, because other edges
+    often share some of the actions.
     """
     if edge.primitive == "REDUCE":
         return _reductions(edge.parameter)

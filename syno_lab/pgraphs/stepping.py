@@ -61,9 +61,9 @@ from syno_lab.synthesis.ways import instead, random_way, shortest_way
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """See :class:`.text.PlaceRecord`. ``match`` has the coordinates of the input axes of a given operator.
+    """See :class:`.text.PlaceRecord`. ``match`` has the coordinates that match a given operator's input.
 
-    Coordinates are numbered along the path to a place: first the output axes, then the results of each step.
+    Coordinates are numbered along the session's path: first the output axes, then the results of each step.
     """
 
     parent: int | None = None
@@ -152,7 +152,7 @@ def _looked_up(numbers: list[int], numbered: tuple[Coordinate, ...], where: str)
     return tuple(numbered[number] for number in numbers)
 
 
-#: The most matches with the input that a status counts.
+#: A status counts at most so many matches of the data with the input.
 _MAX_WAYS = 24
 PlaceOf = Place[State, Step]
 
@@ -198,17 +198,17 @@ class PGraphConstruction(
         return isinstance(start, Spec | State)
 
     def begin(self, start: Spec | State | Operator) -> Beginning[State, Step]:
-        """Return the spec's output, and the steps from there."""
+        """Return the first state (the output alone), and the steps from this state to ``start``."""
         if isinstance(start, Spec):
             return Beginning(State.root(start))
         return Beginning(State.root(start.spec), start.steps, start if isinstance(start, Operator) else None)
 
     def operator(self, state: State) -> Operator:
-        """Return the operator of the state's first match with the input. Raises PrimitiveError without a match."""
+        """Return the operator by the first match of state and input. Raises PrimitiveError without a match."""
         return state.operator()
 
     def distance(self, state: State, effort: Effort | None = None) -> int | None:
-        """Return the shape distance."""
+        """Return the shape distance from a state to the input."""
         return distance(state, effort=effort)
 
     def candidates(self, state: State, rules: Sequence[Rule], should_stop: Stop | None = None) -> Sequence[Candidate]:
@@ -224,11 +224,11 @@ class PGraphConstruction(
         return random_way(state, rng, tuple(rules), **patience._asdict()).steps
 
     def rule(self, own: OwnRule) -> Rule:
-        """Return the rule as a row that restricts the choice of steps (kind ``space``)."""
+        """Return the user's rule as a Rule that restricts the choice of steps (kind ``space``)."""
         return Rule(own.name, "", "", own.reason, OWN, "space", own.match)
 
     def loaded(self, operator: Operator, first: State, shown: State) -> Operator:
-        """Return the operator; if it has no wishes of its own, it gets the session's first wishes, by its own axes."""
+        """Return the operator; if it has no wishes, it gets those of the session's first state, for its own axes."""
         spec = first.spec
         if operator.spec.wants or not spec.wants:
             return operator
@@ -251,7 +251,7 @@ class PGraphConstruction(
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
     def picture(self, place: PlaceOf) -> Picture:
-        """Draw the pGraph with its last step marked; a step can use the nodes of data coordinates."""
+        """Draw the pGraph with its last step highlighted; the next step can use the nodes of data coordinates."""
         state = place.state
         shown: State | Operator = place.built if place.is_complete else state
         latest = [len(state.steps) - 1] if state.steps else []
@@ -263,7 +263,7 @@ class PGraphConstruction(
     describe = staticmethod(drawing.describe_step)
 
     def status(self, place: PlaceOf, name: str | None, effort: Effort | None) -> str:
-        """Describe the steps so far and the distances; without enough effort the shape distance is left out."""
+        """Describe the steps so far and the distances; if computing the shape distance takes too long, leave it out."""
         state = place.state
         count = count_of(len(state.steps), "step")
         if place.is_complete:
@@ -299,7 +299,7 @@ class PGraphConstruction(
     def menu(
         self, state: State, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()
     ) -> Sequence[Group]:
-        """See :func:`.menu.menu`; for a chosen coordinate only the steps that use it."""
+        """See :func:`.menu.menu`; if a coordinate is ``chosen``, only the steps that use this coordinate."""
         coordinate = drawing.coordinate_ids(state).get(chosen)
         only = None if coordinate is None else listing.touching(found, coordinate)
         return listing.menu(state, found, only=only, whole=whole)
@@ -317,12 +317,12 @@ class PGraphConstruction(
         return Detour(way.back, way.steps, "; ".join(words) or "no step")
 
     def explain(self, state: State, should_stop: Stop | None = None) -> Explanation:
-        """Explain the shape distance by the reshape groups; for a complete state add the matrix against the wishes."""
+        """Explain the shape distance by the reshape groups; add the mixing matrix of a complete state with wishes."""
         explained = explain_distance(state, should_stop=should_stop)
         wished = explain_property_distance(state, should_stop=should_stop)
         mixing: Any = UNSET
         if state.spec.wants and state.is_complete:
-            with suppress(SpecError):  # too large to check; the status says so
+            with suppress(SpecError):  # too large to check; the status reports this
                 mixing = mixing_data(state.operator())
         return Explanation(
             explained.steps,
@@ -352,7 +352,7 @@ class PGraphConstruction(
         rules: Sequence[Rule],
         should_stop: Stop | None,
     ) -> Preview:
-        """Check whether the CONTRACTION is legal and canonical, and return the distance that it leads to."""
+        """Check whether the CONTRACTION is legal and canonical; return this, and the distance after the step."""
         step = self.ticked(state, share, give)
         try:
             after = state.apply(step)
@@ -370,7 +370,7 @@ class PGraphConstruction(
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: State) -> Branch:
-        """Return the branch of the state: a pGraph is an operator or open; its distance is the shape distance."""
+        """Return the state's branch in the tree: kind ``operator`` or ``open``, and the shape distance."""
         kind, reason = _kind(state)
         words = f"after {count_of(len(state.steps), 'step')}"
         return Branch("", words, kind, distance=distance(state), reason=reason)
@@ -378,11 +378,11 @@ class PGraphConstruction(
     def following(
         self, state: State, rules: Sequence[Rule], pruned: bool, effort: Effort
     ) -> Sequence[tuple[int, Candidate]]:
-        """Return the next steps with their indices, the nearest to the input first, with pruned steps."""
+        """Return the next steps with their indices, pruned steps included, the nearest to the input first."""
         return _Counted(candidates(state, tuple(rules), effort=effort))
 
     def leading(self, state: State) -> Callable[[Candidate], Branch]:
-        """Return a function from a next step to its branch; an operator gets its probe's score beside a convolution."""
+        """Return a function from a next step to its branch; an operator's branch has the score of its probe."""
         names = expressions(state)
         left = state.spec.limits.max_primitives - len(state.steps) - 1
 
@@ -405,7 +405,7 @@ class PGraphConstruction(
 
 
 class _Counted(Sequence[tuple[int, Candidate]]):
-    """Candidates with their indices, computed on access, because there may be tens of thousands."""
+    """Candidate steps with their indices; a candidate is computed on access, because there may be tens of thousands."""
 
     def __init__(self, found: Sequence[Candidate]) -> None:
         self._found = found
@@ -418,7 +418,7 @@ class _Counted(Sequence[tuple[int, Candidate]]):
 
 
 def _kind(state: State) -> tuple[Kind, str]:
-    """Return the kind of a state, and the reason why a complete state is no operator of the space."""
+    """Return the kind (operator or open) of a state, and why a complete state is no operator of the space."""
     if not state.is_complete:
         return "open", ""
     operator = state.operator()
@@ -426,7 +426,7 @@ def _kind(state: State) -> tuple[Kind, str]:
 
 
 def _score(operator: Operator) -> float | None:
-    """Return the probe's score beside a convolution; None where the kernel is too large."""
+    """Return the score of an operator's probe in comparison with a convolution; None where the kernel is too large."""
     try:
         result = probe(operator)
     except SynoError:
@@ -435,7 +435,7 @@ def _score(operator: Operator) -> float | None:
 
 
 def _wished(place: PlaceOf, effort: Effort | None = None) -> float | None:
-    """Return the property distance of a place, cached like :meth:`.Place.measured`."""
+    """Return the property distance of a session's place, cached like :meth:`.Place.measured`."""
     return place.kept("wished", lambda: property_distance(place.state, effort))
 
 

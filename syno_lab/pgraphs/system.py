@@ -35,7 +35,7 @@ class PGraphs(System):
     read = staticmethod(from_json)
 
     def summary(self, text: str | bytes) -> str:
-        """Return the primitives from the output to the input, each once."""
+        """Return the primitives of an operator from the output to the input, each once."""
         return " ".join(dict.fromkeys(primitives_of(text)))
 
     def for_layer(self, site: Site) -> tuple[Operator, dict[str, int]]:
@@ -53,10 +53,10 @@ class PGraphs(System):
     ) -> dict[str, int]:
         """Return the sizes of an operator's variables for a layer.
 
-        A variable that is an axis of the input or output by itself gets the size of that axis. Other variables are
-        matched by name (s, a stride). The first axis must be fixed. An operator without a fixed axis would be for one
-        batch size, and might mix images, or tokens with later tokens. Raises SpecError for another number of axes, or a
-        first axis that is not fixed.
+        A variable that is the whole size of an input or output axis gets the size of the layer's axis. Other variables
+        are matched by name (s, a stride). The first axis must be fixed. Without a fixed axis, an operator would need
+        one batch size, and could mix images, or tokens with later tokens. Raises SpecError for another number of axes,
+        or a first axis that is not fixed.
         """
         spec = operator.spec
         axis_sizes: dict[str, int] = {}

@@ -2,8 +2,8 @@
 
 Two steps are equal if they apply one primitive with equal parameters to equal coordinates. Coordinates are equal if
 their expressions are equal, down to the axes of the output and the reductions. So the equal steps of two pGraphs are
-their common sub-pGraph from the output. Reductions have no names, so reductions of equal size can be paired in several
-ways. The pairing with the most equal steps is used.
+their common sub-pGraph from the output. Reductions have no names, so two pGraphs' reductions of equal size can be
+paired in several ways. The pairing with the most equal steps is used.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _MOST_PAIRINGS = 5040
 
 
 def traces(values: Sequence[Operator | State]) -> list[list[TracedStep]]:
-    """Return the steps of each pGraph, in order; reductions are paired with those of earlier pGraphs."""
+    """Return the steps of each pGraph, in order; reductions are paired with the reductions of earlier pGraphs."""
     keys: dict[Any, int] = {}
-    names: Counter[str] = Counter()  # the number of named reductions of each size
+    names: Counter[str] = Counter()  # the number of names that each size has so far
     seen: Counter[int] = Counter()
     traced = []
     for graph in values:
         state = graph.state if isinstance(graph, Operator) else graph
-        # Python's max returns the first of equal maxima, which keeps the given order.
+        # max returns the first of equal maxima, so without better pairings reductions keep their order.
         best = max(_pairings(state, names), key=lambda pairing: sum(seen[key] for key in _keys(state, pairing, keys)))
         named = _keys(state, best, keys)
         seen.update(set(named))
@@ -44,7 +44,7 @@ def traces(values: Sequence[Operator | State]) -> list[list[TracedStep]]:
 
 
 def _pairings(state: State, names: Counter[str]) -> Iterator[dict[int, Name]]:
-    """Yield every way to name the reductions, by their numbers; a name is a size and an index within that size."""
+    """Yield each assignment of names to the numbers of reductions; a name is a size and an index among equal sizes."""
     groups: dict[str, list[int]] = {}
     for reduction in state.reductions:
         groups.setdefault(reduction.size.pretty, []).append(reduction.node.tag)
@@ -58,7 +58,7 @@ def _pairings(state: State, names: Counter[str]) -> Iterator[dict[int, Name]]:
 
 
 def _keys(state: State, pairing: dict[int, Name], keys: dict[Any, int]) -> list[int]:
-    """Return the key of each step; equal things have equal numbers in ``keys``."""
+    """Return the key of each step; ``keys`` maps the values of equal steps and coordinates to equal numbers."""
     memo: dict[Coordinate, int] = {}
     return [_key_of_step(step, state, pairing, keys, memo) for step in _numbered(state)]
 

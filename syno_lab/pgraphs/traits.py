@@ -12,24 +12,24 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 from syno_lab.pgraphs.probe import probe, probe_binding
 
-#: The most terms of a part whose reads are computed: some milliseconds.
+#: The most terms for computing which positions of an axis are read: some milliseconds.
 MOST_TERMS = 1 << 16
 
 
 def traits(operator: Operator, binding: Binding) -> dict[str, int]:
-    """Return words with numbers, for :meth:`syno_lab.search.protocol.State.traits`, at the sizes of ``binding``.
+    """Return traits by name, for :meth:`syno_lab.search.protocol.State.traits`, at the sizes of ``binding``.
 
-    For each input axis there is the number of positions that the output element in the middle reads, and whether it
-    reads all positions. Then there are the effective ranks of the kernel (:mod:`syno_lab.pgraphs.probe`), the
-    multiply-adds for an output element, and the parameters. Numbers are logarithms to base 2 (doubled for positions and
-    ranks), so that equal factors are equal differences. Axes of more than :data:`MOST_TERMS` terms, and the ranks of a
-    kernel that is too large, are left out.
+    For each input axis two traits are the number of positions that the middle output element reads, and whether that is
+    all. Further traits are the effective ranks of the kernel (:mod:`syno_lab.pgraphs.probe`), the multiply-adds for an
+    output element, and the parameters. Numbers are logarithms to base 2 (doubled for positions and ranks), so that
+    equal factors are equal differences. Axes that need more than :data:`MOST_TERMS` terms, and ranks of too large
+    kernels, have no traits.
     """
     bound = operator.complete_binding(binding)
     words: dict[str, int] = {}
     middle = {leaf: leaf.size.at(bound) // 2 for leaf in operator.output}
     read: dict[int, set[int]] = {}
-    terms = []  # the number of terms of each part that is read
+    terms = []  # the number of non-zero terms of each part of the operator
     for part in parts(operator):
         if prod(leaf.size.at(bound) for leaf in part.leaves if leaf not in middle) > MOST_TERMS:
             continue
@@ -41,7 +41,7 @@ def traits(operator: Operator, binding: Binding) -> dict[str, int]:
             for axis in part.axes:
                 read[axis].update(values[operator.inputs[axis]].tolist())
     for axis, positions in read.items():
-        number = len(positions) if all(terms) else 0  # if a part has no terms, the others have none
+        number = len(positions) if all(terms) else 0  # if one part has no terms, the product of all parts has none
         words[f"reads {axis}"] = round(2 * log2(max(1, number)))
         if number == operator.inputs[axis].size.at(bound):
             words[f"reads all of {axis}"] = 1

@@ -15,9 +15,9 @@ from syno_lab.panes.generic import CostRow, costs
 
 
 def cost_pane(asked: Asked[Operator]) -> Costs:
-    """Return the totals, and the cost of each stage.
+    """Return the total cost of an operator, and the cost of each stage.
 
-    The totals have ``naive_flops`` too, for a single stage with every loop. ``ids`` has the coordinates of a stage's
+    The total ``naive_flops`` is for computing all loops in a single stage. ``ids`` has the coordinates of a stage's
     domain.
     """
     operator, bound = asked.operator, asked.bound()

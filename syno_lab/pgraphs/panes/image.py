@@ -1,9 +1,9 @@
 """An operator applied to a photograph, beside a convolution.
 
-The last two input axes hold the photograph, scaled to their lengths. An axis before them counts as channels and repeats
-red, green and blue in turn; without such an axis the picture is grey. Earlier axes repeat the photograph. The output is
-shown as grey pictures, for the first few indices of its third-last axis. In each picture the least value is black and
-the largest value is white.
+The last two input axes hold the photograph, scaled to their lengths. An axis before these two counts as channels and
+repeats red, green and blue in turn; without channels the picture is grey. Along all earlier axes the photograph is
+repeated. The output is shown as grey pictures, for the first few indices of its third-last axis. In each picture the
+least value is black and the largest value is white.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def image_pane(asked: Asked[Operator]) -> Image:
 
 
 def picture_binding(operator: Operator, base: dict[str, int]) -> dict[str, int]:
-    """Return sizes for a picture: large for the variables of the last two input axes, 1 for batches, else small.
+    """Return the sizes of variables for a picture: large in the last two input axes, 1 for batches, else small.
 
     Coefficients are those of ``base``. Raises SpecError when no such sizes fit.
     """
@@ -158,7 +158,7 @@ def as_input(photo: Array, shape: tuple[int, ...]) -> Array:
 def _convolution(
     shape: tuple[int, ...], out: tuple[int, ...], bound: dict[str, int]
 ) -> tuple[Operator, dict[str, int], int]:
-    """Return conv2d with the operator's channels and picture size, its binding, and its window."""
+    """Return a conv2d with the operator's channels and picture size, and the binding and the window of the conv2d."""
     from syno_lab.operators import conv2d
 
     operator = conv2d()
@@ -170,7 +170,7 @@ def _convolution(
 
 
 def _apply(operator: Operator, bound: dict[str, int], x: Array, asked: Asked[Operator]) -> Array:
-    """Run the loop nest in NumPy: pictures are small, and torch may be missing."""
+    """Run an operator's loop nest in NumPy: pictures are small, and torch may be missing."""
     shapes = operator.weight_sizes(bound)
     if asked.weights == "random":
         generator = np.random.default_rng(_SEED)

@@ -1,4 +1,4 @@
-"""The kernel of an operator as a picture beside a convolution's kernel, with the effective ranks of the two."""
+"""A picture of an operator's kernel beside a convolution's kernel, with the effective ranks of both kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ranks(TypedDict):
 class Kernel(TypedDict):
     """The kernels of an operator and of a convolution.
 
-    ``shares`` are the operator's shares of the convolution's ranks, with ``product`` and ``score``. ``svg`` has two
+    ``shares`` are the operator's ranks divided by the convolution's, with ``product`` and ``score``. ``svg`` has two
     maps for each kernel: the offsets that are read, and the channels that are mixed.
     """
 
@@ -91,7 +91,7 @@ def _text(rows: Sequence[Ranks], shares: dict[str, float], bound: dict[str, int]
 
 
 def kernels_svg(named: tuple[tuple[str, Probe], ...]) -> str:
-    """Draw two maps for each kernel, darker where its mean is larger: offsets, and output by input channels.
+    """Draw two maps for each kernel: offsets, and output by input channels; a larger mean is darker.
 
     An axis longer than 64 is cut.
     """

@@ -1,7 +1,7 @@
 """The texts of an operator: its equation, and the loop nest as lines of pieces.
 
-A piece is a part of the nest with the ids of its coordinates in the picture. The nest's text is exactly the text of
-:func:`syno_lab.codegen.loops.loops`. The nests behind the text determine where the pieces are.
+A piece is a part of the nest's text with the ids of its coordinates in the picture. The text is exactly that of
+:func:`syno_lab.codegen.loops.loops`. The pieces are found from the nests as values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Written(TypedDict):
 
 
 class Equations(TypedDict):
-    """The equation as a single nest and by stages."""
+    """The equation of an operator in two forms: for a single loop nest, and for each stage."""
 
     forms: list[Written]
 
@@ -60,14 +60,14 @@ class Nests(TypedDict):
 
 @dataclass(frozen=True)
 class _Mark:
-    """A mark: ``text`` occurs next in the line and belongs to these nodes of the picture."""
+    """A mark in a line: the next occurrence of ``text`` belongs to the nodes ``ids`` of the picture."""
 
     text: str
     ids: tuple[str, ...]
 
 
 def equation_pane(asked: Asked[Operator]) -> Equations:
-    """Return the equation as a single nest and by stages."""
+    """Return the equation of an operator in two forms: for a single loop nest, and for each stage."""
     forms: list[Written] = []
     for title, staged in (("One equation", False), ("By stages", True)):
         form = equation(asked.operator, asked.bound(), staged=staged)
@@ -78,7 +78,7 @@ def equation_pane(asked: Asked[Operator]) -> Equations:
 
 
 def loop_pane(asked: Asked[Operator]) -> Nests:
-    """Return the loop nests as a single nest and by stages."""
+    """Return the loop nest of an operator in two forms: as a single nest, and with a nest for each stage."""
     bound = asked.bound()
     single = _nest(asked.operator, "One loop nest", loops(asked.operator), [_forward(asked.operator)])
     text = loops(asked.operator, bound, staged=True)
@@ -93,7 +93,7 @@ def nest_texts(asked: Asked[Operator], data: Nests) -> list[str]:
 
 @dataclass(frozen=True)
 class _Linked:
-    """A nest with the coordinates of its indices and conditions."""
+    """A loop nest with the coordinates of the nest's indices and conditions."""
 
     nest: Nest
     result: tuple[Coordinate, ...]
@@ -145,7 +145,7 @@ def _nest(operator: Operator, title: str, text: str, linked: list[_Linked]) -> L
 
 
 def _marks(linked: _Linked, ids: dict[Coordinate, str]) -> Iterator[tuple[str, list[_Mark]]]:
-    """Yield for each line of a nest its start, and its marks from left to right."""
+    """Yield for each line of a loop nest the text at its start, and its marks from left to right."""
     nest = linked.nest
     for loop in nest.over:
         yield f"for {loop.name} in", [_Mark(loop.name, (ids[loop.coordinate],))]
@@ -189,7 +189,7 @@ def _cut(line: str, marks: list[_Mark]) -> Pieces:
 
 
 def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -> None:
-    """Map a coordinate that is not printed to the coordinates derived from it, else to its iterators."""
+    """Give a coordinate that is not printed the pieces of the coordinates derived from it, else of its iterators."""
     shown = {node for line in lines for piece in line for node in piece.get("ids", ())}
     users: dict[Coordinate, set[Coordinate]] = {}
     for coordinate in ids:
@@ -209,7 +209,7 @@ def _lend(operator: Operator, lines: list[Pieces], ids: dict[Coordinate, str]) -
 
 
 def graph_pane(asked: Asked[Operator]) -> Picture:
-    """Return the picture and its links."""
+    """Return the picture of an operator, with the links of its nodes."""
     data = picture_pane(asked)
     return {**data, "links": _links(asked, data["svg"])}
 
@@ -230,7 +230,7 @@ def _links(asked: Asked[Operator], svg: str) -> dict[str, Link]:
 
 
 def _lines(asked: Asked[Operator]) -> dict[str, list[int]]:
-    """Return for each node its lines in the single loop nest."""
+    """Return for each node of the picture its lines in the single loop nest."""
     lines_of: dict[str, list[int]] = {}
     for number, line in enumerate(loop_pane(asked)["nests"][0]["lines"]):
         for piece in line:

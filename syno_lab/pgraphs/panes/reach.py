@@ -21,7 +21,7 @@ _NEAREST = 6
 class Mixed(TypedDict):
     """The mixing matrix of output axes (rows) by input axes (columns), one letter for each pair.
 
-    ``lacks`` has the row and the column of each entry that a wish misses. ``verdict`` is empty without wishes.
+    ``lacks`` has the row and the column of each entry that does not meet a wish. ``verdict`` is empty without wishes.
     """
 
     rows: list[str]
@@ -41,9 +41,9 @@ class Neighbours(TypedDict):
 
 
 def reach_pane(asked: Asked[Operator]) -> Reach:
-    """Return which input elements the requested output element reads; the map is darker where more terms read.
+    """Return which input elements the requested output element reads; elements that more terms read are darker.
 
-    An axis longer than 64 is cut around the read elements. Raises SpecError for an element that the output lacks.
+    Only a part of an axis longer than 64 is shown. Raises SpecError for an element that the output lacks.
     """
     bound = asked.bound()
     field = receptive_field(asked.operator, read_element(asked.element), bound, should_stop=asked.should_stop)
@@ -61,7 +61,7 @@ def mixing_pane(asked: Asked[Operator]) -> Mixed:
 
 
 def mixing_data(operator: Operator) -> Mixed:
-    """Return an operator's mixing matrix at generic sizes against the wishes of its spec, as plain data.
+    """Return an operator's mixing matrix at generic sizes, and how it meets the wishes of its spec, as plain data.
 
     Raises SpecError for an operator that is too large to check every element.
     """
@@ -79,7 +79,7 @@ def mixing_data(operator: Operator) -> Mixed:
 
 
 def near_pane(asked: Asked[Operator]) -> Neighbours:
-    """Return the nearest known operators."""
+    """Return the known operators that are nearest to an operator."""
     rows: list[Record] = [
         {
             "name": neighbour.name,
