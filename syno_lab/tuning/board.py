@@ -29,7 +29,7 @@ class Board:
 
     @classmethod
     def of(cls, tracker: str | Address | None, key: str | None) -> Board | None:
-        """Return the board under ``key`` at ``tracker`` (``host:port``); None without both: this machine.
+        """Return the board under ``key`` at ``tracker`` (``host:port``); None for this machine, if both are missing.
 
         Raises TuningError if one of the two is missing, and TrackerError for an invalid address.
         """
@@ -63,7 +63,7 @@ def local_board(
         port = listeners[0].getsockname()[1]
         folder = stack.enter_context(scratch("syno-board-"))
         environment = {
-            "TMPDIR": str(folder),  # so that files of killed sessions are removed with the folder
+            "TMPDIR": str(folder),  # a killed session's files are removed with the folder
             "TVM_NUM_THREADS": str(threads or cores()),
         }
         children: dict[str, subprocess.Popen[bytes]] = {}
@@ -88,7 +88,7 @@ def local_board(
 
 
 def check_key(key: str) -> None:
-    """Raise TrackerError for a text that cannot be a device's key."""
+    """Raise TrackerError for a text that is not a valid device key."""
     if not key or any(letter.isspace() or letter == ":" for letter in key):
         raise TrackerError(f"expected a device key without blanks and colons, found {quoted(key)}")
 
@@ -96,7 +96,7 @@ def check_key(key: str) -> None:
 def listen() -> socket.socket:
     """Return a socket on a free port of this machine's loopback."""
     listener = socket.create_server((LOOPBACK, 0))
-    # Connections on Linux inherit this option; without it each exchange with the tracker can wait for 40 ms.
+    # Connections inherit this option on Linux. Without the option each exchange with the tracker can take 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
@@ -111,11 +111,11 @@ def wait_for(
     part: str,
     late: str,
 ) -> None:
-    """Wait until a board has registered: until ``is_there`` is true for the entry of the board's key at the tracker.
+    """Wait until a board has registered at the tracker: until ``is_there`` returns True for the entry of its key.
 
-    ``children`` are the board's processes by their roles, with logs in ``folder``. ``deadline`` is a value of
-    ``time.monotonic``. Messages name a process by ``part``, with ``{}`` for its role; ``late`` is the message at the
-    deadline. Raises TrackerError at the deadline, or if a process has ended.
+    ``children`` maps each role to a process of the board, which writes its log into ``folder``. ``deadline`` is a value
+    of ``time.monotonic``. ``part`` is the name of a process in messages, with ``{}`` for the role; ``late`` is the
+    message at the deadline. Raises TrackerError at the deadline, or if a process has ended.
     """
     while True:
         for role, child in children.items():

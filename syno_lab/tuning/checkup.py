@@ -1,4 +1,4 @@
-"""Check a tracker and its devices: reachability, safety, keys, devices, versions, and a test kernel."""
+"""Check a tracker and its devices: reachability, safety, keys, versions, and a run of a test kernel."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def check_up(
 ) -> Iterator[Finding]:
     """Check the tracker at ``tracker`` (``host:port``), and its devices under ``key`` or under all keys.
 
-    A kernel is compiled here and runs on one device of each key. The kernel's target is ``target``, or the target
-    of the key or the device. No wait exceeds the deadlines. A fault is a finding, not an exception; only an invalid
-    address raises TrackerError.
+    A kernel is compiled on this machine and runs on one device of each key. The kernel's target is ``target``, or the
+    target of the key or the device. No step waits longer than its deadline. The result lists all faults; only an
+    invalid address raises TrackerError.
     """
     host, port = parse_address(tracker)
     name = f"tracker {host}:{port}"
@@ -115,7 +115,7 @@ def _check_key(
 
 
 def _target_of(key: str, device: DeviceInfo) -> str | None:
-    """Return the target of a device, by its key or by its server's report."""
+    """Return the target of a device, from the device's key or from the report of its server."""
     if key in TARGETS:
         return key
     if device.machine == platform.machine() or (not device.machine and is_loopback(device.host)):
@@ -144,7 +144,7 @@ def _try_kernel(host: str, port: int, key: str, target: str | None, session_s: f
     return Finding(name, ran.error <= TOLERANCE, True, outcome, advice)
 
 
-#: The effort of the operator's unscheduled loops, without MetaSchedule's schedules.
+#: The preset for measuring the operator's unscheduled loops.
 _EFFORT = Effort(repeat=3, min_ms=1)
 #: Seconds for importing NumPy and compiling, in addition to the device's seconds.
 _HOST_S = 60.0
@@ -152,7 +152,7 @@ _HOST_S = 60.0
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """The result of a run: ``error`` is the largest difference from the loop nest, relative to the largest output.
+    """The result of a test: ``error`` is the largest difference from the loop nest, relative to the largest output.
 
     ``machine`` is the architecture of the compiled code (``aarch64``). ``latency_ms`` is the median of a few calls of
     TVM's unscheduled loops.
@@ -174,7 +174,7 @@ def run_remotely(
     wait_s: float = 30.0,
     session_s: float = 60.0,
 ) -> RemoteRun:
-    """Compile the operator file's text ``operator`` for ``target``, run it on ``board``, compare it on random inputs.
+    """Compile ``operator`` (a file's text) for ``target``, run it on ``board``, and check its output for random inputs.
 
     ``wait_s`` limits the wait for a busy device, and ``session_s`` the use of the device, in seconds. TVM runs in its
     own process. Raises :class:`TrackerError` for faults of tracker and device, :class:`TuningError` for all others.
@@ -208,7 +208,7 @@ def _run(device: Device, operator: str, binding: dict[str, int], dtype: str, see
 
 
 def public_address(host: str, port: int, listeners: Callable[[], list[tuple[str, int]]] | None = None) -> str | None:
-    """Return the address at which others reach the tracker: a remote host, or an address bound on this machine."""
+    """Return the address at which other machines reach the tracker: a remote host, or an address of this machine."""
     if not is_loopback(host):
         return host
     for address, bound in (listeners or _listeners)():
@@ -228,7 +228,7 @@ def _listeners() -> list[tuple[str, int]]:
 
 
 def warning(address: str) -> str:
-    """Return the warning about a tracker that others can reach."""
+    """Return the warning about a tracker that other machines or users can reach."""
     return (
         f"listens on {address}: TVM's RPC has no password, whoever reaches it can run any code on the boards; "
         "bind it to 127.0.0.1 and use an SSH tunnel"

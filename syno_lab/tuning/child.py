@@ -1,7 +1,7 @@
 """The process of a tuning: its request, its messages, and its search.
 
-:func:`tune_in_worker` sends the target as TVM writes it. The parent finds the records of this target, and answers with
-their contents. The process then searches, one batch for each operator in turn, and reports every trial.
+:func:`tune_in_worker` sends the target as TVM writes it. The parent process finds the records of this target, and sends
+the contents of these records. The process then searches, one batch for each operator in turn, and reports every trial.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _T = TypeVar("_T")
 class Request:
     """The request of a tuning: ``trials`` for each of ``tasks``, or ``total`` for all with the scheduler ``gradient``.
 
-    ``threads``: the threads that run operators here; ``boards``: the number of devices that measure at once; ``code``:
-    the folder for the user's functions; ``records``: the folder of TVM's own database; ``budget_s``: the seconds after
-    which the search ends.
+    ``threads``: the number of threads that run operators on this machine; ``boards``: the number of devices that
+    measure at once; ``code``: the folder for the user's functions; ``records``: the folder of TVM's own database;
+    ``budget_s``: the seconds after which the search ends.
     """
 
     tasks: tuple[TuningTask, ...]
@@ -63,9 +63,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Earlier:
-    """Earlier trials of an operator: the ``trials`` in its record, and other tunings' trials to ``start`` from.
+    """Earlier trials of an operator: ``trials`` in its record, and other tunings' trials as the ``start``.
 
-    ``is_answered``: the record has a result of these trials; ``is_whole``: the space has no further candidates.
+    ``is_answered``: the record has a result of ``trials``; ``is_whole``: the design space has no further candidates.
     """
 
     trials: tuple[Trial, ...]
@@ -75,14 +75,14 @@ class Earlier:
 
 
 class Started(NamedTuple):
-    """The target as TVM writes it, and TVM's version; the answer has an :class:`Earlier` for each task's number."""
+    """The target as TVM writes it, and TVM's version. The reply maps each task's number to an :class:`Earlier`."""
 
     target: str
     tvm: str
 
 
 class Turn(NamedTuple):
-    """The number of the operator that is tuned now."""
+    """The index of the operator that is tuned now."""
 
     task: int
 
@@ -94,7 +94,7 @@ class Inside(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A tried candidate, with the operator's number of failed candidates and its best milliseconds."""
+    """A tried candidate, the number of the operator's failed candidates, and the operator's best latency in ms."""
 
     task: int
     trial: Trial
@@ -103,7 +103,7 @@ class Tried(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An operator's result; None: the record's result holds, because nothing was measured since."""
+    """An operator's result; None: the result in the record is valid, because no candidate was measured since."""
 
     task: int
     result: TuningResult | None
@@ -173,7 +173,7 @@ def tune_in_worker(say: Say, hear: Callable[[], dict[int, Earlier]], request: Re
 
 @dataclass(frozen=True)
 class Tuning:
-    """The tuning in its process; ``earlier`` has the numbers of the operators."""
+    """The tuning in its process; ``earlier`` maps an operator's index to its earlier trials."""
 
     request: Request
     earlier: dict[int, Earlier]
@@ -182,7 +182,7 @@ class Tuning:
     is_over: Callable[[], bool]
 
     def search(self, number: int, trials: int, tools: Tools | None = None, module: IRModule | None = None) -> Search:
-        """Return the search of an operator for ``trials`` trials; existing ``tools`` and ``module`` are used again."""
+        """Return the search of an operator for ``trials`` trials; ``tools`` and ``module`` are used if they exist."""
         from syno_lab.tuning.search import Search
 
         task, earlier = self.request.tasks[number], self.earlier[number]
@@ -195,9 +195,9 @@ class Tuning:
         return Search(tools or self.tools, task, module, trials, seed, number, earlier.trials, report, earlier.start)
 
     def guarded(self, number: int, work: Callable[[], _T]) -> _T | None:
-        """Run ``work()`` for an operator; None if the work fails: the reason is reported, and other operators continue.
+        """Run ``work()`` for an operator; report an error and return None, so that other operators continue.
 
-        Raises TrackerError if no other operator could be measured either.
+        Raises TrackerError if no operator can be measured.
         """
         self.say(Turn(number))
         try:

@@ -1,4 +1,4 @@
-"""Curves of the best latency over the trials of several tunings, as data and as a figure."""
+"""Curves of the best latency after each trial of several tunings, as data and as a figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Plot
 
-#: Trial and best milliseconds up to the trial, as in :class:`TuningResult.history
+#: The number of a trial and the best latency in ms after it, as in :class:`TuningResult.history
 #: <syno_lab.tuning.values.TuningResult>`.
 History = Sequence[tuple[int, float]]
 
@@ -32,10 +32,10 @@ class Curve(NamedTuple):
 
 
 def latency_curves(histories: Mapping[str, Sequence[History]]) -> tuple[Curve, ...]:
-    """Return a curve for each name, over several tunings (seeds); a tuning that ended early keeps its last value.
+    """Return each name's curve over several tunings (seeds). The last value of a tuning that ended early is repeated.
 
-    A curve begins at the first trial by which every tuning has had a candidate that ran. Raises :class:`TuningError` if
-    a tuning never had such a candidate.
+    A curve begins at the first trial after which every tuning has a candidate that ran. Raises :class:`TuningError` if
+    no candidate of a tuning ran.
     """
     empty = [name for name, runs in histories.items() if not runs or not all(runs)]
     if not histories or empty:
@@ -55,7 +55,7 @@ def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials")
     import matplotlib as mpl
     from matplotlib.figure import Figure as Plot
 
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):  # equal data gives equal files
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "syno-lab"}):  # equal data give equal files
         plot = Plot(figsize=(7.5, 4.2), facecolor="white", layout="constrained")
         axes = _draw(plot, curves)
         axes.set_title(title, parse_math=False, fontsize=11)
@@ -66,7 +66,7 @@ def curves_svg(curves: Sequence[Curve], title: str = "best latency over trials")
 
 
 class CurvesFigure(Figure):
-    """The curves of :func:`latency_curves` for a paper; the caption replaces the title."""
+    """The figure of :func:`latency_curves` for a paper, without a title, because the paper has a caption."""
 
     def __init__(self, curves: Sequence[Curve]) -> None:
         results = (f"{curve.name}: {curve.median[-1]:.4g} ms after {curve.trials[-1]} trials" for curve in curves)

@@ -1,7 +1,7 @@
-"""An emulated aarch64 board: the real RPC server, run by an emulator of the board's processor on this machine.
+"""An emulated aarch64 board: an emulator of the board's processor runs the real RPC server on this machine.
 
 The server's Python, its libraries and its linker are those of an aarch64 Linux. Code compiled for a Jetson's processor
-is thus linked, loaded and run as on a Jetson. The latencies mean nothing, because they are the emulator's.
+is thus linked, loaded and run as on a Jetson. The latencies have no meaning, because an emulator is slow.
 
     syno-lab board --emulate --fetch    # a tracker and the board, until Ctrl-C; 220 MB at first, no root needed
 """
@@ -43,7 +43,7 @@ def emulated_board(
     threads: int | None = None,
     deadline_s: float = 240.0,
 ) -> Iterator[Board]:
-    """Start an emulated aarch64 board with the key ``key``, at ``tracker`` or its own tracker; stop both at the end.
+    """Start an emulated aarch64 board with the key ``key``, at ``tracker`` or at a new tracker; stop both at the end.
 
     The board's files come from the cache ``folder`` (see :func:`~syno_lab.tuning.emulated_files.fetch_board`; nothing
     is downloaded here). The address ``tracker`` must be on this machine's loopback. Operators run in ``threads``
@@ -86,7 +86,7 @@ def emulated_board(
 def _start_server(
     files: BoardFiles, home: Path, listener: socket.socket, port: int, key: str, threads: int, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    # The board has this package, with the server's loop, and no other package of this machine.
+    # This package has the server's loop. The board gets no other package of this machine.
     (home / "lab").mkdir()
     (home / "lab" / "syno_lab").symlink_to(Path(__file__).parent.parent)
     python = _program(home / "python", files, [files.python], zeroth=str(home / "python"))
@@ -128,7 +128,7 @@ def _program(
     emulator = [files.emulator, "-L", str(files.root), *(["-0", zeroth] if zeroth else [])]
     begin, end = shlex.join([*emulator, *map(str, command)]), shlex.join(map(str, after))
     lines = ["#!/bin/sh"]
-    if after:  # a linker reads the compiler's -fPIC as another option
+    if after:  # -fPIC is for a compiler; a linker reads it as another option
         lines.append('for one; do shift; [ "$one" = -fPIC ] || set -- "$@" "$one"; done')
     lines.append(f'exec {begin} "$@" {end}'.rstrip())
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
 """The files of an emulated aarch64 board: Debian's Python and linker, the wheels of TVM, an emulator; no root needed.
 
-apt-get fetches Debian's packages, with its state in the cache folder, and checks their digests against the signed index
-of this machine's configured sources. pip fetches the wheels and checks their digests. A digest of the unpacked files is
-stored, and checked whenever a board starts.
+apt-get fetches Debian's packages, and checks their digests against the signed index of this machine's sources. The
+state of apt-get is in the cache folder. pip fetches the wheels and checks their digests. A digest of the unpacked files
+is stored, and checked whenever a board starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from syno_lab.errors import TuningError
 from syno_lab.processes.alone import alone
 from syno_lab.processes.process import module_command
 
-#: The environment variable with the folder of emulated boards; the default is in the user's cache folder.
+#: The environment variable that names the folder of emulated boards; the default is in the user's cache folder.
 FOLDER_VARIABLE = "SYNO_LAB_BOARDS"
 #: The advice for a user without an emulated board.
 ADVICE = "run `syno-lab board --emulate --fetch`"
@@ -108,7 +108,7 @@ def boards_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def is_fetched(folder: str | os.PathLike[str] | None = None) -> bool:
-    """Return whether a board for the installed TVM was fetched; :func:`find_board` checks that it is usable."""
+    """Return whether a board for the installed TVM was fetched; :func:`find_board` checks that the board is usable."""
     return _record(_target(boards_folder(folder))).exists()
 
 
@@ -138,10 +138,10 @@ def find_board(folder: str | os.PathLike[str] | None = None) -> BoardFiles:
 
 
 def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = lambda line: None) -> BoardFiles:
-    """Return the board in the cache; if there is none, fetch and unpack it: about 220 MB, half a gigabyte on disk.
+    """Return the board in the cache; fetch and unpack a missing board: 220 MB to download, half a gigabyte on disk.
 
-    ``report`` is called with a line for each step. The next call uses the downloads of an interrupted call. Raises
-    TuningError with the reason if apt-get or dpkg-deb is missing, or if a package cannot be fetched.
+    ``report`` is called with a line for each step. After an interrupted call, the next call uses the files that were
+    downloaded. Raises TuningError with the reason if apt-get or dpkg-deb is missing, or if a package cannot be fetched.
     """
     base = boards_folder(folder)
     with contextlib.suppress(TuningError):
@@ -154,7 +154,7 @@ def fetch_board(folder: str | os.PathLike[str] | None = None, report: Report = l
         base.mkdir(parents=True, exist_ok=True)
         with alone(base / "lock", "", math.inf):
             with contextlib.suppress(TuningError):
-                return find_board(base)  # fetched by the process that had the lock
+                return find_board(base)  # the process that had the lock has fetched the board
             for path in (part, target):
                 shutil.rmtree(path, ignore_errors=True)
             return _fetch(target, part, downloads, report)
@@ -204,7 +204,7 @@ def _fetch(target: Path, part: Path, downloads: Path, report: Report) -> BoardFi
 
 
 class _Apt:
-    """apt-get with lists, cache and status of its own; it installs nothing and needs no root."""
+    """A call of apt-get with its own lists, cache and status, which installs nothing and needs no root."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -235,7 +235,7 @@ class _Apt:
         """Download the packages and all their dependencies."""
         command = ["apt-get", *self._options, "-o", f"APT::Architecture={architecture}", "-qq", "-y"]
         command += ["--no-install-recommends", "install", *names]
-        # apt-get prints only packages that are not in the cache, so the cache of this call is empty.
+        # apt-get lists only packages that are not in its cache, so this call uses an empty cache.
         empty = self._folder / "empty"
         (empty / "partial").mkdir(parents=True, exist_ok=True)
         printed = _run(

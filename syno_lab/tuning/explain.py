@@ -1,4 +1,4 @@
-"""Explain a space and a schedule to people, as loop nests and steps in plain text. TVM runs in a child process.
+"""Explain a design space or a schedule to people, as loop nests and steps in plain text. TVM runs in a child process.
 
 >>> print(explain_space(task, Method(rules=("inline", "tiling"))))       # doctest: +SKIP
 >>> print(explain_schedule(task, result.trace).after)                    # doctest: +SKIP
@@ -31,7 +31,7 @@ _DEADLINE_S = 180.0
 
 @dataclass(frozen=True)
 class Explanation:
-    """A schedule: the loop nest ``before`` and ``after`` it, its ``steps`` as text, and the number of its ``draws``.
+    """A schedule: loop nests ``before`` and ``after``, ``steps`` as text, and ``draws``, the number of random choices.
 
     ``python`` is the trace as TVM writes it, ``script`` the scheduled program in TVMScript; both are complete and long.
     """
@@ -49,7 +49,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class SpaceExplanation:
-    """A space: its ``sketches``, each with one draw of its choices, and the blocks that each rule ``changed``."""
+    """A design space: ``sketches``, each with one draw of its choices, and the blocks that each rule ``changed``."""
 
     sketches: tuple[Explanation, ...]
     changed: Mapping[str, tuple[str, ...]]
@@ -75,7 +75,7 @@ def explain_schedule(task: TuningTask, trace: str) -> Explanation:
 def explain_space(
     task: TuningTask, method: Method | None = None, *, target: str = "local", seed: int = 0
 ) -> SpaceExplanation:
-    """Return the sketches of the program by ``method``, and the blocks that each rule changed; nothing is measured.
+    """Return the sketches that ``method`` makes of the program, and the blocks that each rule changed; measure nothing.
 
     Raises :class:`TuningError` as a tuning with this method would.
     """

@@ -1,10 +1,10 @@
-"""The schedule rule ``fuse-stages``: put the stages of a chain of sums into one loop over blocks of rows.
+"""The schedule rule ``fuse-stages``: compute all stages of a chain of sums in one loop over blocks of rows.
 
-A chain of sums, such as Operator 1, writes all of a stage (``Z1``) before the next stage reads it. This rule cuts the
+A chain of sums, such as Operator 1, writes a complete stage (``Z1``) before the next stage reads it. This rule cuts the
 last sum's rows into blocks. Each block computes the part of the earlier stages that it reads, padding included, and
-this part fits in the cache of a core. With several threads, only the loop over the blocks is parallel: the threads do
-not wait for each other after each stage, and no thread reads the results of another. Two blocks both compute the rows
-at their common edge, as in the fused layers of Alwani et al., *Fused-layer CNN accelerators* (MICRO 2016).
+this part fits in the cache of a core. Only the loop over the blocks is parallel. Threads thus do not wait for each
+other after each stage, and no thread reads another thread's results. Two blocks both compute the rows at their common
+edge, as in the fused layers of Alwani et al., *Fused-layer CNN accelerators* (MICRO 2016).
 
 The rule runs before ``channel-lanes``, which tiles each stage inside the blocks.
 
@@ -24,9 +24,9 @@ from tvm.tirx import Buffer
 from syno_lab.tuning.lanes import divisors, has_lanes
 from syno_lab.tuning.sums import Sum, moves, own_loops, read_sum
 
-#: The largest number of bytes of the stages that a block stores: half of a small second-level cache.
+#: The largest size in bytes of all stages of a block: half of a small second-level cache.
 _MOST_BYTES = 256 * 1024
-#: The largest number of proposed cuts; each cut multiplies the sketches.
+#: The largest number of proposed cuts, because each cut makes further sketches.
 _MOST_CUTS = 2
 #: The largest factor by which blocks may multiply the work, because rows at their edges are computed twice.
 _MOST_WORK = 1.5
@@ -34,12 +34,12 @@ _MOST_WORK = 1.5
 
 @dataclass(frozen=True)
 class _Cut:
-    """The loops of the last sum that become loops over blocks.
+    """A cut: the loops of the last sum that become loops over blocks.
 
     Attributes:
-        whole: the loops of which every position is a block.
-        axis: the loop that is cut, inside the loops ``whole``.
-        rows: the number of positions of ``axis`` in a block.
+        whole: the outer loops; each of their steps has its own blocks.
+        axis: the loop that is divided into blocks, inside the loops ``whole``.
+        rows: the number of steps of ``axis`` in a block.
         blocks: the number of all blocks.
     """
 
@@ -52,8 +52,8 @@ class _Cut:
 def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: int) -> list[Schedule]:
     """Return the unchanged schedule, then schedules with the stages that only ``block`` reads inside loops over blocks.
 
-    The rule fits a sum that no other rule has changed, and that reads another such sum. ``channel-lanes`` must fit both
-    sums in their blocks, an axis of the output must be an index of the read sum, and each of ``cores`` needs a block.
+    The rule fits a sum that reads another sum, if no other rule has changed the two sums. ``channel-lanes`` must fit
+    these sums in the blocks. An axis of the output must index the sum that is read. Each of ``cores`` needs a block.
     """
     look = schedule.copy()  # because reading loops adds steps to a trace
     last = read_sum(look, block)
@@ -70,7 +70,7 @@ def fuse_stages(schedule: Schedule, block: SBlockRV, cores: int, vector_bits: in
         changed = schedule.copy()
         try:
             more = _apply(changed, block, steps, sums, cut)
-        except ScheduleError:  # TVM has conditions of its own, such as no other writers of a stage
+        except ScheduleError:  # TVM refuses other cases, such as two writers of a stage
             continue
         if more <= _MOST_WORK and all(_has_lanes(changed, name, vector_bits) for name in sums):
             fused.append(changed)
@@ -93,10 +93,10 @@ def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Co
     work = 0
     for name, steps in stages.items():
         moved = schedule.copy()
-        # The preserved loops of one step keep a separate loop for each of the stage's iterators.
+        # Loops of one step are kept, so that each iterator of the stage has its own loop.
         moved.compute_at(moved.get_sblock(name), blocks, preserve_unit_loops=True)
         part = _steps(moved, moved.get_sblock(name))
-        if part < steps:  # otherwise each block would compute all of the stage
+        if part < steps:  # otherwise each block would compute the complete stage
             stage = schedule.get_sblock(name)
             schedule.compute_at(stage, blocks, preserve_unit_loops=True)
             if name not in sums:
@@ -108,16 +108,16 @@ def _apply(schedule: Schedule, block: SBlockRV, stages: dict[str, int], sums: Co
 
 
 def _keep_rows(schedule: Schedule, stage: SBlockRV) -> None:
-    """Protect the loop over a row of a stage without a sum, such as a padded copy, from TVM's postprocessor.
+    """Annotate the loop over a row of a stage without a sum, such as a padded copy, so that TVM does not change it.
 
-    The postprocessor would make vectors of several rows, whose conditions divide each element's number. Loops
-    with an annotation stay unchanged.
+    TVM's postprocessor would make vectors of several rows, and then divide the index of each element in a condition.
+    Loops with an annotation stay unchanged.
     """
     schedule.annotate(own_loops(schedule, stage)[-1], "syno_lab.row", 1)
 
 
 def _stages(schedule: Schedule, block: SBlockRV) -> dict[str, SBlockRV]:
-    """Return by name the blocks that only ``block`` and these blocks read; each block follows its readers."""
+    """Return, by name, the blocks whose results are used for ``block`` alone; each block comes after its readers."""
     readers = {_name(schedule, block): block}
     waiting = [block]
     for reader in waiting:  # the list grows in the loop
@@ -134,16 +134,16 @@ def _name(schedule: Schedule, block: SBlockRV) -> str:
 
 
 def _steps(schedule: Schedule, block: SBlockRV) -> int:
-    """Return how often a block's own loops run the block."""
+    """Return the number of times that a block's own loops run the block."""
     return math.prod(int(schedule.get(loop).extent) for loop in own_loops(schedule, block))
 
 
 def _cuts(last: Sum, written: list[Buffer], size: int, cores: int) -> list[_Cut]:
     """Return the cuts with the fewest blocks whose stages fit in the cache; equal shares of all cores come first.
 
-    A cut divides the axis of the output that is the slowest index of the largest stage that ``last`` reads. If one
-    position of that axis is too large, the next inner axis is divided. ``written`` are the stages' tensors; the tensors
-    of sums have ``size`` bytes.
+    A cut divides the axis of the output that is the slowest index of the largest stage that ``last`` reads. If one step
+    of that axis needs too many bytes, the next inner axis is divided. ``written`` are the tensors that the stages
+    write; those of sums have ``size`` bytes together.
     """
     read = [
         (math.prod(int(size) for size in tensor.shape), indices)

@@ -1,8 +1,8 @@
-"""Tuning as a job of kind ``tune``: of operators by the queue of :mod:`~syno_lab.tuning.tune`, or of a whole network.
+"""A job of kind ``tune``: it tunes operators by the queue of :mod:`~syno_lab.tuning.tune`, or a whole network.
 
-A job that was paused or killed, or whose machine went down, continues from its records after the last trial. The
-networks of a lab are tuned one after another, because they share the records of common functions, and because their
-measurements would disturb each other.
+After a pause, a kill or a crash of its machine, a job continues after the last trial in its records. The networks of a
+lab are tuned one after another, because they share the records of common functions, and because their measurements
+would disturb each other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OF_OPERATORS = _BUDGET | {"wait_s": _NUMBER, "session_s": _NUMBER}
 _OF_NETWORKS = _BUDGET | {"total": int, "scheduler": str}
 
 
-#: The work of a job with some fields of :class:`TuningOptions`.
+#: The function that does a job's work; its argument is a part of :class:`TuningOptions`.
 _Work = Callable[[Budget], dict[str, JSON]]
 
 
@@ -73,15 +73,15 @@ def run(params: Mapping[str, JSON], context: Workplace) -> dict[str, JSON]:
     ``target`` is ``local`` by default. Without ``tracker`` (``"host:port"``) and ``key``, child processes of this
     machine measure candidates. ``trials``, ``preset``, ``seed``, ``deadline_s``, ``wait_s`` and ``session_s`` are
     fields of :class:`~syno_lab.tuning.options.TuningOptions`. ``rules``, ``space``, ``strategy``, ``cost_model``,
-    ``mutators`` and ``postprocessors`` are fields of :class:`~syno_lab.tuning.method.Method`, with the user's own code
-    as text, which is signed with the whole request. The folder ``tuning`` of the lab has the records. Returns
+    ``mutators`` and ``postprocessors`` are fields of :class:`~syno_lab.tuning.method.Method`. The user's own code is
+    text, and the signature of the job includes it. The records are in the lab's folder ``tuning``. Returns
     ``{"results": [TuningResult as a dict, …], "failed": {label: reason}}``.
 
     With ``network`` instead of ``tasks``, a :class:`.TrialRequest` as a dictionary, a network is tuned and measured on
-    the device where it runs; ``total`` and ``scheduler`` are options too. Returns :class:`.network.NetworkFacts`.
+    the device where it runs; ``total`` and ``scheduler`` are then also options. Returns :class:`.network.NetworkFacts`.
 
     Raises:
-        TuningError: for other parameters, if every operator failed, or a network cannot be tuned or measured.
+        TuningError: for invalid parameters, if every operator failed, or if a network cannot be tuned or measured.
         JobFailed: if the tracker or the board is unreachable; the job is retried.
         JobStopped: if the job was paused or cancelled; the records have all measured trials.
     """
@@ -156,7 +156,7 @@ def _network(params: Mapping[str, JSON], context: Workplace) -> _Work:
 
     try:
         request = TrialRequest.from_dict(params["network"])
-        bring(request)  # the user has signed the job, and its code with it
+        bring(request)  # the signature of the job includes the code
     except (FormatError, CodeError) as error:
         raise TuningError(f"tune: {error}") from None
     note = _courses(context)

@@ -1,4 +1,4 @@
-"""The calls that run in workers: compile a candidate, measure it over RPC, and compute its expected output."""
+"""Functions that run in workers: compile a candidate, measure it over RPC, and compute its expected output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from syno_lab.tuning.targets import ResolvedTarget
 
-#: The name of this machine without a tracker. The name has a blank, which real keys cannot have.
+#: The key that stands for this machine without a tracker. This key has a blank, which keys of boards cannot have.
 HERE = "this machine"
 
 #: The largest number of characters of a board's state.
@@ -39,11 +39,11 @@ Argument = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Device:
-    """The device of a measurement: a board, or the calling process; ``wait_s`` and ``session_s`` limit wait and use.
+    """The device of a measurement: a board, or the calling process; ``wait_s`` limits the wait, ``session_s`` the use.
 
-    ``kind``: TVM's name of the device (``cpu``); ``tvm``: the version that the device must have; ``machine``: the
-    architecture of the code for ``target``. A device with another version or architecture is refused before anything is
-    sent. Without a board there is no tracker, server or socket.
+    ``kind``: TVM's name of the device (``cpu``); ``tvm``: the version of TVM that the device must have; ``machine``:
+    the architecture of the code for ``target``. A device with another version or architecture is refused before
+    anything is sent. Without a board there is no tracker, server or socket.
     """
 
     board: Board | None
@@ -100,7 +100,7 @@ def compile_candidate(module: tvm.ir.IRModule, target: tvm.target.Target, path: 
 
 
 def read_database(folder: str) -> int:
-    """Read MetaSchedule's database in a process that it may crash; return the number of its records."""
+    """Return the number of records in MetaSchedule's database; a damaged database may crash this process."""
     from tvm.s_tir import meta_schedule as ms
 
     return len(ms.database.JSONDatabase(work_dir=folder).get_all_tuning_records())
@@ -109,7 +109,7 @@ def read_database(folder: str) -> int:
 def draw(arguments: list[Argument], seed: int) -> list[np.ndarray]:
     """Draw random inputs around zero, none of them denormal or NaN (denormals take a processor's slow path).
 
-    Whole numbers are 0, because they may be indices, and only 0 is an index into every table.
+    Integers are 0, because they may be indices, and only the index 0 is valid for every table.
     """
     import numpy as np
 
@@ -136,7 +136,7 @@ def reference(
 
 
 class Measured(NamedTuple):
-    """A call's seconds for each repeat; the device's address; the output, if the call had inputs."""
+    """The seconds of a call in each repeat, the device's address, and the output if inputs were passed."""
 
     seconds: list[float]
     address: str
@@ -146,7 +146,7 @@ class Measured(NamedTuple):
 def measure(
     device: Device, artifact: str, arguments: list[Argument], effort: Effort, inputs: list[np.ndarray] | None = None
 ) -> Measured:
-    """Measure calls of the compiled candidate on ``device``, with ``inputs`` or with numbers that the device draws."""
+    """Measure the compiled candidate on ``device``, with ``inputs`` or with random numbers that the device draws."""
     import numpy as np
     import tvm
 
@@ -158,7 +158,7 @@ def measure(
         # Uniform in [1, 10): see RandomFillForMeasure in TVM's random engine.
         fill = None if inputs is not None else session.get_function("tvm.contrib.random.random_fill_for_measure")
         for shape, dtype in arguments[len(buffers) :]:
-            if not dtype.startswith("float"):  # maybe an index, and only 0 is within every table
+            if not dtype.startswith("float"):  # maybe an index, and only 0 is valid for every table
                 buffers.append(tvm.runtime.tensor(np.zeros(shape, dtype), remote))
                 continue
             buffers.append(tvm.runtime.empty(shape, dtype, remote))
@@ -174,9 +174,9 @@ def measure(
 
 @contextlib.contextmanager
 def in_words(key: str) -> Iterator[None]:
-    """Turn TVM's errors for a device without memory and for a dead session into a TuningError, within the block.
+    """Raise a TuningError for TVM's errors in the block that mean a lack of memory or a dead session.
 
-    TVM's messages are ``std::bad_alloc`` for the memory and ``code=kShutdown`` for the session, in lines of C++.
+    TVM's messages contain ``std::bad_alloc`` for memory and ``code=kShutdown`` for the session.
     """
     try:
         yield
@@ -198,7 +198,7 @@ def in_words(key: str) -> Iterator[None]:
 
 
 def board_moment(device: Device) -> str:
-    """Return the board's present state as JSON text. Raises an error if its server is not the lab's."""
+    """Return the board's current state as JSON text. Raises an error if its server is TVM's own."""
     session, _ = open_session(device)
     state = str(session.get_function(MOMENT_FUNCTION)())
     if len(state) > _LONGEST_MOMENT:

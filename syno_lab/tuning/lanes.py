@@ -1,20 +1,20 @@
-"""The schedule rule ``channel-lanes``: put a sum in vector registers, along an axis that some of its factors lack.
+"""The schedule rule ``channel-lanes``: vectorize a sum along an axis that is no index of some of its factors.
 
-A pGraph's weights have the output channels as innermost axis (``W1[c, p, q, o]``), and its output has them far apart
+The output channels ``o`` are the innermost axis of a pGraph's weights (``W1[c, p, q, o]``), but not of its output
 (``Y[n, o, h, w]``). TVM's tiling (``SSRSRS``) vectorizes the output's innermost axis. TVM thus gathers the weight, or
-moves each sum to memory and back. With this rule a vector register has as many channels of a pixel as fit, and several
-registers have pixels of a row and more channels. All these values stay in registers during the sum. The sums are
-collected in a small tensor with the channels innermost, which is copied to the output. This is the register tile of
-hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
+moves each sum to memory and back. With this rule a vector register has as many channels of a pixel as fit. Several
+registers together have several pixels of a row and more channels. All these sums stay in registers until they are
+complete. The sums are collected in a small tensor with the channels innermost, which is copied to the output. This is
+the register tile of hand-written convolutions (Liu et al., *Optimizing CNN model inference on CPUs*, section 3.1).
 
-A stage of a chain may have few output channels, as Operator 1's first stage. The stage's vectors then lie along the row
-of the output: the row is the data's innermost axis, the weights lack it, and the registers have the channels. Rows that
-are shorter than a register and follow each other in memory share a register. If both ways fit, both are tried.
+A stage of a chain may have few output channels, such as Operator 1's first stage. The vectors of that stage lie along a
+row of the output, the innermost axis of the data. Different registers then have different channels. Several rows share
+a register if they are shorter than it and adjacent in memory. If channels and rows are possible, both are tried.
 
 The tiles that keep a processor busy are known before any measurement: enough sums to hide the latency of multiplying
 and adding, and no more than fit in the registers. Only such tiles are proposed, with a sketch for each. On ResNet-34's
-layers other tiles took up to ten times as long. With few trials, a search that drew other tiles found none that was
-good in each stage of an operator. The terms are summed in the order in which the weights lie in memory.
+layers other tiles took up to ten times as long. With few trials, a search over other tiles found no candidate with good
+tiles in all stages of an operator. The terms are summed in the order of the weights in memory.
 
 Imports TVM: for tuning processes only.
 """
@@ -33,21 +33,21 @@ from tvm.tirx import Var
 
 from syno_lab.tuning.sums import Sum, elementwise_readers, moves, own_loops, read_sum
 
-#: The largest number of sums in registers. There are 32 registers of 512 bits, or maybe 16 of another width. A
+#: The largest number of sums in registers. Processors have 32 registers of 512 bits, or often 16 of another width. A
 #: factor's elements need registers too.
 _MOST_SUMS = {512: 16}
 _MOST_SUMS_ELSE = 14
 #: TVM takes a tensor of at least this number of bytes from its workspace, not from the stack. For sums with few terms
-#: that costs time: 16.7 us instead of 14.4 for Operator 2 on 16 x 32 x 32 (24 terms), none for conv2d (144 terms),
-#: measured once on an Intel Xeon with vectors of 512 bits. The bound for few terms was chosen after that.
+#: the workspace costs time. Measured once on an Intel Xeon with vectors of 512 bits: 16.7 us instead of 14.4 for
+#: Operator 2 on 16 x 32 x 32 (24 terms), no difference for conv2d (144 terms). It gave the bound for few terms.
 _STACK_BYTES = 1024
 _FEW_TERMS = 128
-#: The largest number of adjacent vectors: each vector is loaded, while the other factor's elements are mere operands.
+#: The largest number of adjacent vectors: a register holds each of them, but no element of the other factor.
 _MOST_VECTORS = 4
-#: The largest number of tiles along an axis, and along each of two axes; each stage of a chain multiplies sketches.
+#: The most tiles for a single possible axis, and for each of two axes; a chain's stages multiply the sketches.
 _MOST_TILES = 3
 _MOST_TILES_OF_TWO = 2
-#: The least number of lanes for which a vector is worth the copy.
+#: The least number of lanes with which vectors save more time than the copy to the output takes.
 _FEWEST_LANES = 4
 
 
@@ -58,21 +58,21 @@ def vector_bits(target: Target) -> int:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Sums that stay in registers together; the numbers of axes are the numbers of the block's loops.
+    """A tile: the sums that are in registers at the same time. An axis is the index of a loop of the block.
 
     Attributes:
         lane: the axis along which a vector's lanes lie.
         width: the number of lanes of a vector.
-        rows: the number of rows along ``lane`` in a vector; above one if a row is shorter than a register.
-        row: the axis of the rows, before ``lane`` in the output; None for one row.
+        rows: the number of rows along ``lane`` in a vector; above 1 if a row is shorter than a register.
+        row: the axis that numbers the rows, before ``lane`` in the output; None for one row.
         summed: the axes of the sum, slowest first.
         place: the position of ``lane`` among the output's axes; None for the last position.
         across: the axis whose sums use the same loaded vectors.
         across_place: the position of ``across`` among the output's axes.
-        steps: the number of positions of ``across`` in the tile.
+        steps: the number of indices along ``across`` in the tile.
         vectors: the number of adjacent vectors along ``lane``, or along ``row`` if vectors have several rows.
         further: an axis that only makes the tile larger; None if the tile is large enough.
-        further_steps: the number of positions of ``further`` in the tile.
+        further_steps: the number of indices along ``further`` in the tile.
     """
 
     lane: int
@@ -90,17 +90,17 @@ class _Tile:
 
     @property
     def sums(self) -> int:
-        """The number of vectors of sums."""
+        """The number of vectors in the tile."""
         return self.vectors * self.steps * self.further_steps
 
 
 def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide: bool = False) -> list[Schedule]:
     """Return schedules with the block's sum in vector registers, one for each tile; without tiles the unchanged one.
 
-    The rule fits a sum that no other rule has changed. One axis of the output must move the innermost index of some
-    factors by one, and no index of the others; its extent must divide into vectors of ``vector_bits``. Another axis of
-    the output must not be an index of these factors, so that their loaded elements serve several sums. The
-    unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a register, or if the
+    The rule fits a sum that no other rule has changed. Along an axis of the output, the innermost index of some factors
+    must grow by one, and the other factors must not change. The axis must divide into vectors of ``vector_bits``.
+    These factors must not depend on another axis of the output, so that their loaded elements are used in several sums.
+    The unchanged schedule is an alternative if ``is_wide``, if the vectors fill less than half of a register, or if the
     sums are few.
     """
     look = schedule.copy()  # because reading loops adds steps to a trace
@@ -121,12 +121,12 @@ def channel_lanes(schedule: Schedule, block: SBlockRV, vector_bits: int, is_wide
 
 
 def has_lanes(total: Sum, vector_bits: int) -> bool:
-    """Return whether a tile fits a sum."""
+    """Return whether any tile is possible for a sum."""
     return bool(_tiles(total, vector_bits // total.bits, _most_sums(total, vector_bits)))
 
 
 def _tiled(schedule: Schedule, block: SBlockRV, tile: _Tile, after: list[str]) -> Schedule | None:
-    """Return the schedule with a tile; None if TVM refuses the tile, for example because of other writers."""
+    """Return the schedule with a tile; None if TVM refuses it, for example because another block writes the output."""
     changed = schedule.copy()
     try:
         _apply(changed, block, tile, after)
@@ -177,7 +177,7 @@ def _most_sums(total: Sum, vector_bits: int) -> int:
 
 
 def _tiles(total: Sum, full: int, most: int) -> list[_Tile]:
-    """Return the tiles with the most sums, for at most two axes along which vectors can lie, widest vectors first.
+    """Return the tiles with the most sums for up to two axes that can be vectorized, widest vectors first.
 
     A register has ``full`` lanes. A tile has at most ``most`` sums.
     """
@@ -201,7 +201,7 @@ def _tiles(total: Sum, full: int, most: int) -> list[_Tile]:
 
 
 def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int) -> list[_Tile]:
-    """Return the tiles with the vectors of ``plain``, most sums first, down to half of the largest number of sums."""
+    """Return tiles with the vectors of ``plain`` and at least half of the largest number of sums, most sums first."""
     lanes = (plain.lane, plain.row)
     vectors_most = total.sizes[plain.lane] // plain.width if plain.row is None else total.sizes[plain.row] // plain.rows
     axes = [n for n in reversed(total.stored) if n is not None and n not in lanes and total.sizes[n] > 1]
@@ -230,7 +230,7 @@ def _tiles_along(total: Sum, plain: _Tile, factors: list[list[Expr]], most: int)
 
 
 def divisors(number: int, most: int) -> list[int]:
-    """Return the divisors of a number up to ``most``."""
+    """Return the divisors of a number that are at most ``most``."""
     return [divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0]
 
 

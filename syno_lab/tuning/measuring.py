@@ -1,9 +1,9 @@
 """Measure one operator in PyTorch eager, in ``torch.compile`` and in TVM, or several schedules in turn.
 
-Each way runs in its own process, all with the same number of threads. The ways take samples in turn, in rounds, so that
-a disturbance affects all of them. A sample is many calls, timed together. Medians are reported with the spread between
-the quartiles. Notes name everything that makes the medians doubtful: a spread above a limit, and, from Linux's
-counters, load of other processes, time taken by a hypervisor, and a changing clock rate.
+Each of these ways runs in its own process, with the same number of threads. The processes take samples in turn, in
+rounds, so that a disturbance affects all ways. A sample is many calls, timed together. Medians are reported with the
+spread between the quartiles. Notes name everything that makes the medians doubtful. These are a spread above a limit,
+load of other processes, time that a hypervisor took, and a changing clock rate (from Linux's counters).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _T = TypeVar("_T")
 #: The ways of running an operator, in the order in which they are shown.
 WAYS = {"eager": "PyTorch eager", "compile": "torch.compile", "tvm": "TVM"}
 
-#: The largest spread between the quartiles without a note, as a share of the median.
+#: The largest distance between the quartiles without a note, as a share of the median.
 SPREAD_LIMIT = 0.1
 #: Seconds for timing schedules or operators in turn.
 _BESIDE_S = 600.0
-#: The limits of other notes: share of time that a hypervisor took, share of the machine that other processes used,
-#: relative change of the clock rate.
+#: The limits for notes: share of time that a hypervisor took, share of the machine that other processes used, relative
+#: change of the clock rate.
 _STOLEN_LIMIT, _OTHERS_LIMIT, _CLOCK_LIMIT = 0.02, 0.1, 0.05
 #: The largest allowed difference between two ways' outputs, relative to the largest output.
 _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
@@ -56,7 +56,7 @@ _TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-10}
 class Timing:
     """Milliseconds for one call: median, quartiles and least of ``samples``, each of ``calls`` calls.
 
-    ``error`` is the largest difference from the first way's output, relative to the largest output; None for the first
+    ``error`` is the largest difference from the output of the first way, relative to the largest output; None for that
     way.
     """
 
@@ -118,12 +118,12 @@ def measure(
     seed: int = 0,
     deadline_s: float = 300.0,
 ) -> Comparison:
-    """Time one operator on this machine's processor in several ``ways``, a subset of :data:`WAYS`.
+    """Measure one operator on this machine's processor in several ``ways``, a subset of :data:`WAYS`.
 
-    ``record`` is a folder of records and the key of a tuning, whose best schedule TVM runs. Without ``record``, TVM
-    runs unscheduled loops, which are slow. Each way takes ``warmup`` samples that do not count and ``repeats`` samples
-    that count, of at least ``min_ms`` milliseconds, in ``rounds`` that alternate between the ways. Each way has
-    ``threads`` threads (default: all processors). All ways have the same random inputs, from ``seed``.
+    ``record`` is a folder and the key of a tuning's record in it. TVM runs the best schedule of this record. Without
+    ``record``, TVM runs unscheduled loops, which are slow. Each way takes ``warmup`` samples that do not count and
+    ``repeats`` samples that count, of at least ``min_ms`` milliseconds, in ``rounds`` that alternate between the ways.
+    Each way has ``threads`` threads (default: all processors). All ways have the same random inputs, from ``seed``.
 
     Raises :class:`TuningError` for unknown ways, for numbers out of range, if no way could run, and if two ways compute
     different outputs. A single way that fails is listed in ``failed``.
@@ -147,7 +147,7 @@ def measure(
             stack.callback(worker.close)
 
         def ask(way: str, function: Callable[..., _T], *arguments: Any) -> _T | None:
-            """Call the function in the way's process; a failure has the result None and a reason in ``failed``."""
+            """Call the function in the way's process; after a failure return None, with the reason in ``failed``."""
             try:
                 return runners[way].call(function, *arguments, deadline_s=max(deadline - time.monotonic(), 0.0))
             except CallFailedError as failure:
@@ -177,14 +177,14 @@ def measure(
 def time_schedules(task: TuningTask, traces: Mapping[str, str], rounds: int = 100) -> dict[str, list[float]]:
     """Measure the milliseconds of single calls: in each of ``rounds``, one call of every schedule in turn.
 
-    ``traces`` come from tunings' results. A call is shorter than a scheduler's time slice on a busy machine, so the
-    least of many times is undisturbed. Raises :class:`TuningError`.
+    ``traces`` come from tunings' results. On a busy machine, a call is shorter than a time slice of the operating
+    system, so the least of many times is undisturbed. Raises :class:`TuningError`.
     """
     return _timed({name: (task, trace) for name, trace in traces.items()}, rounds, task.label)
 
 
 def time_operators(tuned: Mapping[str, tuple[TuningTask, str]], rounds: int = 100) -> dict[str, list[float]]:
-    """Do :func:`time_schedules` for different operators: each name has its task and the trace of its tuning.
+    """Measure schedules of different operators as :func:`time_schedules` does; each name maps to a task and a trace.
 
     Raises :class:`TuningError`.
     """
@@ -260,7 +260,7 @@ def _prepare(
     trace: TraceData | None,
     output: Path,
 ) -> int:
-    """Prepare :func:`_samples`, write the output to a file, and return the number of calls in a sample."""
+    """Load the function that :func:`_samples` calls, write its output to a file, and return the calls of a sample."""
     import numpy as np
 
     operator, binding = read_operator(task.operator), dict(task.binding)
@@ -282,7 +282,7 @@ def _prepare(
 
 
 def _samples(count: int) -> list[float]:
-    """Take ``count`` samples; return the seconds of a call for each."""
+    """Take ``count`` samples; return the seconds of one call in each sample."""
     ((call, calls),) = _PREPARED
     return [_sample(call, calls) / calls for _ in range(count)]
 
@@ -309,7 +309,7 @@ def _torch_way(task: TuningTask, arrays: list[np.ndarray], threads: int, is_comp
 
 
 def _tvm_way(task: TuningTask, arrays: list[np.ndarray], threads: int, trace: TraceData | None) -> _Way:
-    """Return the operator's TVM function on the arrays, with the schedule of ``trace`` or with plain loops."""
+    """Return the operator's TVM function on the arrays, with the schedule of ``trace`` or with unscheduled loops."""
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
@@ -323,7 +323,7 @@ def _tvm_way(task: TuningTask, arrays: list[np.ndarray], threads: int, trace: Tr
 
 
 def _times(tuned: dict[str, tuple[TuningTask, TraceData]], rounds: int) -> dict[str, list[float]]:
-    """Run :func:`time_operators` in a worker, with the traces as data."""
+    """Run :func:`time_operators` in a worker; the traces are JSON data."""
     import tvm
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
@@ -359,10 +359,10 @@ class _Machine(NamedTuple):
 
     @classmethod
     def now(cls) -> _Machine:
-        """Return the present counters."""
+        """Return the current counters."""
         import psutil
 
-        # The time of guests is a part of the time of users.
+        # Linux counts the time of virtual guests as time of users too.
         took = {name: s for name, s in psutil.cpu_times()._asdict().items() if not name.startswith("guest")}
         stolen, total, clock = took.get("steal", 0.0), sum(took.values()), None
         with contextlib.suppress(NotImplementedError, OSError):

@@ -1,8 +1,8 @@
-"""The method of a tuning as one value: the space and its rules, the strategy and the cost model. Imports no TVM.
+"""The method of a tuning as one value: design space and rules, strategy and cost model. Imports no TVM.
 
 The parts are MetaSchedule's (Shao et al., *Tensor program optimization with probabilistic programs*, sections 3 and 4).
 Rules are applied to every block of the program and make *sketches*, programs that still have random choices. The
-strategy draws and breeds choices, guided by the cost model. All of it runs in the tuning process.
+strategy draws choices and mutates them, guided by the cost model. Everything runs in the tuning process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syno_lab.versioned import JSON
 #: A part that the user has written: a function, ``file.py:function``, or a class for cost models.
 Code = UserCode | Callable[..., Any] | str
 
-#: The name of all of the target's rules, in TVM's order.
+#: The name that stands for all of TVM's rules for the target, in TVM's order.
 DEFAULT = "default"
 
 #: The lab's own rules, which apply before TVM's rules; on a GPU they change nothing.
@@ -50,7 +50,7 @@ _EVERYWHERE = ("inline", "tiling", "unroll")
 GPU_RULES = (*_EVERYWHERE, "tensor-cores", "cross-thread", "bind")
 CPU_RULES = tuple(key for key in RULES if key not in ("tensor-cores", "cross-thread", "bind", DEFAULT, FUSION, LANES))
 
-#: The names in records of rules whose space has changed.
+#: The names in records of rules that now make other sketches than before.
 _REVISED = {FUSION: f"{FUSION}:2", LANES: f"{LANES}:4"}
 
 #: Mutators by name; a mutator changes a drawn choice of a candidate.
@@ -101,8 +101,8 @@ class Method:
     cell or as ``"file.py:function"``. A rule is called with the schedule and a block of it (``tvm.s_tir``'s
     ``Schedule`` and ``SBlockRV``). The rule returns a schedule, a list of schedules (alternatives that are all
     searched), or None if it has changed the given schedule in place. ``space`` is a function that schedules the whole
-    program and replaces all rules; it is called with the schedule and returns the same. The search varies the values
-    that a rule or ``space`` draws with ``schedule.sample_…``.
+    program and replaces all rules; it is called with the schedule and returns the same as a rule. The search varies the
+    values that a rule or ``space`` draws with ``schedule.sample_…``.
 
     ``cost_model`` may be a class of your own, in a cell or as ``"file.py:Class"``, with three methods:
     ``extract(context, candidates)`` returns features of each candidate (``candidate.sch`` is its schedule;
@@ -113,12 +113,12 @@ class Method:
     ``mutators`` are names of :data:`MUTATORS` or functions, each with its share of all mutations; a function is called
     with a trace (``tvm.s_tir``'s ``Trace``) and returns another trace or None. ``postprocessors`` are names of
     :data:`POSTPROCESSORS` or functions, applied in this order; a function is called with a schedule, may change it in
-    place, and returns False to reject the candidate. Without either field, the target's defaults in TVM apply.
+    place, and returns False to reject the candidate. A missing field means TVM's defaults for the target.
 
     Functions run in the tuning process, never in this process: :func:`~syno_lab.user_code.user_code` describes the
-    names that they may use. In every case the winner's output is compared with the unscheduled program's output.
+    names that they may use. The best candidate's output is always compared with the output of the unscheduled program.
 
-    Raises :class:`TuningError` for unknown names, for a space beside rules, and for code that cannot be sent.
+    Raises :class:`TuningError` for unknown names, for ``space`` with ``rules``, and for code that cannot be sent.
     """
 
     rules: Sequence[Code] = OURS
@@ -161,7 +161,7 @@ class Method:
         return self.strategy == "evolutionary"
 
     def __str__(self) -> str:
-        """Return a line for records' keys, with a digest of each text of the user's; empty for TVM's own method."""
+        """Return a line for the keys of records, with digests of the user's functions; empty for TVM's own method."""
         if self == Method(rules=(DEFAULT,)):
             return ""
         rules = ", ".join(_REVISED.get(name, name) for name in map(str, self.rules))
@@ -194,8 +194,8 @@ def to_job(method: Method) -> dict[str, JSON]:
 def from_job(params: Mapping[str, JSON]) -> Method:
     """Return the method in a job's parameters; a missing part has its default.
 
-    The user's code must be text, never the name of a file or module, whose content may have changed. Raises TuningError
-    for other parameters, and CodeError for text that is no code.
+    The user's code must be text, and not the name of a file or module, because its content may have changed. Raises
+    TuningError for other parameters, and CodeError for text that is not code.
     """
 
     def read(item: JSON, names: Mapping[str, str], role: str) -> str | UserCode:
@@ -228,7 +228,7 @@ def from_job(params: Mapping[str, JSON]) -> Method:
 
 
 def _named(part: Code, names: Mapping[str, str], role: str, kind: str = "function") -> str | UserCode:
-    """Return a known name unchanged, and everything else as code."""
+    """Return a known name unchanged, and any other value as code."""
     if isinstance(part, str) and part not in names and ":" not in part:
         raise TuningError(
             f"expected a {role} among {', '.join(names)}, a {kind} or 'file.py:{kind}', found {quoted(part)}"

@@ -26,9 +26,9 @@ _PRAGMAS = {
 
 
 def nest(function: PrimFunc) -> str:
-    """Return the loops of ``function`` and their statements, in coordinates of each block, without loops of one step.
+    """Return the text of the loops of ``function``, with each block's own indices, without loops of one step.
 
-    The loops' names show which loops make a block's coordinate: ``i1_0`` and ``i1_3`` are tiles of ``i1``.
+    The name of a loop shows the block's index to which it belongs: ``i1_0`` and ``i1_3`` are tiles of ``i1``.
     """
     lines: list[str] = []
     _write(function.body, 0, [], lines)
@@ -36,7 +36,7 @@ def nest(function: PrimFunc) -> str:
 
 
 def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
-    """Write a part; ``loops`` are the unwritten loops around it, which may share a line with the next loop."""
+    """Write a statement; ``loops`` are the loops around it that are not written yet, which may share a line."""
     kind = type(part).__name__
     if kind == "For":
         extent = getattr(part.extent, "value", part.extent)
@@ -50,7 +50,7 @@ def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
     else:
         if loops:
             plain = [loop for loop in loops if "," not in loop]
-            # Serial loops share a line; a loop with an annotation has a line of its own.
+            # Serial loops share a line; a loop with an annotation has its own line.
             for header in _joined(loops, plain):
                 lines.append(f"{_INDENT * depth}for {header}:")
                 depth += 1
@@ -58,7 +58,7 @@ def _write(part: Stmt, depth: int, loops: list[str], lines: list[str]) -> None:
 
 
 def _value(annotation: int | Sequence[int]) -> str:
-    """Return an annotation's number, or its numbers with spaces, because a comma would end a loop's notes."""
+    """Return an annotation's numbers, separated by spaces, because commas separate the notes of a loop."""
     return " ".join(map(str, annotation)) if isinstance(annotation, Sequence) else str(int(annotation))
 
 
@@ -114,7 +114,7 @@ def loop_name(variable: Var) -> str:
 _POSTPROCESSING = "then TVM's postprocessing:"
 _PLACES = {-1: "where it is", -2: "inline"}
 
-#: A function that makes the text of a trace's step from the names of its inputs, its attributes and its decision.
+#: A function that returns the text of a step from the names of its inputs, its attributes and its decision.
 _Words = Callable[[list[str], Sequence[Any], Any], str]
 
 _WORDS: dict[str, _Words] = {
@@ -143,7 +143,7 @@ _WORDS: dict[str, _Words] = {
     ),
     "EnterPostproc": lambda _, __, ___: _POSTPROCESSING,
 }
-#: Steps without a text: bookkeeping, and draws of tiles, because the text of a split shows its tiles.
+#: Steps without a text: steps that change no loop, and draws of tile sizes, which the text of the split shows.
 _SILENT = {"GetSBlock", "GetLoops", "GetChildBlocks", "GetConsumers", "GetProducers", "GetOutputBlocks", "Unannotate"}
 _SILENT |= {"SamplePerfectTile"}
 _ONE = " (1)"  # loops of one step
@@ -163,7 +163,7 @@ def _mark(key: str) -> str:
 
 
 def replay(schedule: Schedule, trace: Trace) -> tuple[list[str], int]:
-    """Apply ``trace`` to ``schedule``; return its steps as text, and the number of steps that draw."""
+    """Apply ``trace`` to ``schedule``; return the steps of the trace as text, and the number of random choices."""
     steps: list[str] = []
     draws = 0
 

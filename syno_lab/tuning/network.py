@@ -50,7 +50,7 @@ Progress = Callable[[TuningProgress], None]
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """The values of a measurement of a whole network: see :class:`NetworkMeasurement`."""
+    """The fields of :class:`NetworkMeasurement`."""
 
     latency_ms: float
     best_ms: float
@@ -65,7 +65,7 @@ class NetworkMeasurement(_Measured, frozen=True):
 
     ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` measurements of one call, by TVM's time
     evaluator. ``error`` is the largest difference between its output and torch's, relative to the largest output.
-    ``functions`` is the number of different functions that the network calls; ``tuned`` of them have a tuned schedule.
+    ``functions`` counts the different functions that the network calls; ``tuned`` counts the tuned functions.
     """
 
     target: str
@@ -81,7 +81,7 @@ class Tuned(NamedTuple):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network compiled for a target: the file that runs, and a check file of an input with torch's output."""
+    """A network compiled for a target: the compiled file, and a file with an input and torch's output for it."""
 
     path: str
     check: str
@@ -93,7 +93,7 @@ class Compiled:
 
 
 class Runs(NamedTuple):
-    """Each network's error, relative to the largest output, and the seconds of its calls in each round."""
+    """The error of each network, relative to its largest output, and the seconds of its calls in each round."""
 
     errors: list[float]
     seconds: list[list[list[float]]]
@@ -110,7 +110,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NetworkOptions(Budget, total=False):
-    """The options of a network's tuning; ``tokens``: whether the input is whole numbers, as for texts."""
+    """The options of a network's tuning; ``tokens``: whether the input is integers, as for texts."""
 
     tokens: bool
     on_progress: Progress | None
@@ -121,7 +121,7 @@ class NetworkOptions(Budget, total=False):
 class FunctionsTuning:
     """The functions of the network ``net``, tuned with ``options``.
 
-    ``results`` and ``failed`` have each function's result or reason by name; a failed function keeps unscheduled loops.
+    ``results`` and ``failed`` map a function's name to its result or error. Failed functions keep unscheduled loops.
     """
 
     net: nn.Module
@@ -177,9 +177,9 @@ def tune_network(
     ``how`` has the average ``trials`` of a function, or the ``total`` of all functions. TVM's task scheduler gives more
     trials to the functions that promise the largest savings of time, unless ``scheduler="equal"``. All trials stay in
     the folder ``records``: a second call adds trials, and the schedules are stored there in MetaSchedule's own format
-    too (in ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` are this machine's
-    threads; a board has its own. The input is an example of ``example_shape``, with ``tokens`` for texts. The network
-    is measured in ``rounds``, each with ``repeats`` samples.
+    too (in ``schedules``). A function whose tuning fails keeps TVM's unscheduled loops. ``threads`` is the number of
+    threads on this machine; a board has its own number. The input is an example of ``example_shape``, with ``tokens``
+    for texts. The network is measured in ``rounds``, each with ``repeats`` samples.
 
     Raises:
         SpecError: if the network does not accept that shape.
@@ -225,8 +225,8 @@ def tune_functions(
 def compiled(functions: FunctionsTuning, folder: Path, *, name: str = "network", keep: Path | None = None) -> Compiled:
     """Compile the network of ``functions`` into ``folder`` with the schedules that their tunings found.
 
-    The folder ``keep`` has the schedules in MetaSchedule's own format. If nothing was tuned now, the schedules that are
-    already there are used. Raises as :func:`tune_network` does.
+    The folder ``keep`` has the schedules in MetaSchedule's own format. If no function was tuned now, the schedules in
+    that folder are used. Raises as :func:`tune_network` does.
     """
     schedules = [
         Tuned(task.operator, result.trace, result.latency_ms / 1e3)
@@ -282,7 +282,7 @@ def run_networks(
 
 
 def merged(rounds: Sequence[NetworkMeasurement]) -> NetworkMeasurement:
-    """Merge the measurements of a network: the median of the rounds' medians, and the least of all."""
+    """Merge the measurements of a network: take the median of the rounds' medians, and the least of all times."""
     return msgspec.structs.replace(
         rounds[0],
         latency_ms=statistics.median(each_round.latency_ms for each_round in rounds),
@@ -292,7 +292,7 @@ def merged(rounds: Sequence[NetworkMeasurement]) -> NetworkMeasurement:
 
 
 class NetworkFacts(_Measured, frozen=True):
-    """The facts of a tuned network in the store: its latency, its device and the number of trials."""
+    """The data of a tuned network in the store: its latency, its device and the number of trials."""
 
     failed: dict[str, str]
     trials: int
@@ -316,7 +316,7 @@ class NetworkFacts(_Measured, frozen=True):
 
 
 def facts_of(tuning: NetworkTuning, of: str, target: str, seconds: float) -> NetworkFacts:
-    """Return the facts of a network tuned for ``target`` in ``seconds``; ``of`` is the subject of the latency."""
+    """Return the data of a network tuned for ``target`` in ``seconds``; ``of`` is the store's name of the latency."""
     functions, first = tuning.functions, next(iter(tuning.functions.results.values()))
     return NetworkFacts(
         **msgspec.structs.asdict(tuning.measurement) | {"target": target},
@@ -342,7 +342,7 @@ def compile_one(
     """Compile the exported network in the file ``program`` with its ``schedules`` for the target ``name``.
 
     The result is the file ``path`` with a suffix for its kind. The folder ``keep`` has the schedules in
-    MetaSchedule's own format. With ``is_here``, this machine must be able to run the code.
+    MetaSchedule's own format. With ``is_here``, raise an error if this machine cannot run the code.
     """
     import torch  # noqa: F401 - before TVM, because torch reads the program
 

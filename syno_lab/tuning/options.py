@@ -1,4 +1,4 @@
-"""The options of a tuning as one value: for one operator, a queue, a job and each function of a network; presets."""
+"""The options of a tuning as one value, for an operator, a queue, a job or the functions of a network; presets."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Preset:
-    """A preset of a search's numbers.
+    """A preset: the numbers that decide how long a search takes.
 
     ``trials`` candidates are measured by default, ``batch`` at a time. The first ``warmup`` candidates are random,
-    because the cost model has no data yet. Then each batch is chosen from a ``population`` that is bred for
+    because the cost model has no data yet. Then each batch is chosen from a ``population`` that is mutated for
     ``generations``. ``search`` is the effort for each candidate. ``final`` is the effort for the best candidates, the
     ``finalists``, which are measured again, because the least of many noisy times is not always the best candidate.
     """
@@ -46,8 +46,8 @@ class Preset:
     finalists: int
 
 
-# With TVM's 512 x 4 the mutations alone take 30 seconds for 32 trials. TVM's cost model guesses at random until it has
-# 100 candidates, and a tuning here may have no more than 16.
+# With TVM's population of 512 and 4 generations, the mutations alone take 30 seconds for 32 trials. TVM's cost model
+# predicts at random until it has 100 candidates, and a tuning may have only 16 candidates.
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -59,7 +59,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def enough_s(trials: int, operators: int = 1) -> float:
-    """Return enough seconds for ``trials`` of each operator; a trial took up to 12 seconds on a busy machine."""
+    """Return enough seconds for ``trials`` of each operator (up to 12 seconds a trial on a busy machine)."""
     return 600.0 + 15.0 * trials * operators
 
 
@@ -119,12 +119,12 @@ class TuningOptions:
         records: a folder to which the schedules are exported as MetaSchedule's own database, for compiling with them
             later (:func:`save_library <syno_lab.codegen.library.save_library>`, :mod:`syno_lab.tuning.network`).
         store: a folder of records (:mod:`~syno_lab.tuning.records`). Every trial is written there before
-            ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials of
+            ``on_progress`` is called, and an interrupted tuning continues from there. If the folder has all trials for
             the same operator, sizes, dtype, target, TVM and board conditions, the recorded result is returned at once
-            (``from_records``); a larger budget measures only the difference.
+            (``from_records``). For a larger budget, only the additional trials are measured.
         start: a folder of records with trials of the same program, machine and TVM by any method. The search starts
-            from the fastest of them: it breeds and learns from them, and may return one of them. Trials of the folder
-            do not count as trials of this tuning. Tunings with and without a start have different records.
+            from the fastest of these trials: it mutates and learns from them, and may return one of them. Trials in
+            this folder do not count as trials of this tuning. The use of ``start`` changes the records' key.
     """
 
     work_dir: Folder
@@ -147,9 +147,9 @@ class TuningOptions:
 
     @classmethod
     def of(cls, options: TuningOptions | None, named: dict[str, Any]) -> TuningOptions:
-        """Return ``options`` with the fields in ``named`` changed; without ``options``, the fields in ``named`` alone.
+        """Return ``options`` with the changes in ``named``; without ``options``, return the options in ``named``.
 
-        Raises TypeError for a name that is no field, or without ``work_dir``.
+        Raises TypeError for a name that is not a field, or if ``work_dir`` is missing.
         """
         return cls(**named) if options is None else replace(options, **named)
 
@@ -159,7 +159,7 @@ class TuningOptions:
         return Board.of(self.tracker, self.key)
 
     def on(self, board: Board | None) -> TuningOptions:
-        """Return the options for ``board``, which has threads of its own; None: for this machine."""
+        """Return the options for ``board``, which has its own number of threads; None: for this machine."""
         if board is None:
             return replace(self, tracker=None, key=None)
         return replace(self, tracker=board.address, key=board.key, threads=None)

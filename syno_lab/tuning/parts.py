@@ -22,9 +22,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Part:
-    """The user's ``function`` (or class), its name ``what`` in messages, and ``run``, which calls code that uses it.
+    """The user's ``function`` or class, its name ``what`` in messages, and ``run``, which calls the function.
 
-    ``run`` stores exceptions, because an exception loses its message on its way through TVM.
+    ``run`` stores exceptions, because TVM loses the message of an exception.
     """
 
     function: Callable[..., Any]
@@ -64,7 +64,7 @@ def postprocessor(chosen: str | Part) -> ms.Postproc:
 
 
 def of_python(base: type[_T], **methods: Callable[..., object]) -> _T:
-    """Make a part of TVM's search from Python functions; ``base`` is the TVM class to derive from."""
+    """Return an object of TVM's search that calls Python functions; ``base`` is the TVM class to derive from."""
 
     def initialize(*_: object) -> None:
         pass

@@ -1,10 +1,10 @@
 """Tuning records: a permanent file for each operator, sizes, dtype, target and TVM, so that nothing is tuned twice.
 
-Lines are only appended to a file, each with its own digest: first the key, then every candidate with its schedule and
-its seconds, and every result. A complete line survives a kill at any moment. An incomplete or altered line is moved to
-a file beside the record, and no other line is lost. A full disk raises an error and leaves the file unchanged. Only one
-tuning at a time writes a file. (TVM's own database is only an export: it is lost by one incomplete line, mixes the
-lines of two writers and reports no full disk.)
+Lines are only appended to a file, each with its own digest. The first line is the key; the next lines are candidates,
+with schedule and seconds, and results. A complete line survives a kill at any moment. An incomplete or altered line is
+moved to a file beside the record, and no other line is lost. A full disk raises an error and leaves the file unchanged.
+Only one tuning at a time writes a file. (TVM's own database is only an export: one incomplete line makes it unreadable,
+it mixes the lines of two writers, and it reports no full disk.)
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class TuningKey:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:32]
 
     def difference(self, other: TuningKey) -> str:
-        """Return a text on the first field in which another key differs."""
+        """Describe the first field in which another key differs."""
         own_fields, its = asdict(self), asdict(other)
         name = next(field_name for field_name in own_fields if own_fields[field_name] != its[field_name])
         return f"{name} {quoted(its[name])} where {quoted(own_fields[name])} is expected"
 
 
 def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str = "") -> TuningKey:
-    """Return the key of ``task`` for a target as TVM writes it; ``method`` is the method's text. Imports no TVM.
+    """Return the key of ``task`` for a target in TVM's text form; ``method`` is the method's text. Imports no TVM.
 
     Raises FormatError if the task's operator cannot be read.
     """
@@ -82,7 +82,7 @@ def key_of(task: TuningTask, target: str, tvm: str, conditions: str, method: str
     with contextlib.suppress(SynoError):
         if operator is not None and operator.complete_binding(binding) == binding:
             name = operator.fingerprint(binding)
-    # Results of a method say nothing about another method's space.
+    # The result of one method is not valid for another method.
     program = hashlib.sha256(f"{task.builder}\n{text}\n{method}".encode()).hexdigest()[:32]
     sizes = json.dumps(dict(sorted(binding.items())))
     return TuningKey(name, program, sizes, task.dtype, target, tvm, conditions)
@@ -100,7 +100,7 @@ def _operator_of(task: TuningTask) -> Operator | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate: its schedule as a trace in TVM's JSON, and the seconds of its calls, or the reason of a failure.
+    """A candidate: its schedule as a trace in TVM's JSON, and the seconds of its calls or the reason of its failure.
 
     ``board`` is the address of the device that measured the candidate.
     """
@@ -123,7 +123,7 @@ class Record:
     damaged: int = 0
 
     def add_trial(self, trial: Trial) -> None:
-        """Append a candidate, which is on the disk when the call returns. Raises :class:`StoreError`."""
+        """Append a candidate; the candidate is on the disk when this method returns. Raises :class:`StoreError`."""
         self._append({"kind": "trial", **asdict(trial), "at": datetime.now(UTC).isoformat(timespec="milliseconds")})
         self.trials.append(trial)
 
@@ -133,7 +133,7 @@ class Record:
         self.results.append(result)
 
     def answer(self, trials: int) -> TuningResult | None:
-        """Return the last result if it holds for a budget of ``trials``: all are measured, or the space is used up."""
+        """Return the last result if it is valid for ``trials``: all of them are measured, or no candidates are left."""
         if not self.results or len(self.trials) > self.results[-1].trials:
             return None  # more trials were measured after the result
         last = self.results[-1]
@@ -172,7 +172,7 @@ def _store_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Record]:
-    """Open or make the record of ``key`` in a folder of records; inside the block no other process can write it.
+    """Open or make the record of ``key`` in a folder of records; no other process can write it during the block.
 
     Raises:
         TuningError: if another process is tuning the key, or if the file is the record of another key.
@@ -206,7 +206,7 @@ def open_record(folder: str | os.PathLike[str], key: TuningKey) -> Iterator[Reco
 
 
 def _read(path: Path) -> tuple[list[_Line], list[bytes]]:
-    """Read the intact lines, and the damaged lines."""
+    """Return the intact lines and the damaged lines of the file."""
     if not path.exists():
         return [], []
     good: list[_Line] = []
@@ -225,7 +225,7 @@ def _read(path: Path) -> tuple[list[_Line], list[bytes]]:
 
 
 def _rewrite(path: Path, lines: list[_Line], damaged: list[bytes]) -> None:
-    """Replace the file by the intact lines; the damaged lines go to a file beside it."""
+    """Rewrite the file with the intact lines only; move the damaged lines to a file beside it."""
     with _store_errors(path):
         if damaged:
             with private.create(path.with_suffix(".damaged"), "ab") as beside:
@@ -281,7 +281,7 @@ def known_target(folder: str | os.PathLike[str], name: str, tvm: str) -> str | N
 
 
 def remember_target(folder: str | os.PathLike[str], name: str, tvm: str, text: str) -> None:
-    """Store TVM's text of a target for :func:`known_target`. TVM can resolve it again, so errors are ignored."""
+    """Store TVM's text of a target for :func:`known_target`. Ignore errors, as TVM can resolve the target again."""
     texts = {**_targets(folder), _target_key(name, tvm): text}
     with contextlib.suppress(OSError):
         put(Path(folder) / _TARGETS, json.dumps(texts, indent=1).encode())
@@ -298,7 +298,7 @@ def _targets(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _target_key(name: str, tvm: str) -> str:
-    """Return the key of a target; the key of ``local`` depends on processor, features, host name and usable CPUs."""
+    """Return the key of a target; the key of ``local`` has processor, features, host name and usable CPUs."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, UnicodeDecodeError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -335,15 +335,15 @@ def list_records(folder: str | os.PathLike[str]) -> list[dict[str, JSON]]:
     return rows
 
 
-# -- the start of a tuning ---------------------------------------------------------------------------------------------
+# -- trials from which a tuning starts ---------------------------------------------------------------------------------
 
 #: The largest number of trials from which a tuning starts; the fastest trials are used.
 MOST = 64
-#: The end of a method's text for a tuning with a start, so that its records have another key.
+#: The suffix of a method's text for a tuning with ``start``, so that its records have another key.
 STARTED = "; started from records"
 _MOST_PATH = 1000  # the longest path that a message shows in full
 
-#: The description of a record that differs in a field of the key; a fingerprint depends on the sizes.
+#: A description of a record for each field of the key that may differ; a fingerprint depends on the sizes.
 _OTHER = {"binding": "other sizes", "fingerprint": "another operator", "dtype": "another dtype"}
 _OTHER |= {"target": "another machine", "tvm": "another TVM", "conditions": "other threads or another power mode"}
 
@@ -355,7 +355,7 @@ def record_files(folder: str | os.PathLike[str]) -> list[Path]:
         entries = sorted(Path(folder).iterdir())
     except FileNotFoundError:
         raise TuningError(f"there is no such folder: {name}; expected one with tuning records") from None
-    except (OSError, ValueError) as error:  # a null character in the name
+    except (OSError, ValueError) as error:  # the name has a null character
         reason = getattr(error, "strerror", None) or error
         raise TuningError(f"expected a folder of tuning records that can be read, found {name}: {reason}") from None
     files = [file for file in entries if file.suffix == ".jsonl"]
@@ -370,9 +370,9 @@ def start_from(
 ) -> list[Trial]:
     """Return the fastest trials of ``task`` in a folder of records, by any method.
 
-    The trials have the program, sizes, dtype, target, TVM, threads and power mode of ``key``, because seconds of other
-    trials do not apply. A record names its method in its results; ``methods`` are possible methods of records without
-    results. Raises TuningError as :func:`record_files`, or if no record fits; the message names the nearest difference.
+    Only trials with the program, sizes, dtype, target, TVM, threads and power mode of ``key`` are returned, because
+    other trials have other latencies. Results name a record's method; ``methods`` are the possible methods of records
+    without results. Raises TuningError as :func:`record_files`, or if no record fits, with the nearest record.
     """
     trials: list[Trial] = []
     own, differences = asdict(key), list[tuple[int, str]]()

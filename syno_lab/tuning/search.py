@@ -39,9 +39,9 @@ REFERENCE_DEADLINE_S = 60.0
 #: A search ends with an error after this number of successive failures, or of successive timeouts of the board.
 FAILURES_IN_A_ROW = 24
 TIMEOUTS_IN_A_ROW = 4
-#: A space is exhausted after this number of successive phases without a new candidate, in growing populations.
+#: The number of successive phases without a new candidate, with growing populations, after which the search ends.
 _EMPTY_PHASES = 2
-#: Draws for each program of a small space; the probability to miss a program is then below 1 in 1000.
+#: The number of draws per program of a small space, so that the probability to miss a program is below 1 in 1000.
 _DRAWS_EACH = 8
 #: The seconds of a failed candidate in the search, as in TVM's own callback.
 _FAILED_S = 1e10
@@ -55,7 +55,7 @@ Report = Callable[[Trial, int, float | None], None]
 
 @dataclass(frozen=True)
 class Tools:
-    """The parts that all searches of a tuning share: worker processes, the board, the preset and the method."""
+    """The objects that all searches of a tuning share: worker processes, the board, the preset and the method."""
 
     builders: WorkerPool
     runners: WorkerPool
@@ -82,7 +82,7 @@ class _Candidate:
 class Search:
     """The search of an operator. ``known`` are the record's trials, which are not measured again.
 
-    ``start`` are other tunings' trials of the program. These trials do not count here, and are not measured again.
+    ``start`` are trials of the program by other tunings. These trials do not count, and are not measured again.
     """
 
     tools: Tools
@@ -97,7 +97,7 @@ class Search:
     stopped: str = "budget"
     # The candidates of the last batch with their seconds.
     news: list[tuple[MeasureCandidate, float | None]] = field(default_factory=list)
-    _tried: dict[int, _Candidate] = field(default_factory=dict)  # by the structural hash of the scheduled module
+    _tried: dict[int, _Candidate] = field(default_factory=dict)  # by structural hash of the scheduled module
     _history: list[tuple[int, float]] = field(default_factory=list)
     _trial: int = 0
     _failed: int = 0
@@ -145,7 +145,7 @@ class Search:
         preset, warmup = self.tools.preset, self._warmup
         empty = 0
         while self._trial < self.trials:
-            # Before the first measurements the cost model cannot predict, so it cannot guide breeding.
+            # Before the first measurements the cost model cannot predict, so it cannot guide mutations.
             is_blind = self._trial < warmup
             goal = min(warmup, self.trials) if is_blind else self.trials
             before = self._trial
@@ -163,17 +163,17 @@ class Search:
                 return
 
     def _is_whole(self, empty: int) -> bool:
-        """Return whether a space whose programs can be counted is probably used up."""
+        """Return whether all programs of a countable design space were probably tried."""
         means = self.tools.means
         if not means.is_guided or not self._most < math.inf:
             return False
-        # The user's code may make another space at the next call.
+        # The user's code may return another design space at the next call.
         if len(self._tried) >= self._most and (empty or not means.has_code):
             return True
         return empty > 0 and self._population >= _DRAWS_EACH * self._most
 
     def _phase(self, trials: int, generations: int, empty: int, is_over: Callable[[], bool]) -> Iterator[None]:
-        """Try at most ``trials`` candidates of a strategy; the ``empty`` phases before found no new candidates."""
+        """Try at most ``trials`` candidates of a strategy; ``empty`` counts the last phases without new candidates."""
         from tvm.s_tir import meta_schedule as ms
 
         preset, means = self.tools.preset, self.tools.means
@@ -195,12 +195,12 @@ class Search:
         self._most = sum(most_programs(sketch.trace) for sketch in sketches)
         self._phases += 1
         batch = min(trials, preset.batch)
-        # The model's best candidates may all be known; all drawn and bred candidates show whether any is new.
+        # The best candidates of the cost model may all be known, so look for new ones among all drawn and mutated ones.
         looks_at_all = means.is_guided and empty > 0
         shown = population if looks_at_all else batch
         context.pre_tuning(max(trials, shown), shown, sketches, self._database, self._model)
         while not is_over():
-            with means.watched():  # a strategy may generate the space again
+            with means.watched():  # a strategy may generate the design space again
                 proposed = context.generate_measure_candidates()
             if proposed and looks_at_all:
                 proposed = self._unknown(proposed)[:batch]
@@ -215,7 +215,7 @@ class Search:
         context.post_tuning()
 
     def _unknown(self, proposed: list[MeasureCandidate]) -> list[MeasureCandidate]:
-        """Return the candidates that were not tried, each once, in their order."""
+        """Return the candidates that were not tried, in order, without duplicates."""
         from tvm_ffi import structural_hash
 
         first: dict[int, MeasureCandidate] = {}
@@ -317,7 +317,7 @@ class Search:
                 ready, build = waiting.pop(0)
                 running[self._submit(ready, build, self.tools.preset.search)] = ready
             if not running:
-                break  # the time is over, and the remaining candidates are not tried
+                break  # the time limit has passed, so the remaining candidates are not tried
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 self._take(running.pop(future), future)
         return [self._tried.get(code, new.get(code)) or self._tried[code] for code in order]
@@ -333,7 +333,7 @@ class Search:
     def _submit(
         self, candidate: _Candidate, build: Future[str], effort: Effort, inputs: list[np.ndarray] | None = None
     ) -> Future[Measured]:
-        """Measure a candidate when it is built; repeat a broken session once, because the server may have died."""
+        """Measure a candidate when it is built; repeat it once after a broken session: the server may have died."""
         device = self.tools.device
         # The server ends the session after ``session_s``; the additional seconds are for the connection.
         deadline_s = device.wait_s + device.session_s + 10
@@ -392,7 +392,7 @@ class Search:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> TuningResult:
-        """Measure the best few candidates again, and compare the winner with the unscheduled program.
+        """Measure the best few candidates again, and compare the best one's output with the unscheduled program's.
 
         The parent adds the fields of the result that only the parent has: seconds, method and conditions.
         """

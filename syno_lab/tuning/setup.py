@@ -1,4 +1,4 @@
-"""Set up a board step by step: the commands to run on the board and here, and the state of each step."""
+"""List the steps to set up a board: the commands to run on the board and on this machine, and each step's state."""
 
 from __future__ import annotations
 
@@ -66,10 +66,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Step:
-    """A step: where to run the commands (``here`` or ``board``), why, and its state.
+    """A step: where to run its commands (``here`` or ``board``), its purpose, and its state.
 
-    ``state`` is ``done``, ``to do`` or ``unknown`` (this machine cannot check it); ``found`` is the result of the
-    check.
+    ``state`` is ``done``, ``to do`` or ``unknown`` (this machine cannot check it); ``found`` is what the check found.
     """
 
     title: str
@@ -116,7 +115,7 @@ def steps(plan: Plan) -> list[Step]:
 
 
 def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]:
-    """Return :func:`steps` with the states that this machine can check, and warnings of one line each."""
+    """Return :func:`steps` with the states that this machine can check, and a list of warnings."""
     host, port = parse_address(plan.tracker)
     all_steps, warnings = steps(plan), []
     public = public_address(host, port)
@@ -154,7 +153,7 @@ def checked(plan: Plan, deadline_s: float = 5.0) -> tuple[list[Step], list[str]]
 
 
 class _Moment(msgspec.Struct, frozen=True):
-    """The report of a board's server on its clocks and its power."""
+    """A report of a board's server on the board's clock rates and power mode."""
 
     power: str = ""
     clocks_fixed: bool | None = None

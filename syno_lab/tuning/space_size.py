@@ -1,4 +1,4 @@
-"""Bound the number of programs in a space, so that the search of a small space can end. Imports no TVM."""
+"""Compute how many programs a design space has at most, so that the search of a small one can end. Imports no TVM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tilings(extent: int, parts: int, innermost: int) -> int:
 
 def most_programs(trace: Trace) -> float:
     """Return the largest number of programs of a TVM sketch; infinity if the outcomes of a draw cannot be counted."""
-    drawn = set[int]()  # loops with drawn extents, whose draws have no fixed number of outcomes
+    drawn = set[int]()  # loops with random extents
     total = 1.0
     for step in trace.insts:
         kind = str(step.kind.name)

@@ -44,11 +44,11 @@ _Apply = Callable[..., _Schedules]
 
 
 class Means:
-    """A method for a target: makes TVM's space generators, strategies and cost models.
+    """A method for a target, which makes TVM's space generators, strategies and cost models.
 
-    The user's functions are written to ``folder``; ``inside`` is called when they start and return. The optional
-    dictionary ``notes`` receives the changed blocks of each rule. Raises :class:`TuningError` if the user's code cannot
-    be loaded.
+    The user's functions are written to ``folder``; ``inside`` is called when a function starts and when it returns. The
+    optional dictionary ``notes`` receives the changed blocks of each rule. Raises :class:`TuningError` if the user's
+    code cannot be loaded.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Means:
 
     @property
     def can_widen(self) -> bool:
-        """Whether the space at first leaves out TVM's sketches of the sums that the lab's rule changes."""
+        """Whether the design space at first has no TVM sketches for the sums that the lab's rule changes."""
         return self._method.space is None and LANES in self._method.rules and not self._is_gpu
 
     def space(self, module: IRModule, is_wide: bool = False) -> ms.space_generator.SpaceGenerator:
@@ -121,7 +121,7 @@ class Means:
         return ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=last, mutator_probs=changes)
 
     def _part(self, kind: str, part: Code) -> str | Part:
-        """Return a name unchanged, or the user's code as a part."""
+        """Return a name unchanged, or the user's code as an object of TVM's search."""
         if not isinstance(part, UserCode):
             return str(part)
         role, (file, function) = f"the {kind} {part.name!r}", self._code[part]
@@ -142,7 +142,7 @@ class Means:
         return [self._watch(name, rule) for rule in _NAMED[name]()]
 
     def _defaults(self, module: IRModule) -> list[ms.ScheduleRule]:
-        """Return TVM's rules for the target, which TVM adds to a generator without rules."""
+        """Return TVM's default rules for the target."""
         generator = ms.space_generator.PostOrderApply()
         ms.TuneContext(mod=module, target=self._target.tvm, space_generator=generator, num_threads=1)
         return list(generator.sch_rules)
@@ -273,7 +273,7 @@ _ON_GPUS: dict[str, tuple[str, ...]] = {
 
 
 def _short(rule: ms.ScheduleRule) -> str:
-    """Return ``MultiLevelTiling`` for TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
+    """Return a short name: ``MultiLevelTiling`` for TVM's ``s_tir.meta_schedule.MultiLevelTiling(…)``."""
     return type(rule).__name__
 
 

@@ -13,7 +13,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import detect_linear_equation
 from tvm.tirx import Var
 
-#: The fields of TVM's expressions that have subexpressions: of operations, casts, calls, selections and loads.
+#: The fields of TVM's expressions that contain other expressions: operations, casts, calls, selections and loads.
 _CHILDREN = ("a", "b", "value", "args", "condition", "true_value", "false_value", "indices")
 
 
@@ -22,12 +22,12 @@ class Sum:
     """A block that sums products of tensors' elements into one tensor.
 
     Attributes:
-        variables: the iterators' variables; other fields identify an iterator by its index in this list.
+        variables: the iterators' variables; the other fields use the index of an iterator in this list.
         sizes: the iterators' extents.
         summed: the iterators over which the block sums.
         stored: the iterator that is the index of each axis of the output; None for any other index.
-        factors: the indices of each tensor that is read, as expressions over the variables.
-        read: the tensors that are read.
+        factors: for each tensor in ``read``, its indices as expressions of the variables.
+        read: the tensors that the block reads.
         written: the tensor that the block writes.
         outer: the number of loops around the block's own loops.
     """
@@ -52,9 +52,9 @@ class Sum:
         return math.prod(int(size) for size in self.written.shape) * self.bits // 8
 
     def moved_in_unit_steps(self, axis: int) -> list[list[Expr]]:
-        """Return the factors whose innermost index an axis moves by one; empty if a factor moves in any other way.
+        """Return the factors whose innermost index grows by one along an axis; empty if any other index changes.
 
-        The result is also empty if the axis moves all factors, because the lanes then share no factor.
+        The result is also empty if all factors change along the axis, because the lanes then share no factor.
         """
         variable = self.variables[axis]
         moved = [factor for factor in self.factors if moves(factor, variable)]
@@ -62,10 +62,10 @@ class Sum:
         return moved if all(is_unit) and len(moved) < len(self.factors) else []
 
     def row_axis(self, axis: int, factors: list[list[Expr]]) -> int | None:
-        """Return the axis whose steps lead from a row along ``axis`` to the next row, in the output and in ``factors``.
+        """Return the axis that numbers the rows along ``axis``, in the output and in ``factors``.
 
-        ``factors`` are all factors that ``axis`` moves. None if rows do not follow each other in memory, if another
-        factor has such an axis, or if there is no such axis.
+        ``factors`` are all factors that change along ``axis``. The result is None if the rows are not adjacent in
+        memory, if another factor changes along the result, or if there is no such axis.
         """
         row = self.stored[-2] if len(self.stored) > 1 and self.stored[-1] == axis else None
         if row is None or int(self.written.shape[-1]) != self.sizes[axis]:
@@ -99,10 +99,10 @@ class Sum:
 
 
 def read_sum(schedule: Schedule, block: SBlockRV) -> Sum | None:
-    """Return the block as a sum with constant extents that no rule has tiled; None for any other block.
+    """Return a block as a :class:`Sum`, if its extents are constant and no rule has tiled it; otherwise None.
 
-    The block may be inside loops over blocks of its output. The sum's extents are then the extents of one of these
-    blocks.
+    The block may be inside loops over blocks of its output. The extents of the sum are then the extents of one such
+    block.
     """
     statement, loops = schedule.get(block), own_loops(schedule, block)
     if not isinstance(statement.init, tirx.BufferStore) or not _is_untouched(schedule, statement, loops):
@@ -122,13 +122,13 @@ def read_sum(schedule: Schedule, block: SBlockRV) -> Sum | None:
 
 
 def own_loops(schedule: Schedule, block: SBlockRV) -> list[LoopRV]:
-    """Return the loops over a block's own iterators; other blocks may share the loops around them."""
+    """Return the loops over a block's own iterators, without outer loops that other blocks may share."""
     return list(schedule.get_loops(block))[-len(schedule.get(block).iter_vars) or None :]
 
 
 def elementwise_readers(schedule: Schedule, block: SBlockRV) -> list[str]:
-    """Return the names of the elementwise blocks after a block, each the only reader of the block before, such as batch
-    normalisation, an addition and ReLU.
+    """Return the names of the elementwise blocks after a block, such as batch normalisation, an addition and ReLU. Each
+    of them is the only reader of the block before it.
     """
     names: list[str] = []
     while len(readers := schedule.get_consumers(block)) == 1:
@@ -196,7 +196,7 @@ def _nodes(expression: Expr) -> Iterator[Expr]:
 
 
 def _is_unit_step(index: Expr, variable: Var) -> bool:
-    """Return whether an index grows by one with a variable."""
+    """Return whether an index grows by one if a variable grows by one."""
     coefficients = detect_linear_equation(index, [variable])
     return len(coefficients) > 0 and isinstance(coefficients[0], tirx.IntImm) and int(coefficients[0]) == 1
 

@@ -1,4 +1,4 @@
-"""The targets of tunings: named targets, and how the tuning process uses one."""
+"""The targets of tunings: named targets, and the form in which the tuning process uses a target."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ResolvedTarget:
     """A target as the tuning process uses it.
 
     ``device`` names the RPC device (``cpu``, ``cuda``). ``artifact`` is ``so`` if this machine can link for the target,
-    else ``tar`` (linked on the device). ``intrinsics`` are the families that the target's rules need. ``linker`` is the
-    cross compiler (``aarch64-linux-gnu-g++`` on the PATH), if the target needs it and it exists. ``machine`` is the
-    architecture (``aarch64``) of the processor that runs the code.
+    else ``tar`` (linked on the device). ``intrinsics`` are the families of TVM modules that the target's rules need.
+    ``linker`` is the cross compiler (``aarch64-linux-gnu-g++`` on the PATH), if the target needs it and it exists.
+    ``machine`` is the architecture (``aarch64``) of the processor that runs the code.
     """
 
     tvm: tvm.target.Target
@@ -49,17 +49,17 @@ class ResolvedTarget:
 
     @property
     def cores(self) -> int:
-        """The number of cores of the target's processor; 1 if the target has no number."""
+        """The number of cores of the target's processor; 1 if it is unknown."""
         return int(self.tvm.attrs.get("num-cores", 1))
 
     @property
     def text(self) -> str:
-        """The target as JSON with sorted keys; this text is a part of records' keys."""
+        """The target as JSON text with sorted keys, a part of the keys of records."""
         return json.dumps(json.loads(str(self.tvm)), sort_keys=True)
 
 
 def check_target(name: str) -> str:
-    """Return ``name``. Raises TuningError unless :func:`~syno_lab.codegen.target_names.describe` reads it."""
+    """Return ``name``. Raise TuningError if :func:`~syno_lab.codegen.target_names.describe` cannot read the name."""
     try:
         describe(name)
     except SynoError as error:

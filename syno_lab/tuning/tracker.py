@@ -22,13 +22,13 @@ from syno_lab.processes.board_server import INFO
 _MAGIC = 0x2F271
 _SUCCESS, _REQUEST, _SUMMARY = 0, 4, 6
 _LARGEST_MESSAGE = 1 << 20
-#: The largest lengths, in characters, of a key, a host and a fact from other programs.
+#: The largest lengths, in characters, of a key, a host and a text that other programs report.
 _KEY, _HOST, _FACT = 200, 255, 60
 #: The longest list in a message, in characters.
 _LIST = 200
-#: The shortest limit of a query of the tracker, in seconds; the deadline itself applies to the device.
+#: The least time limit of a query to the tracker, in seconds, even if the deadline is nearer.
 _LOOK_S = 2.0
-#: Seconds between two queries of an unreachable tracker or for a key without devices.
+#: Seconds between two queries, while the tracker is unreachable or the key has no devices.
 _RETRY_S = 0.5
 #: The largest number of processors or threads that a device can report.
 _MOST_COUNTED = 1 << 20
@@ -48,7 +48,7 @@ class DeviceKey:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A device at a tracker. All fields except the first three are empty for TVM's own RPC server, which has no report.
+    """A device at a tracker. TVM's own RPC server reports only the first three fields; the other fields are then empty.
 
     ``threads`` is the number of threads that run an operator, ``power`` a Jetson's power mode, ``linker`` the device's
     linker.
@@ -73,7 +73,7 @@ class DeviceInfo:
 
     @property
     def conditions(self) -> str:
-        """The conditions of latencies besides target and TVM: ``threads=6 power=15W``, or ``unknown``."""
+        """The conditions of a latency besides target and TVM: ``threads=6 power=15W``, or ``unknown``."""
         if not self.tvm:
             return "unknown"
         return f"threads={self.threads}" + (f" power={self.power}" if self.power else "")
@@ -81,7 +81,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class TrackerSummary:
-    """The devices of a tracker, sorted by key. A key with ``total`` 0 was only requested, never registered."""
+    """The devices of a tracker, sorted by key. A key with ``total`` 0 was requested, but no device registered it."""
 
     keys: tuple[DeviceKey, ...]
     devices: tuple[DeviceInfo, ...] = ()
@@ -114,7 +114,7 @@ def parse_address(tracker: str | tuple[str, int]) -> Address:
 
 
 class _AwayError(TrackerError):
-    """A fault that may end soon, so that a retry is useful."""
+    """A fault that may be temporary, so that a retry may succeed."""
 
 
 class _Link:
@@ -156,7 +156,7 @@ class _Link:
             self._socket.settimeout(self._left())
             if hasattr(socket, "TCP_QUICKACK"):
                 # The tracker sends a message's size and text separately, and waits for an acknowledgement in between,
-                # which Linux would delay by 40 ms. The option applies to one answer only.
+                # which Linux would delay by 40 ms. The socket option applies to one answer only.
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             chunk = self._socket.recv(count - len(received))
             if not chunk:
@@ -195,7 +195,7 @@ class _Link:
 
 
 def tracker_summary(host: str, port: int, deadline_s: float = 5.0) -> TrackerSummary:
-    """Return the devices of the tracker at ``host:port``. Raises :class:`TrackerError` without an answer in time."""
+    """Return the devices of the tracker at ``host:port``. Raises :class:`TrackerError` if it does not answer."""
     with _Link(host, port, time.monotonic() + deadline_s) as link:
         try:
             answer = link.ask([_SUMMARY])
@@ -250,7 +250,7 @@ def host_version() -> str:
 
 
 def check_versions(devices: Iterable[DeviceInfo], here: str) -> None:
-    """Refuse devices whose TVM is another release than ``here``, because RPC compares only protocol versions.
+    """Refuse devices whose release of TVM is not ``here``, because RPC compares only protocol versions.
 
     Post-releases of a release (0.27.0 and 0.27.0.post1) are equal. TVM's own server does not report its version. Raises
     TrackerError with the device and both versions.
@@ -279,7 +279,7 @@ def check_machines(devices: Iterable[DeviceInfo], expected: str, target: str) ->
 
 
 def _family(machine: str) -> str:
-    """Return the family of an architecture's name; a 64-bit kernel may run programs of 32 bits."""
+    """Return the family of an architecture: a 64-bit Linux kernel may run programs of 32 bits."""
     name = machine.lower()
     if name.startswith(("arm", "aarch")):
         return "arm"
@@ -293,8 +293,8 @@ def _release(version: str) -> str:
 def check_tracker(host: str, port: int, key: str, deadline_s: float = 5.0, *, need_free: bool = True) -> DeviceKey:
     """Check that a device is registered under ``key`` and, with ``need_free``, is free within the deadline.
 
-    Raises :class:`TrackerError` if nothing listens, if the program is not a tracker, if the key is unknown (the message
-    lists the known keys), or if all devices stay busy.
+    Raises :class:`TrackerError` if no program listens, if the program is not a tracker, if the key is unknown (the
+    message lists the known keys), or if all devices stay busy.
     """
     deadline = time.monotonic() + deadline_s
     while True:
@@ -321,20 +321,20 @@ def request_device(
     machine: str = "",
     target: str = "",
 ) -> tuple[str, int, str]:
-    """Wait in the tracker's queue for a device; return the address of its server, and the one-time key that opens it.
+    """Wait in the tracker's queue for a device; return its server's address, and the one-time key for the connection.
 
-    The caller must connect within about six seconds, or the server offers itself again. At the deadline the connection
-    is closed, which removes the request from the queue. Until the deadline, the call also waits for an unreachable
-    tracker, and for a key without devices, because devices come back after a restart of the tracker. With ``tvm``, a
-    device of another version is refused, see :func:`check_versions`. ``machine`` is the architecture that ``target``
-    needs; a device of another architecture is refused, see :func:`check_machines`.
+    The caller must connect within about six seconds, or the server registers again. At the deadline the connection is
+    closed, which removes the request from the queue. Until the deadline the call also waits for an unreachable tracker
+    and for a key without devices, because devices register again after a restart of the tracker. With ``tvm``, a device
+    of another version is refused, see :func:`check_versions`. ``machine`` is the architecture that ``target`` needs; a
+    device of another architecture is refused, see :func:`check_machines`.
 
     Raises :class:`TrackerError`.
     """
     deadline = time.monotonic() + deadline_s
 
     def check() -> None:
-        # The tracker queues a request for any key, so a request for a misspelt or unused key would wait forever.
+        # The tracker accepts a request for any key, so a request for a misspelt key would wait forever.
         try:
             summary = tracker_summary(host, port, min(max(deadline - time.monotonic(), _LOOK_S), 5.0))
         except TrackerError as error:
@@ -389,5 +389,5 @@ def _entry(
 
 
 def listed(summary: TrackerSummary, key: str = "") -> str:
-    """Return the registered keys for a message, the most similar to ``key`` first; ``none`` without keys."""
+    """Return the registered keys for a message, the most similar to ``key`` first; ``none`` if there are none."""
     return printable(", ".join(nearest(key, summary.registered)) or "none", _LIST)

@@ -83,11 +83,10 @@ def tune(
         options: the options of the tuning.
         on_progress: a callback that is called after each trial.
         should_stop: a callback that is called ten times a second.
-        named: fields of :class:`~syno_lab.tuning.options.TuningOptions`, instead of ``options``, or to change some of
-            its fields.
+        named: fields of :class:`~syno_lab.tuning.options.TuningOptions`, instead of ``options`` or to change them.
 
     Raises:
-        TrackerError: for faults of the tracker and the device.
+        TrackerError: for faults of the tracker or the device.
         TuningStopped: if ``should_stop`` returned True.
         TuningError: for all other faults, before the deadline, with a message of one line.
     """
@@ -142,7 +141,7 @@ class _Operator:
         return len(self.tried) - self.known
 
     def earlier(self) -> Earlier:
-        """Return the trials of this and earlier tunings, and the state of their result, for the tuning process."""
+        """Return the operator's trials so far, and whether they have a result, for the tuning process."""
         answer = self.answer if not self.new else None
         is_whole = answer is not None and answer.stopped == "space"
         return Earlier(tuple(self.tried), tuple(self.start), answer is not None, is_whole)
@@ -329,7 +328,7 @@ class _Queue:
         return f", in {self._inside}" if self._inside else ""
 
     def _open(self, target: str, tvm: str, stack: contextlib.ExitStack) -> None:
-        """Open the records of ``target``, and use the results that they already have."""
+        """Open the records of ``target``, and use the results in them."""
         if self._store is not None:
             remember_target(self._store, self._target, self._tvm, target)
         elif self._options.start is None:
@@ -370,7 +369,7 @@ class _Queue:
         tried = sum(operator.new for operator in self._operators)
         pace = (time.monotonic() - self._started) / max(tried, 1)
         waiting = [self._operators[n] for n in self._waiting()]
-        if self._is_shared:  # counts are of all operators; the records' share is known only at the end
+        if self._is_shared:  # the counts cover all operators; the number of recorded trials is known only at the end
             now, todo = tried, max(self._total - tried, 0)
         else:
             now, todo = len(op.tried), sum(max(operator.trials - len(operator.tried), 0) for operator in waiting)
@@ -386,7 +385,7 @@ class _Queue:
         result = replace(
             measured,
             seconds=time.monotonic() - self._started,
-            known=op.known,  # without the trials of an earlier process of this tuning
+            known=op.known,  # not counting trials of an earlier process of this tuning
             method=self._how,
             conditions=self._devices.conditions,
         )
@@ -400,7 +399,7 @@ class _Queue:
             self._on_result(result)
 
     def _blame(self, turn: int | None, crash: CrashedError) -> bool:
-        """Count a crash of the process against the operator whose turn it was. Raises TuningError if there was none."""
+        """Count a crash of the process for the operator that was tuned. Raises TuningError if no operator was tuned."""
         tried = sum(operator.new for operator in self._operators)
         tail = f", saying {last!r}" if (last := last_line(self._log)) else ""
         reason = f"the tuning process ended ({crash.ended}) after {tried} trials{self._where()}{tail}; see {self._log}"
@@ -415,7 +414,7 @@ class _Queue:
 
 
 def conditions_of(summary: TrackerSummary, key: str) -> str:
-    """Return the conditions of all devices under a key, which must be equal, because their latencies are compared.
+    """Return the common conditions of all devices under a key; they must be equal, because latencies are compared.
 
     Raises :class:`TrackerError`.
     """

@@ -1,11 +1,11 @@
 """Operators of a tuning that share their trials; TVM's task scheduler decides whose turn it is.
 
-MetaSchedule's ``GradientBased`` gives the turns to the programs that promise the largest savings of a network's time. A
-turn is a batch of a :class:`Program`, which proposes, compiles and measures the batch. TVM receives the outcomes as if
-its own builder and runner had made them.
+MetaSchedule's ``GradientBased`` selects the programs that promise the largest savings of a network's time. In a turn, a
+:class:`Program` proposes, compiles and measures one batch. TVM receives the results as if its own builder and runner
+had produced them.
 
 Trials in the records are used first, without being measured again, and the scheduler receives them as new trials. An
-interrupted tuning thus continues as it would have, and a program that another network has too costs nothing. Imports
+interrupted tuning thus continues where it stopped, and a program that another network has too costs no time. Imports
 TVM: for tuning processes only.
 """
 
@@ -40,10 +40,10 @@ Tried = tuple[ms.MeasureCandidate, float | None]
 
 
 def in_small_turns(preset: Preset, share: int) -> Preset:
-    """Adapt ``preset`` to an average of ``share`` trials of each operator: four turns, the first two without a model.
+    """Adapt ``preset`` to an average of ``share`` trials per operator: four turns, the first two without a cost model.
 
-    Small turns leave more of the trials to the scheduler. Each turn breeds candidates anew, which takes time, so small
-    turns have small populations.
+    Small turns leave more of the trials to the scheduler. Each turn mutates candidates from the start, which takes
+    time, so small turns have small populations.
     """
     batch, warmup = min(max(share // 4, 1), preset.batch), min(max(share // 2, 1), preset.warmup)
     return replace(preset, batch=batch, warmup=warmup, population=min(preset.population, max(16, 8 * batch)))
@@ -71,7 +71,7 @@ class Program:
         self._is_failed = False
 
     def take(self) -> list[Tried]:
-        """Try a batch; empty without further candidates, after a failure, or if the trials or the time are used up."""
+        """Try a batch; return an empty list if no candidates, trials or time are left, or after a failure."""
         shared = self._shared
         if shared.left <= 0 or shared.failure is not None or self._tuning.is_over() or self._is_failed:
             return []
@@ -115,7 +115,7 @@ class Program:
         return result
 
     def finish(self) -> None:
-        """Report the result; the record's result is still valid if nothing was measured since. Raises TrackerError."""
+        """Report the result, or that the recorded result is still valid. Raises TrackerError."""
         if self._shared.failure is not None:
             raise self._shared.failure
         if self._is_failed:
@@ -136,10 +136,10 @@ class Program:
 
 
 def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: int) -> None:
-    """Give the ``programs`` turns until ``trials`` candidates of all together were tried, or no program has a turn.
+    """Run turns of the ``programs`` until ``trials`` candidates were tried in total, or no program has candidates left.
 
-    Each program has one turn first. Then the program with the largest ``calls`` x gradient has the turn. TVM estimates
-    the gradient from the progress of the program's last turns, and from its seconds divided by its turns.
+    Each program has one turn first. Then the program with the largest ``calls`` x gradient has the next turn. TVM
+    estimates the gradient from the progress of the program's last turns, and from its seconds divided by its turns.
     """
     batch: list[float | None] = []  # the seconds of the last turn that TVM received
 
@@ -155,7 +155,7 @@ def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: 
         return of_python(ms.search_strategy.PySearchStrategy, generate_measure_candidates=candidates, **nothing)
 
     def built(inputs: list[ms.builder.BuilderInput]) -> list[ms.builder.BuilderResult]:
-        """Return results for candidates that are already built; a path is the candidate's index in the batch."""
+        """Return results for candidates that are already built; the path of each result is its index in the batch."""
         return [ms.builder.BuilderResult(str(index), None) for index in range(len(inputs))]
 
     def ran(inputs: list[ms.runner.RunnerInput]) -> list[ms.runner.RunnerFuture]:
@@ -177,7 +177,7 @@ def by_gradient(programs: Sequence[Program], target: Target, trials: int, seed: 
         for program in programs
     ]
     scheduler = ms.task_scheduler.GradientBased(alpha=_ALPHA, window_size=_WINDOW, seed=seed % (2**31 - 2) + 1)
-    # The third number is the size of a batch, which each program chooses instead.
+    # The third number is the batch size, which has no effect, because each program has its own.
     ends = of_python(ms.builder.PyBuilder, build=built), of_python(ms.runner.PyRunner, run=ran)
     scheduler.tune(contexts, [program.calls for program in programs], trials, trials, 1, *ends, [], None, None)
 

@@ -17,7 +17,7 @@ from syno_lab.versioned import JSON, reason
 #: The version of :meth:`TuningResult.to_dict`.
 RESULT_VERSION = 3
 
-#: The builder of a network's functions, whose texts are TVM modules, not operators.
+#: The builder of a network's functions; the text of such a task is a TVM module, not an operator.
 NETWORK_BUILDER = "syno_lab.codegen.tvm_network:task_module"
 
 #: TVM's form of a schedule's trace: its instructions and its decisions, as JSON data.
@@ -32,8 +32,8 @@ class TuningTask:
 
     ``operator`` is the operator's JSON text, and ``binding`` has the value of every variable (``N`` is the batch, 1 for
     latencies). ``builder`` names the function ``(operator, binding, dtype) -> tvm.IRModule``, which the child process
-    imports and calls; its module has one PrimFunc ``main`` (inputs and weights first, the output last). A builder is
-    code: pass only trusted names, and never a name that was read from a file.
+    imports and calls; this TVM module has one PrimFunc ``main`` (inputs and weights first, the output last). A builder
+    is code: pass only trusted names, and never a name that was read from a file.
 
     ``calls`` is the number of calls for one example, by which a scheduler weighs the operator. ``digest`` is TVM's
     structural hash of the program with the names of its blocks. The hash replaces the program's text in records' keys,
@@ -74,9 +74,9 @@ class TuningTask:
 class TuningProgress:
     """The progress of a tuning: ``trial`` of at most ``trials`` candidates were tried, ``failed`` of them failed.
 
-    ``known`` of the trials were already in the records. ``best_ms`` is the best latency so far in milliseconds (None
-    before the first candidate that ran). ``seconds_per_trial`` counts all time since the start, including imports.
-    ``left_s`` has the seconds that the remaining trials of all operators in the queue take at this pace.
+    ``known`` is the number of trials that were already in the records. ``best_ms`` is the best latency so far in
+    milliseconds (None before the first candidate that ran). ``seconds_per_trial`` counts all time since the start,
+    including imports. ``left_s`` is the expected time of the remaining trials of all operators in the queue.
     """
 
     label: str
@@ -110,15 +110,15 @@ class TuningResult:
     ``latency_ms`` is the median and ``best_ms`` the least of ``repeats`` new measurements of the best candidate, made
     after the search. ``trials`` candidates were tried (fewer than requested if the space or the time was used up), and
     ``failed`` of them did not compile or run. ``seconds`` is the wall time of the caller. ``history`` has the best
-    latency of the search after each trial. With ``verified``, the winner's output on the device was compared with the
-    unscheduled program's output on this machine (a difference is an error, not a result). ``verified`` is False only
+    latency of the search after each trial. With ``verified``, the best candidate's output on the device was compared
+    with the output of the unscheduled program on this machine; a difference raises an error. ``verified`` is False only
     if the unscheduled program was too slow to run.
 
-    ``known`` of the trials came from the records of earlier tunings. With ``from_records``, all of them did, nothing
-    was measured now, and ``seconds`` is the time of the recorded tuning. ``stopped`` is the reason of the search's end:
-    ``budget``, ``time``, or ``space`` if no further candidate was found. ``conditions`` are the board's threads and
-    power mode. ``method`` describes the method (empty for TVM's own), and ``trace`` is the winner's schedule as TVM's
-    JSON text for :func:`~syno_lab.tuning.explain.explain_schedule`.
+    ``known`` is the number of trials from the records of earlier tunings. With ``from_records``, all trials are from
+    records, nothing was measured now, and ``seconds`` is the time of the recorded tuning. ``stopped`` is the reason of
+    the search's end: ``budget``, ``time``, or ``space`` if no further candidate was found. ``conditions`` are the
+    board's threads and power mode. ``method`` describes the method (empty for TVM's own), and ``trace`` is the best
+    schedule as TVM's JSON text, for :func:`~syno_lab.tuning.explain.explain_schedule`.
     """
 
     label: str

@@ -1,6 +1,6 @@
-"""Compare a backbone with an operator in every slot to the same backbone with convolutions, tuned alike.
+"""Compare a backbone with an operator in all replaced layers to the same backbone with convolutions, tuned equally.
 
-The comparison is of whole networks (Syno, Figure 5) or layer by layer (Figure 9), on this machine or a board. In the
+The comparison is for whole networks (Syno, Figure 5) or for each layer (Figure 9), on this machine or a board. In the
 baseline, replaced 3x3 convolutions of stride 1 are conv2d's pGraph with the backbone's own weights, so that the two
 networks have the same rules, budgets and layouts. All other layers are the backbone's own in both networks.
 """
@@ -53,8 +53,8 @@ Progress = Callable[[str, float, str], None]
 class WholeNetwork:
     """One of the two networks: all its measurements, the tuned functions, and the reason of each failure.
 
-    ``trials`` are the candidates of all functions. ``known`` candidates were in the records, from the other network or
-    an earlier comparison. ``parts`` are the functions' shares of the time (:attr:`.FunctionsTuning.parts`).
+    ``trials`` are the candidates of all functions. ``known`` is the number of candidates from records of the other
+    network or of an earlier comparison. ``parts``: see :attr:`.FunctionsTuning.parts`.
     """
 
     measurements: tuple[NetworkMeasurement, ...]
@@ -107,7 +107,7 @@ class NetworkComparison:
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """A shape of the layers ``sites``, with two tunings, or the reason of a missing tuning."""
+    """The common shape of the layers ``sites``, with its two tunings or the reason of a missing tuning."""
 
     shape: str
     sites: tuple[str, ...]
@@ -142,7 +142,8 @@ def geometric_mean(layers: Sequence[LayerComparison]) -> float | None:
 def both_networks(
     operator: Operator, net: nn.Module, example: tuple[int, int, int] | Tensor, selection: Selection | None = None
 ) -> tuple[nn.Module, nn.Module, tuple[Place, ...]]:
-    """Return ``net`` with conv2d's pGraph, and with ``operator``, in the selected layers that ``operator`` fits.
+    """Return ``net`` with conv2d's pGraph, and ``net`` with ``operator``, in the selected layers that ``operator``
+    fits.
 
     ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]. The first network computes the same as ``net``, and is
     ``net`` itself if none of these layers is a convolution. If ``operator`` is a whole network, the results are ``net``
@@ -181,7 +182,7 @@ def compare_networks(
     on_progress: Progress | None = None,
     **how: Unpack[Budget],
 ) -> NetworkComparison:
-    """Tune both networks of :func:`both_networks` alike for ``target``, and measure them in turn on their device.
+    """Tune both networks of :func:`both_networks` for ``target`` with equal budgets, and measure them in turn.
 
     ``example`` is ``(C, H, W)`` of an image, or tokens [1, T]; for tokens, ``convolutions`` are the network's own
     layers. Both networks have the same budget, rules and task scheduler. The folder ``folder`` has all trials by
@@ -224,10 +225,10 @@ def compare_layers(
     on_progress: Progress | None = None,
     **how: Unpack[Budget],
 ) -> tuple[LayerComparison, ...]:
-    """Compare the operator with conv2d, tuned alike, on each shape of 3x3 layer of stride 1 that the operator fits.
+    """Compare the operator with conv2d, both tuned, on each shape of a 3x3 layer of stride 1 that the operator fits.
 
-    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` is for all together. The
-    records in ``folder`` prevent repeated tunings. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does, and
+    All shapes are tuned in one queue, in turn, each with the same budget; only ``deadline_s`` is for all together.
+    Tunings with records in ``folder`` are not repeated. Raises as :func:`~syno_lab.tuning.tune.tune_queue` does, and
     SpecError if there is no such layer.
     """
     from syno_lab.models.slot import costs
