@@ -1,4 +1,4 @@
-"""The aim of a kernel that is built by hand, drafts with an aim, and paths from a draft to an operator (section 6)."""
+"""Limits of a kernel that is built by hand, drafts with limits, and paths from a draft to an operator (section 6)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from syno_lab.effort import Effort
 from syno_lab.errors import OverTimeError, PrimitiveError, SpecError, SynoError, TooLargeError
 from syno_lab.sessions.construction import Patience
 
-#: A room without limits but the number of nodes: by hand, only the rules refuse a step.
+#: Limits for building by hand: only the number of nodes is limited, so the rules alone refuse steps.
 FREE_HAND = Room(MOST_NODES, width=MOST_NODES, fcs=(0, MOST_NODES), must_mix=False)
 #: A layer in the middle of a residual network, for the costs of a draft without a network.
 EXAMPLE = Place(64, 64, 28, 28)
 
 
 def candidates_of(draft: Draft, room: Room = FREE_HAND) -> list[Candidate]:
-    """List every primitive on every tensor and every broadcast of two tensors, with a rule or limit that refuses it."""
+    """List every primitive on every tensor and every broadcast of two tensors, each with its verdict."""
     return list(candidates(draft, room))
 
 
 def why_dead(draft: Draft, room: Room = FREE_HAND) -> str | None:
-    """Return in one line why a draft cannot become a kernel within the room; None if no reason is known.
+    """Return in one line why a draft cannot become a kernel within the limits ``room``; None if no reason is known.
 
     None does not prove that the draft can be completed: the needed primitives are counted, not tried.
     """
@@ -51,16 +51,16 @@ class Aim:
     """The places, the budget and the limits for which a kernel is built."""
 
     places: tuple[Place, ...] = (EXAMPLE,)  # The convolutions that the kernel replaces.
-    budget: Budget = NO_BUDGET  # The budget of all places together.
-    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))  # The possible numbers for G.
+    budget: Budget = NO_BUDGET  # The budget for the sum over all layers.
+    groups: tuple[int, ...] = group_choices_of((EXAMPLE,))  # The numbers of groups (G) to try.
     room: Room = FREE_HAND  # The limits of the kernel.
     fewest: int = 1  # The least number of primitives.
     normalise: bool = False  # Whether results of FCs are normalised (:class:`.Kernel`).
-    is_example: bool = True  # Whether the places are examples, without a fit.
+    is_example: bool = True  # Whether ``places`` is only an example, to which no kernel is fitted.
 
     @classmethod
     def of(cls, start: Draft | Kernel | Fitted) -> Aim:
-        """Return the aim of a session's start: the places of an operator, or an example."""
+        """Return the aim of a session that starts with this value: an operator's places, or an example place."""
         if isinstance(start, Kernel):
             return cls(normalise=start.normalise)
         if isinstance(start, Fitted):
@@ -71,13 +71,13 @@ class Aim:
 
     @classmethod
     def within(cls, places: tuple[Place, ...], budget: Budget, groups: tuple[int, ...], room: Room, **more: Any) -> Aim:
-        """Return the aim with these values; its room gets the least costs where there is a budget."""
+        """Return the aim with these values; with a budget, ``room`` refuses what cannot be within the budget."""
         has_limits = budget.max_flops is not None or budget.max_params is not None
         costs = LeastCosts(places, budget, *(groups or (1,))) if has_limits else None
         return cls(places, budget, groups, replace(room, costs=costs), **more)
 
     def fitted(self, kernel: Kernel) -> Fitted | str:
-        """Return the operator of a finished kernel, with the first fitting number of groups; or a failure's reason."""
+        """Return the kernel as an operator with the first number of groups that fits; or the reason why none fits."""
         choices = self.groups if "G" in kernel.variables else (1,)
         if not choices:
             return "the channels of the places have no common divisor, so there is no number for G"
@@ -95,7 +95,7 @@ class AimedDraft:
     aim: Aim
 
     def step(self, step: Taken | Candidate | Primitive | str) -> Taken:
-        """Return the step of a candidate, or of a primitive on the last tensor, also from text: ``"fc x0"``.
+        """Return the step for a candidate, or for a primitive on the last tensor (also as text: ``"fc x0"``).
 
         Raises PrimitiveError where the step does not apply.
         """
@@ -112,7 +112,7 @@ class AimedDraft:
 
     @cached_property
     def growing(self) -> Growing:
-        """The draft with the counts of its growth; callers must not change it."""
+        """The draft with its counts of primitives and costs; callers must not change this object."""
         return Growing(self.aim.room, self.draft.nodes, self.draft.shapes)
 
     @property
@@ -122,12 +122,12 @@ class AimedDraft:
 
     @property
     def short(self) -> int:
-        """The number of primitives that the draft lacks for the least number."""
+        """The number of primitives by which the draft is below the required least number."""
         return max(0, self.aim.fewest - len(self.draft.nodes))
 
     @cached_property
     def too_much(self) -> str | None:
-        """The limit that the draft exceeds, in one line, or None; more steps cannot change this."""
+        """The limit that the draft exceeds, in one line, or None; no further step can undo the excess."""
         growing, room = self.growing, self.aim.room
         if growing.left < 0:
             return f"it has {len(self.draft.nodes)} primitives, and may have {room.primitives}"
@@ -174,8 +174,8 @@ class AimedDraft:
 
     @cached_property
     def base(self) -> Solution | str:
-        """The base solution at all places with its costs, also of an incomplete draft; or the reason of a failure."""
-        # A variable of the output is solved; the costs of a draft are counted as for a kernel.
+        """The base solution for all layers, also of an incomplete draft, with its costs; or why there is none."""
+        # The variable of a complete draft's output is solved first; another draft is counted as if it were a kernel.
         draft = self.draft.kernel().draft if self.draft.is_complete else self.draft
         kernel = Kernel._of(draft, self.aim.normalise)
         groups = self.aim.groups if "G" in kernel.variables else (1,)
@@ -188,11 +188,11 @@ class AimedDraft:
 # -- paths from a draft to an operator: a shortest path to suggest a step, a random path to complete a draft -----------
 
 _WHAT = "looking for a way to an operator"
-#: The proof's share of the time for a shortest path; the rest of the time is for a random path.
+#: The share of the time for finding a path that is provably shortest; the rest is for a random path.
 _PROOF = 0.5
-#: The most primitives of a random path beyond the needed ones, and about the most primitives of its kernel.
+#: The most primitives of a random path beyond the needed primitives, and of its kernel (about).
 _MORE, _MANY = 4, 12
-#: The steps that a random path goes back at a dead end, and how often it may go back.
+#: The number of steps that a random path removes at a dead end, and how often it may do so.
 _BACK, _RETURNS = 2, 3
 _REFUSALS = 30  # steps that the user's rules refuse before a random path starts again
 
@@ -205,7 +205,7 @@ def _never(state: AimedDraft, step: Taken) -> bool:
 
 
 def shortest_way(state: AimedDraft, patience: Patience = _PATIENCE, refuses: Refuses = _never) -> tuple[Taken, ...]:
-    """Return a shortest path of steps that nothing refuses; a short path where the time does not suffice.
+    """Return a shortest path of allowed steps to an operator; if the time is too short, return a short path.
 
     ``refuses`` returns whether the user's own rules refuse a step. Raises StoppedError on a request to stop; SynoError
     for a state that is an operator already, and where no path is found.
@@ -241,7 +241,7 @@ def random_way(
 
 
 def _needed(state: AimedDraft) -> int:
-    """Return the least number of steps of a path, at least 1."""
+    """Return the least number of steps of a path to an operator, at least 1."""
     if state.needed is None or not state.left:
         raise SynoError(_nothing(state))
     return max(1, state.needed)

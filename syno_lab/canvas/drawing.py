@@ -58,11 +58,11 @@ def dot(
 
     Args:
         what: the draft or operator.
-        binding: the numbers of an operator: then the picture also shows sizes as numbers, and the template's runs at
-            the place.
+        binding: numbers for an operator's variables: the picture then shows sizes also as numbers, and how often the
+            template runs.
         title: a line above the drawing; the function escapes any text.
         highlight: numbers of tensors to draw with a thick border.
-        leaves_marked: whether a draft's tensors without a user have a colour and a label of their own.
+        leaves_marked: whether tensors that no node of a draft uses have a colour and a label of their own.
         _: options of other systems' pictures, without effect here.
     """
     return _Drawing(what, binding, title, highlight, leaves_marked).source()
@@ -95,7 +95,7 @@ def words(what: Draft | AtPlaces) -> dict[str, str]:
 
 
 def sign_of(name: str) -> str:
-    """Return the sign of a blending primitive, or an empty text."""
+    """Return the sign of a blending primitive, such as +; empty for another primitive."""
     return _SIGNS.get(name, "").strip()
 
 
@@ -107,7 +107,7 @@ def colour_of(name: str) -> str:
 def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
     """Return the parts to highlight with each part of a draft's picture, by id; ``said`` contains all ids.
 
-    A tensor highlights all that it is computed from. A primitive and its edges highlight the primitive and its tensors.
+    A tensor highlights all parts that compute it. A primitive and its edges highlight the primitive and its tensors.
     """
     by_id = {"t0": ["t0"]}
     ids = list(said)
@@ -122,7 +122,7 @@ def lights(draft: Draft, said: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _captions(operator: AtPlaces, place: Place, template: Mapping[str, int]) -> list[str]:
-    """Describe the runs of the template at a place, and the place's numbers; the boxes show one run."""
+    """Describe the layer's sizes, and how often the template runs for the layer; the picture shows one run."""
     lines = [str(place)]
     if operator.inner:
         lines.append(", ".join(f"{name} = {template[name]}" for name in operator.inner))

@@ -3,8 +3,8 @@
 A place is a convolution that a kernel replaces. All places of a network share the kernel and the number of groups. Each
 place has its own numbers for the dynamic variables; equal places have equal numbers. A variable must be a multiple of
 the least common multiple (lcm) of its denominators. The *base* solution is the least solution in proportion to the
-channels of the places. It grows within the budget. As in the paper, variables are doubled one by one, the cheapest
-first. Then they grow by halves, quarters, … down to one lcm.
+channels of the places. The solver increases it within the budget. As in the paper, variables are doubled one by one,
+the cheapest first. Then each variable grows by a half, by a quarter, … down to one lcm.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Solution(NamedTuple):
     """Numbers for the dynamic variables of a kernel."""
 
     places: tuple[Place, ...]  # Places of different sizes.
-    numbers: tuple[tuple[int, ...], ...]  # For each place the numbers of the kernel's free variables.
+    numbers: tuple[tuple[int, ...], ...]  # For each place, the values of the kernel's dynamic variables.
     spent: Spent  # The costs of all places together.
 
 
 def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Solution | str:
-    """Return the numbers for :func:`syno_lab.canvas.fitted.fill` with the same arguments, or a failure's reason."""
+    """Return the solution for :func:`syno_lab.canvas.fitted.fill` (with the same arguments), or why there is none."""
     merged = _merged(tuple(places))
     if not merged:
         return "expected at least one place, found none"
@@ -85,7 +85,7 @@ def solve(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int =
     return Solution(merged, numbers, spent)
 
 
-# A product of dynamic variables with a ratio: numerator, denominator, the number of each variable, twice for a square.
+# A ratio times dynamic variables: numerator, denominator, the index of each variable (twice for a square).
 _Term = tuple[int, int, tuple[int, ...]]
 
 
@@ -110,7 +110,7 @@ class Ratios(dict[Size, tuple[int, int]]):
 
 @lru_cache(maxsize=1 << 10)
 def ratios_of(place: Place, groups: int) -> Ratios:
-    """Return the static parts of sizes at a place, for any number of layers, with this number for G."""
+    """Return the static parts of sizes at a place with this number of groups; the place's layers do not matter."""
     return Ratios(place.binding(groups))
 
 
@@ -124,7 +124,7 @@ def _merged(places: tuple[Place, ...]) -> tuple[Place, ...]:
 
 
 def conditions_of(kernel: Kernel) -> tuple[list[Size], list[tuple[Size, int]]]:
-    """Return the sizes that must be whole, without and with a dynamic variable; the latter with its index in `free`."""
+    """Return two lists of sizes that must be whole: static sizes, and sizes with the index of a dynamic variable."""
     static, free = [], []
     for size in kernel.conditions:
         variables = variables_of(size)  # at most one variable (Theorem 1)
@@ -172,7 +172,7 @@ def _costs_of(kernel: Kernel) -> _Costs:
 
 
 def _terms(costs: _Costs, index: Mapping[int, int], place: Place, ratios: Ratios) -> tuple[list[_Term], list[_Term]]:
-    """Return FLOPs and parameters of a place as polynomials of dynamic variables; ``index`` has their positions."""
+    """Return FLOPs and parameters at a place as polynomials of dynamic variables; ``index``: indices of variables."""
     times = place.parts * place.layers
     flops, params = (_polynomial(cost_sums, times, index, ratios) for cost_sums in costs)
     if place.pooling:
@@ -203,10 +203,10 @@ def _value(terms: Sequence[_Term], numbers: Sequence[int]) -> int:
 
 
 class _Solver:
-    """Multiples of lcms at all places, with their costs, and their growth within a budget.
+    """The variables' values at all places, as multiples of lcms; a budget limits the costs, and so the values.
 
-    Costs are polynomials with positive factors, so a step never becomes cheaper. A step that does not fit will never
-    fit.
+    Costs are polynomials with positive factors, so a step never becomes cheaper. If a step exceeds the budget once, it
+    always will.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class _Solver:
         return _value(flops, values), _value(params, values)
 
     def fill(self) -> None:
-        """Grow variables by their number, by a half, by a quarter, …, by one lcm, until no step fits."""
+        """Double the variables, then increase them by a half, by a quarter, … by one lcm, within the budget."""
         if min(self.most) == inf:
             return
         halvings = 0
@@ -279,7 +279,7 @@ class _Solver:
 class _Price(NamedTuple):
     """The cost of a step."""
 
-    share: float  # The larger share of the two limits.
-    more: tuple[int, int]  # Further FLOPs and parameters.
+    share: float  # The step's share of the budget, for FLOPs or parameters: the larger share.
+    more: tuple[int, int]  # The FLOPs and parameters that the step adds.
     after: tuple[int, int]  # Costs of the place after the step.
     multiple: int  # Multiple of the lcm after the step.

@@ -2,9 +2,9 @@
 
 An operator maps [N, C_in, s·H, s·W] to [N, C_out, H, W]. The template runs on C = min(C_in, C_out) channels and H x W
 pixels; a stride s is an average pooling before the template. If the numbers of channels differ by a factor A,
-the template runs in A parts with separate weights. For fewer output channels, the parts get A blocks of input channels,
-and their results are averaged. For more output channels, the parts get the same input, and results are concatenated
-(Canvas, section 4).
+the template runs in A parts with separate weights. With fewer output channels, each part reads one of A blocks of input
+channels, and the results are averaged. With more output channels, all parts read the same input, and the results are
+concatenated (Canvas, section 4).
 
 The variables are N, C_in, C_out, H, W, the window KH and KW, s, the number of groups G, and the dynamic variables. The
 dynamic variables have the numbers of the place's solution; a place without a solution gets its base solution.
@@ -51,7 +51,7 @@ class Fitted:
         kernel: the template.
         groups: the number of groups; 1 where the kernel has no G.
         places: places of different sizes; empty for a kernel without a network.
-        solutions: for each place, the numbers of the kernel's free variables.
+        solutions: for each place, the values of the kernel's dynamic variables.
 
     Raises SpecError where the number of solutions is not the number of places, or a number is not positive and whole.
     """
@@ -93,8 +93,8 @@ class Fitted:
     def complete_binding(self, binding: Binding | None = None, /) -> dict[str, int]:
         """Return the numbers of all variables.
 
-        Missing numbers come from the first place that has all given numbers of image and channels. Without such a place
-        the window is 3 x 3 and the stride 1. The template's C alone does not name a place; C_in and C_out do. Raises
+        Missing numbers come from the first place whose image and channels have the given numbers. Without such a place
+        the window is 3 x 3 and the stride 1. The template's C alone is not enough: C_in and C_out are required. Raises
         SpecError for a number that is missing or no positive integer, for sizes that are not whole, and for a C that
         does not agree with C_in and C_out.
         """
@@ -136,7 +136,7 @@ class Fitted:
         return bound
 
     def _solution(self, place: Place) -> dict[str, int]:
-        """Return the free variables' numbers at a place, from the base solution for a place without a solution."""
+        """Return the values of the dynamic variables at a place: its solution, or else the base solution."""
         names = self.kernel.free
         for known, solution in zip(self.places, self.solutions, strict=True):
             if replace(known, layers=place.layers) == place:
@@ -147,7 +147,7 @@ class Fitted:
         return dict(zip(names, solved.numbers[0], strict=True))
 
     def binding(self, place: Place) -> dict[str, int]:
-        """Return all numbers at a place, for any number of layers: those of :attr:`variables` and of the template.
+        """Return the values of :attr:`variables` and of the template's variables at a place, for any number of layers.
 
         Every method accepts the result as a binding of this place. Raises as :meth:`complete_binding`.
         """
@@ -192,9 +192,9 @@ class Fitted:
         return sum(map(prod, self.weight_sizes(binding)))
 
     def memory(self, binding: Binding | None = None, /) -> int:
-        """Return the bytes in float32 of input, output, weights, and the tensors that the template needs at once.
+        """Return the float32 bytes of input, output, weights, and the tensors that the template holds at one time.
 
-        The pooled input of an operator with a stride counts in addition.
+        With a stride, the pooled input counts too.
         """
         bound = self.complete_binding(binding)
         place, template = _at(bound)
@@ -217,7 +217,7 @@ class Fitted:
     # -- identity -----------------------------------------------------------------------------------------------------
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """Return a hash of the kernel's key (:attr:`.Kernel.key`) and of all numbers: 32 hexadecimal digits.
+        """Return a hash of the key (:attr:`.Kernel.key`) and of the values of all variables: 32 hexadecimal digits.
 
         Isomorphic kernels have equal hashes; kernels of different form differ even if they compute the same.
         """
@@ -270,12 +270,12 @@ class Fitted:
 
 
 def place_in(bound: Binding) -> Place:
-    """Return the place of a complete binding. Raises SpecError where no kernel can replace such a convolution."""
+    """Return the convolution with these sizes. Raises SpecError where no kernel can replace such a convolution."""
     return Place(bound["C_in"], bound["C_out"], bound["H"], bound["W"], bound["KH"], bound["KW"], bound["s"])
 
 
 def outer_of(place: Place) -> dict[str, int]:
-    """Return the numbers of a place by the names of :data:`OUTER` without N."""
+    """Return a place's sizes by variable (:data:`OUTER` without N)."""
     numbers = (place.c_in, place.c_out, place.h, place.w, place.kh, place.kw, place.stride)
     return dict(zip(OUTER[1:], numbers, strict=True))
 
@@ -287,12 +287,12 @@ def _at(bound: Binding) -> tuple[Place, dict[str, int]]:
 
 
 def group_choices(kernel: Kernel, places: Sequence[Place]) -> tuple[int, ...]:
-    """Return :func:`.group_choices_of` the places, or 1 for a kernel without G."""
+    """Return the possible numbers of groups: :func:`.group_choices_of` the places, or 1 for a kernel without G."""
     return group_choices_of(places) if "G" in kernel.variables else (1,)
 
 
 def fill(kernel: Kernel, places: Sequence[Place], budget: Budget, groups: int = 1) -> Fitted | str:
-    """Return the kernel with numbers for its dynamic variables within the budget; or the reason of a failure in a line.
+    """Return the kernel with values for its dynamic variables within the budget; or in one line why none fit.
 
     Places of equal sizes are merged. Without an upper limit the base solution stays. ``groups`` is the number for G.
     """
@@ -308,7 +308,7 @@ def fit_to(
     Args:
         kernel: the template.
         places: the convolutions to replace, as places or as sites of a network.
-        budget: the budget for the sums over all places; None: the base solution.
+        budget: limits of the sums over all places; None: the kernel gets the base solution.
         groups: the number for G; None: the smallest common divisor of the channels from 2 up.
 
     Raises SpecError where no solution exists.

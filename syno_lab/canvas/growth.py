@@ -1,10 +1,10 @@
 """The growth of a micro-DAG: limits of a draft, candidates for its next primitive, and random steps (section 6.1).
 
-A draft has r primitives left and w leaves (tensors that no node uses). The draft can only be completed if r is large
-enough. The leaves need w - 1 broadcasts. A kernel must have an FC, a primitive that reads along H and one along W, and
-its output needs C·H·W elements. A step is refused at once if too few primitives are left after it, or if the least
-costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. So pairs need not
-be listed, and all names are equally likely.
+A draft has w leaves (tensors that no node uses) and may get r more primitives. The draft can only be completed if r is
+large enough. The leaves need w - 1 broadcasts. A kernel must have an FC, a primitive that reads along H and one along
+W, and its output needs C·H·W elements. A step is refused at once if too few primitives are left after it, or if the
+least costs exceed the budget. A random step chooses the name of a primitive first and its tensors second. So pairs of
+tensors need not be listed, and all names are equally likely.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from syno_lab.canvas.rules import Room, Rule, pruning
 from syno_lab.canvas.shape import Shape, Size, fault_of, solve_for_image, substitute, variable
 
 #: The share of FCs that may also have C channels. Chosen for ResNet-20's kernels: with 0.1, a tenth more kernels keep a
-#: dynamic variable. But few then have FCs of C channels, which are the most common FCs.
+#: dynamic variable. But few kernels then have an FC of C channels, which is the most common FC.
 _SET_CHANNELS = 0.4
-#: If dynamic variables are preferred: the share of FCs that are put on a tensor with a dynamic variable. So the
-#: variable between two FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a variable rises
+#: If dynamic variables are preferred: the share of FCs whose input has a dynamic variable. So the variable between two
+#: FCs stays. Chosen on ResNet-20: from 0 to 0.8 the share of kernels that keep a variable rises
 #: from 29 to 40 % at the same rate.
 _ON_FREE = 0.8
-_TRIES = 8  # Random pairs of tensors before all pairs are listed.
+_TRIES = 8  # The number of random pairs of tensors that are tried before all pairs are listed.
 #: Primitives that read along an axis of the image if their parameter names the axis.
 NEIGHBOURS = ("unfold", "shift", "softmax", *FOLDS)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound on the growth of a draft: its name, and the sentence with the reason for refusing a primitive."""
+    """A limit of a draft, with its name and a sentence that says why a primitive is refused."""
 
     name: str
     sentence: str
@@ -64,8 +64,8 @@ Verdict = Rule | Limit | None
 class Needs(NamedTuple):
     """The fewest primitives of each kind that a draft still needs.
 
-    ``image`` is 1 where no leaf can be the output, and broadcasts are needed at most to merge leaves, whose shapes
-    stay.
+    ``image`` is 1 where no leaf can be the output, and the needed broadcasts cannot change that: they only merge
+    leaves.
     """
 
     merges: int  # broadcasts that merge leaves, or restore the image where all leaves lack its axes
@@ -82,22 +82,22 @@ class Needs(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def _needs(merges: int, fcs: int, mixing: bool, image: bool, missing: frozenset[str]) -> tuple[Needs, int]:
-    """Return the needs for the missing names, and the number of needs: one cached result is faster than two."""
+    """Return the needs and their number, for the missing names; caching them together is faster than apart."""
     names = _names_of(missing)
     needs = Needs(
         max(merges, len(names.broadcasts)),
         max(0, fcs, len(names.fc)),
         max(int(mixing), len(names.neighbours)),
         len(names.others),
-        int(image and len(names.broadcasts) <= merges),  # an extra broadcast may have the image as a side
+        int(image and len(names.broadcasts) <= merges),  # a broadcast beyond the merges may have the image as a side
     )
     return needs, needs.number
 
 
 class Growing:
-    """A mutable draft with the counts that its growth needs."""
+    """A mutable draft with counts (its width, its FCs, its costs) that decide which primitives may be added."""
 
-    #: The last substitution, and the number of the node behind it.
+    #: The last substitution, and the number of the node that was added after it.
     _latest: tuple[Substitution | None, int] = (None, 0)
 
     def __init__(self, room: Room, nodes: Sequence[Node] = (), shapes: Sequence[Shape] = Draft().shapes) -> None:
@@ -112,13 +112,13 @@ class Growing:
         self.has_row = self.has_column = False
         self.flops = 0.0 if room.costs is None else float(room.costs.pooling)
         self.params = 0.0
-        #: Pairs of tensors that no broadcast can take, for any function.
+        #: Pairs of tensors for which every broadcast is refused, whatever its name (add, mul, …).
         self.refused: set[tuple[int, int]] = set()
         for node, shape in zip(nodes, shapes[1:], strict=True):
             self.add(node, shape)
 
     def draft(self) -> Draft:
-        """Return the draft as a value."""
+        """Return an immutable copy as a draft."""
         return Draft._of(tuple(self.nodes), tuple(self.shapes))
 
     @property
@@ -129,7 +129,7 @@ class Growing:
 
     @property
     def left(self) -> int:
-        """The number of primitives left."""
+        """The number of primitives that may still be added."""
         return self.room.primitives - len(self.nodes)
 
     @property
@@ -161,7 +161,7 @@ class Growing:
         self.refused = set()
 
     def substituted(self, substitution: Substitution) -> Growing | None:
-        """Return the growth with a dynamic variable replaced in all shapes; None where a shape becomes illegal."""
+        """Return a copy with a dynamic variable replaced in all shapes; None where a shape becomes illegal."""
         number, by = substitution
         shapes = self._shapes_after(number, by)
         if shapes is None:
@@ -194,7 +194,7 @@ class Growing:
         return changed
 
     def _can_end_with(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> bool:
-        """Return whether the output's dynamic variable can be solved for the image without making a shape illegal."""
+        """Return whether a value of the output's dynamic variable gives C·H·W elements and keeps all shapes legal."""
         size, number = solve_for_image(shape), shape.free
         assert number is not None
         if size is None:
@@ -206,13 +206,13 @@ class Growing:
         return isinstance(result, Shape)
 
     def needs(self) -> Needs:
-        """Return the needs of the draft."""
+        """Return the fewest primitives of each kind that the draft still needs."""
         best, room = self._best_leaf(()), self.room
         mixing = room.must_mix and not (self.has_row and self.has_column)
         return _needs(self.width - (best > 0), room.fcs[0] - self.fcs, mixing, best == 1, self.missing)[0]
 
     def _best_leaf(self, inputs: tuple[int, ...]) -> int:
-        """Return the largest :func:`_worth` of a leaf that is not among ``inputs``."""
+        """Return how well a leaf that is not among ``inputs`` can be the output: the largest :func:`_worth`."""
         best = 0
         for number, is_used in enumerate(self.used):
             if not is_used and number not in inputs:
@@ -224,7 +224,7 @@ class Growing:
         return self.costs.of_node(primitive, tuple([self.shapes[number] for number in inputs]))
 
     def verdict(self, primitive: Primitive, inputs: tuple[int, ...], shape: Shape) -> Verdict:
-        """Return why an applicable primitive is refused on these tensors, with a result of this shape, or None."""
+        """Return the rule or limit that refuses an applicable primitive with a result of this shape, or None."""
         room, used = self.room, self.used
         name = primitive.name
         first = inputs[0]
@@ -261,11 +261,11 @@ class Growing:
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def kinds(self, fcs: int) -> list[tuple[float, tuple[str, ...]]]:
-        """Return the kinds of primitives that may come next, each with its probability and names of equal probability.
+        """Return groups of primitives for the next step with their probabilities; a group's names are equally likely.
 
-        A needed kind is equally likely at each step: with r primitives left and n needed of a kind, its probability is
-        n/r. The rest of the probability is for all names but the FC. The kind FC comes once more, with probability 0,
-        for drafts that nothing else fits. ``fcs`` is the wanted number of FCs.
+        Needed primitives are equally likely at each of the r steps left: a group of which n are needed gets n/r. The
+        rest of the probability is for all names but the FC. The FC comes once more, with probability 0, for drafts to
+        which nothing else applies. ``fcs`` is the wanted number of FCs.
         """
         needs, left = self.needs(), self.left
         names, missing = _names_of(self.room.include), _names_of(self.missing)
@@ -286,7 +286,7 @@ class Growing:
         return kinds
 
     def grow(self, rng: random.Random, fcs: int) -> Growing | None:
-        """Return the growth with one more random primitive, or None. ``fcs`` as for :meth:`kinds`."""
+        """Add a random primitive and return the draft with it; None where none fits. ``fcs`` as for :meth:`kinds`."""
         kinds = self.kinds(fcs)
         point = rng.random()
         for number, (chance, names) in enumerate(kinds):
@@ -304,7 +304,7 @@ class Growing:
         return self._take_any(kinds[-1][1], rng) if kinds else None
 
     def _take_any(self, names: Sequence[str], rng: random.Random) -> Growing | None:
-        """Return the growth with a primitive of one of these names, with equal chances for each possible name."""
+        """Add a primitive with one of these names, each equally likely if it applies; None if none applies."""
         waiting = list(names)
         while waiting:
             index = int(rng.random() * len(waiting))
@@ -327,7 +327,7 @@ class Growing:
         ]
         if name == "fc" and self.room.prefers_free and rng.random() < _ON_FREE:
             options = [option for option in options if self.shapes[option[0]].free is not None] or options
-        if name == "fc" and rng.random() >= _SET_CHANNELS:  # otherwise C and a variable are equally likely
+        if name == "fc" and rng.random() >= _SET_CHANNELS:  # else C channels are as likely as a variable
             free = [option for option in options if option[2].free is not None]
             options = free or options
         while options:
@@ -341,7 +341,7 @@ class Growing:
         return None
 
     def _take_broadcast(self, name: str, rng: random.Random) -> Growing | None:
-        refused: set[tuple[int, int]] = set()  # by a rule, which depends on the function
+        refused: set[tuple[int, int]] = set()  # pairs that a rule refuses for this name
         for pair in self._pairs(rng):
             lhs, rhs = pair
             options = matches(self.shapes[lhs], self.shapes[rhs])
@@ -360,7 +360,7 @@ class Growing:
         return None
 
     def broadcast(self, name: str, match: Match, lhs: int, rhs: int) -> Growing | Verdict:
-        """Return the growth with a broadcast of two tensors, or the reason for refusing the broadcast."""
+        """Add a broadcast of two tensors and return the draft with it; or return the rule or limit that refuses it."""
         primitive = Primitive(name, match.parameter)
         shape = self.shapes[rhs]  # shape of the result before the substitution
         if match.substitution is None:
@@ -385,9 +385,9 @@ class Growing:
         return why or grown
 
     def _pairs(self, rng: random.Random) -> Iterator[tuple[int, int]]:
-        """Yield all ordered pairs of tensors that do not make too many leaves, in random order, each at least once."""
+        """Yield each ordered pair of tensors whose broadcast keeps few enough leaves, in random order, once or more."""
         number, used = len(self.shapes), self.used
-        #: The number of different leaves that a pair must have.
+        #: The least number of leaves among the two tensors of a pair.
         merged = self.width + 1 - min(self.room.width, self.left)
 
         def merges(lhs: int, rhs: int) -> bool:
@@ -405,7 +405,7 @@ class Growing:
 
 
 class _Names(NamedTuple):
-    """Names of primitives by need; each name is in one of the first four fields."""
+    """Names of primitives by the need that they meet; each name is in one of the first four fields."""
 
     broadcasts: tuple[str, ...]
     fc: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Drafts and kernels of Canvas: micro-DAGs as values (Canvas, sections 3, 4 and 6).
 
-Tensor 0 is the input, and tensor i is the result of node i - 1. A node takes only tensors with smaller numbers than its
+Tensor 0 is the input, and tensor i is the result of node i - 1. The inputs of a node have smaller numbers than its
 result, so the nodes are in topological order and a cycle cannot exist. A kernel maps [batch, C, H, W] to [batch, C, H,
 W]; every tensor has the batch as its first axis, which no primitive changes.
 """
@@ -68,7 +68,7 @@ class Substitution(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A step of a draft's growth: a primitive on tensors, after an optional substitution in the whole draft."""
+    """A step that adds a primitive on some tensors to a draft, after an optional substitution in the whole draft."""
 
     primitive: Primitive
     inputs: tuple[int, ...]
@@ -80,7 +80,7 @@ class Taken(NamedTuple):
 
 
 def _normal(node: Node) -> Node:
-    """Return the node with an FC's channels in a unique form, so that equal nodes compare equal."""
+    """Return the node; the channels of an FC are in a unique form, so that equal nodes compare equal."""
     if node.primitive.name != "fc":
         return node
     try:
@@ -99,7 +99,7 @@ def _try(node: Node, shapes: tuple[Shape, ...]) -> Shape | str:
 
 
 def fresh_in(shapes: Sequence[Shape]) -> int | None:
-    """Return the smallest number of a dynamic variable that no shape has; None where all are in use."""
+    """Return the smallest number of an unused dynamic variable; None where all variables are in use."""
     used = {shape.free for shape in shapes}
     return next((number for number in range(MOST_VARIABLES) if number not in used), None)
 
@@ -112,7 +112,7 @@ class Draft:
         nodes: the nodes in topological order.
         shapes: the shapes of the tensors: the input's, then the shape of each node's result.
 
-    Raises PrimitiveError for a node that takes a later tensor or whose primitive does not apply, with the reason.
+    Raises PrimitiveError for a node whose input is a later tensor or whose primitive does not apply, with the reason.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -175,7 +175,7 @@ class Draft:
         return Draft._of((*before.nodes, node), (*before.shapes, shape))
 
     def substitute(self, number: int, by: Size) -> Draft:
-        """Return the draft with ``by`` for the dynamic variable ``x{number}`` in all shapes (section 6.2).
+        """Return the draft with the size ``by`` for the dynamic variable ``x{number}`` in all shapes (section 6.2).
 
         Raises PrimitiveError where a size becomes illegal, or a primitive no longer applies.
         """
@@ -213,12 +213,12 @@ class Draft:
 
     @property
     def fresh(self) -> int | None:
-        """The smallest number of a dynamic variable that no tensor has; None where all are in use."""
+        """The smallest number of an unused dynamic variable; None where all variables are in use."""
         return fresh_in(self.shapes)
 
     @property
     def is_complete(self) -> bool:
-        """Whether :meth:`kernel` returns a kernel."""
+        """Whether the draft can be finished: :meth:`kernel` returns a kernel."""
         return self.why_incomplete is None
 
     @property
@@ -255,16 +255,16 @@ class Draft:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A finished micro-DAG: a template from [C, H, W] to [C, H, W]; its last tensor, as a view, is the output.
+    """A finished micro-DAG: a template from [C, H, W] to [C, H, W]; the output is its last tensor, reshaped.
 
     A binding has numbers for C, H, W and each other variable in use: G, KH, KW and the dynamic variables.
 
     Attributes:
         nodes: the nodes in topological order.
-        normalise: whether a batch normalisation follows each FC whose result has an axis of the image. ReLU follows too
-            if another FC comes later (section 7).
+        normalise: whether a batch normalisation follows each FC whose result has an axis of the image. ReLU follows the
+            normalisation if another FC comes later (section 7).
 
-    Raises PrimitiveError where a node does not apply, or the nodes are not finished: see :class:`Draft`.
+    Raises PrimitiveError where a primitive does not apply, or the micro-DAG is not finished: see :class:`Draft`.
     """
 
     nodes: tuple[Node, ...]
@@ -305,7 +305,7 @@ class Kernel:
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """The variables of a binding: C, H, W and the others in use."""
+        """The variables of a binding: C, H, W and all other variables in use."""
         used = {
             name for size in self.conditions for name, power in zip(SYMBOLS.names, size.exponents, strict=True) if power
         }
@@ -318,7 +318,7 @@ class Kernel:
 
     @cached_property
     def normalised(self) -> dict[int, bool]:
-        """The numbers of the FCs' results that are normalised, and whether ReLU follows."""
+        """For each FC result that is normalised, by its tensor number: whether ReLU follows."""
         if not self.normalise:
             return {}
         before_fc: set[int] = set()  # tensors before an FC
@@ -336,7 +336,7 @@ class Kernel:
     def weights(self) -> tuple[tuple[Size, ...], ...]:
         """The weights of each FC in the order of nodes: ``[groups, outputs of a group, inputs of a group]``.
 
-        For a normalised result, scale and offset follow, ``[channels]`` each.
+        After the weight of an FC with a normalised result come scale and offset, ``[channels]`` each.
         """
         shapes_of_weights: list[tuple[Size, ...]] = []
         for number, (node, shapes) in enumerate(self._applied, start=1):
@@ -355,7 +355,7 @@ class Kernel:
 
     @cached_property
     def flops_costs(self) -> tuple[Cost, ...]:
-        """The FLOPs of each node for one example; then those of normalisations: 2 for each element, with ReLU 3."""
+        """The FLOPs of each node for one example, then of each normalisation: 2 for each element, with ReLU 3."""
         costs = [flops_of(node.primitive, shapes) for node, shapes in self._applied]
         costs += [Cost(2 + has_relu, self.shapes[number].volume) for number, has_relu in self.normalised.items()]
         return tuple(costs)
@@ -365,7 +365,7 @@ class Kernel:
         return [(node, tuple([self.shapes[number] for number in node.inputs])) for node in self.nodes]
 
     def complete_binding(self, binding: Binding) -> dict[str, int]:
-        """Return the binding's numbers for :attr:`variables`, with all sizes checked.
+        """Return the binding's values of :attr:`variables` after a check of all sizes.
 
         Raises SpecError where a number is missing or not positive and whole, a window is even, or a size is not whole.
         """
@@ -396,12 +396,12 @@ class Kernel:
         return sum(cost.number * cost.size.at(bound) for cost in self.flops_costs if cost.number)
 
     def memory(self, binding: Binding) -> int:
-        """Return bytes in float32 for one example: the weights, and the most that tensors need at once in node order.
+        """Return the float32 bytes for one example: weights, and the peak of the tensors when nodes run in order.
 
         A tensor is kept until its last use; a grouped tensor is a view and needs no memory of its own.
         """
         bound = self.complete_binding(binding)
-        owner = [0]  # the tensor that owns the elements of each tensor
+        owner = [0]  # for each tensor: the tensor whose memory it uses
         for number, node in enumerate(self.nodes, start=1):
             owner.append(owner[node.inputs[0]] if node.primitive.name == "group" else number)
         last = {owner[number]: step for step, node in enumerate(self.nodes) for number in node.inputs}
@@ -426,17 +426,17 @@ class Kernel:
 def key_of(draft: Draft, normalise: bool = False) -> str:
     """Return the canonical key: equal if and only if two micro-DAGs are isomorphic (Canvas, section 6.1).
 
-    Two drafts are isomorphic if they differ only in the order of nodes, the numbers of dynamic variables, and the sides
-    of commutative broadcasts. Sides are only exchanged if their shapes are equal. The paper's hash is approximate, and
-    does not distinguish a - b from b - a. This key is a hash of a canonical form, 32 hexadecimal digits, and a
-    normalising kernel has a different key.
+    Two drafts are isomorphic if they differ only in the order of nodes, the numbering of dynamic variables, and the
+    order of the sides of commutative broadcasts. Sides are only exchanged if their shapes are equal. The paper's hash
+    is approximate, and does not distinguish a - b from b - a. This key is a hash of a canonical form, 32 hexadecimal
+    digits, and a normalising kernel has a different key.
     """
     form = f"{least_form(_vertices(draft))!r}{' normalised' if normalise else ''}"
     return blake2b(form.encode(), digest_size=16).hexdigest()
 
 
 def _without_number(size: Size) -> str:
-    """Return the size as text, with x for its dynamic variable of any number."""
+    """Return the size as text; each of the dynamic variables x0 to x7 becomes x."""
     return f"{static_part(size)}{'*x' if variables_of(size) else ''}"
 
 
@@ -454,7 +454,7 @@ def _vertices(draft: Draft) -> list[Vertex]:
         elif name in BROADCASTS:
             lhs, rhs = (shapes[number] for number in inputs)
             parts = parts_of(parameter, lhs, rhs)
-            # The shapes determine the rest: with equally many elements on the two sides nothing repeats, for any slots.
+            # The shapes determine the other slots: if the two sides have equally many elements, nothing repeats.
             label = "" if parts.repeats.is_one else _without_number(parts.prefix)
             symmetric = name in COMMUTATIVE and lhs is rhs
         depth = 1 + max(vertices[number].label[0] for number in node.inputs)

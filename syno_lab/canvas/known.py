@@ -14,7 +14,7 @@ from syno_lab.canvas.matching import broadcast
 
 
 def _chain(draft: Draft, tensor: int, *primitives: str) -> tuple[Draft, int]:
-    """Apply primitives one after another to a tensor; return the draft and the number of the last result."""
+    """Apply primitives one after another to a tensor; return the draft and the number of the last tensor."""
     for text in primitives:
         draft = draft.apply(text, tensor)
         tensor = len(draft.nodes)
@@ -36,7 +36,7 @@ def grouped_convolution() -> Kernel:
 
 
 def depthwise_separable() -> Kernel:
-    """Return a convolution of each channel alone, then a convolution of a pixel (MobileNet)."""
+    """Return a depthwise convolution, then a 1 x 1 convolution (MobileNet)."""
     return _of("unfold H,W", "group each", "fc C", "fc C")
 
 
@@ -58,7 +58,7 @@ def squeeze_excite() -> Kernel:
 
 
 def involution() -> Kernel:
-    """Return an involution (Figure 1): each pixel makes G windows that weigh its neighbours; x0 channels in between.
+    """Return an involution (Figure 1): each pixel computes, by x0 channels, G windows of weights for its neighbours.
 
     The windows are folded by the mean, while the original involution sums: a factor of 1/(KH·KW).
     """
@@ -69,7 +69,7 @@ def involution() -> Kernel:
 
 
 def figure_6() -> Kernel:
-    """Return the best kernel for ResNet-34 (Figure 6), reconstructed: input plus neighbour, plus a scale by channel."""
+    """Return the best kernel for ResNet-34 (Figure 6), reconstructed: input plus neighbour, then a scale by channel."""
     draft, shifted = _chain(Draft(), 0, "shift H+1")
     draft = broadcast(draft, "add", shifted, 0)
     pair = len(draft.nodes)
@@ -91,7 +91,7 @@ def figure_9a() -> Kernel:
 
 
 def figure_9b() -> Kernel:
-    """Return kernel B of Figure 9, reconstructed: FCs by pixel and a shift, which matters with a residual outside."""
+    """Return kernel B of Figure 9, reconstructed: FCs of each pixel, and a shift, which matters in a residual block."""
     return _of("fc x0", "relu", "shift H+1", "fc C")
 
 

@@ -2,8 +2,8 @@
 
 Equal lists of sizes match element by element. Otherwise the longest common suffix is removed first, then the longest
 common prefix. The rest of the left side, L, repeats inside the rest of the right side, R = M · L. If only L has a
-dynamic variable, its candidates are all factors for which M is whole. A match is final: the broadcast keeps the slots
-of R after later substitutions.
+dynamic variable, the candidates for this variable are all factors for which M is whole. A match is final: the broadcast
+keeps the slots of R after later substitutions.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def matches(lhs: Shape, rhs: Shape) -> tuple[Match, ...]:
 
 
 def _unmatched(lhs: Shape, rhs: Shape) -> str:
-    """Return the slots of ``rhs`` between common prefix and common suffix, as the parameter of a broadcast."""
+    """Return the parameter of a broadcast: the slots of ``rhs`` between the common prefix and the common suffix."""
     left, right, filled = lhs.sizes, rhs.sizes, rhs.filled
     suffix = prefix = 0
     while suffix < min(len(left), len(right)) and left[-1 - suffix] == right[-1 - suffix]:

@@ -16,12 +16,12 @@ from syno_lab.errors import PrimitiveError, SynoError
 from syno_lab.inputs import count_of, quoted
 from syno_lab.sessions.shown import Explanation, Group, Item, Preview, Tick, Ticked, Used, Why
 
-#: The most candidates of one primitive that are shown, allowed or refused, and the most whose distance is computed.
+#: The most candidates of one primitive that are shown, allowed or refused; the most with a computed distance.
 SHOWN, JUDGED = 40, 200
 
 
 def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
-    """Describe in one or two sentences the primitives that a draft needs, or its operator, by name if known."""
+    """Describe in one or two sentences the primitives that a draft still needs, or the operator that it is."""
     count = count_of(len(state.draft.nodes), "primitive")
     if operator is not None:
         this = f"this is {name}" if name else "an operator that has no name here"
@@ -39,9 +39,9 @@ def status(state: AimedDraft, name: str | None, operator: Fitted | None) -> str:
 
 
 def strip(state: AimedDraft) -> list[Used]:
-    """Return the use of primitives, branches and costs; the costs are those of the base solution at all places.
+    """Return the numbers of primitives and branches, and the costs of the base solution for all layers.
 
-    The costs are shares of the budget, or of the convolutions' costs where there is no budget.
+    Each cost is a share of the budget, or of the replaced convolutions' cost where there is no budget.
     """
     room, aim = state.aim.room, state.aim
     done, width, base = len(state.draft.nodes), state.growing.width, state.base
@@ -100,15 +100,15 @@ def _solutions(state: AimedDraft, base: Solution) -> Iterable[str]:
 
 
 def menu(state: AimedDraft, found: Sequence[Candidate], chosen: str = "", whole: Collection[str] = ()) -> list[Group]:
-    """Group the candidates by primitive; candidates that need the fewest primitives afterwards come first.
+    """Group the candidates by primitive; candidates after which the fewest primitives are needed come first.
 
-    The notes of an item are the tensors that it makes or changes, with their shapes before and after.
+    The notes of an item list the tensors that the step makes or changes, with their shapes before and after.
 
     Args:
         state: the draft whose candidates are listed.
         found: all candidates; an item's ``index`` is its position here.
         chosen: the id of a tensor: only candidates that use the tensor are listed.
-        whole: primitives of which all candidates are listed; of other primitives at most :data:`SHOWN`.
+        whole: names of primitives with all candidates listed; other primitives have at most :data:`SHOWN`.
     """
     only = int(chosen[1:]) if chosen[:1] == "t" and chosen[1:].isdecimal() else None
     by_name: dict[str, list[int]] = {}
@@ -197,7 +197,7 @@ def ticks(state: AimedDraft) -> list[Tick]:
 
 
 def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> list[Candidate]:
-    """Return the candidates on one ticked tensor, on either side, or on the LHS and the RHS of a broadcast.
+    """Return the candidates for one selected tensor (as LHS or RHS), or for a broadcast of two.
 
     Raises SynoError for an unknown tensor, and for more than one tensor on a side.
     """
@@ -215,7 +215,7 @@ def _on_ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str]) -> 
 
 
 def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice: str = "") -> Taken:
-    """Return the step of ticked tensors with the text ``choice``. Raises SynoError where no step has this text."""
+    """Return the selected tensors' step with the text ``choice``. Raises SynoError where no step has this text."""
     candidates = _on_ticked(state, share, give)
     step = next((candidate for candidate in candidates if str(candidate) == choice), None)
     if step is None:
@@ -227,7 +227,7 @@ def ticked(state: AimedDraft, share: Sequence[str], give: Sequence[str], choice:
 def preview(
     state: AimedDraft, share: Sequence[str], give: Sequence[str], judged: Callable[[Candidate], Candidate]
 ) -> Preview:
-    """Return the steps for the ticked tensors; ``judged`` adds the verdict of the user's rules to a candidate."""
+    """Return the steps for the selected tensors; ``judged`` adds the verdict of the user's rules to a candidate."""
     try:
         candidates = [judged(candidate) for candidate in _on_ticked(state, share, give)]
     except SynoError as refused:

@@ -1,8 +1,8 @@
-"""The mixing property of αNAS (section 3.1) for Canvas's kernels, wishes for it, and the probe.
+"""The mixing property of αNAS (section 3.1) for Canvas's kernels, wishes for this property, and the probe.
 
-For each element of each tensor, a set of bits has the positions along each input axis on which the element depends.
-Views move the sets; sums and comparisons unite the sets of their inputs. So the matrix is exact for generic weights. A
-dependence that cancels out, as in a softmax of a constant, still counts.
+For each element of a tensor, bits mark the indices along each input axis on which the element depends.
+Views move these sets of bits; sums and comparisons unite the sets of their inputs. So the matrix is exact for generic
+weights. A dependence that cancels out, as in a softmax of a constant, still counts.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def wishes_text(wants: Sequence[Wish]) -> str:
 
 @lru_cache(maxsize=1024)
 def pairing_of(kernel: Kernel, window: tuple[int, int] = (3, 3)) -> Pairing:
-    """Return the mixing property of a kernel, [N, C_in, H, W] to [N, C_out, H, W], for a replaced convolution's window.
+    """Return the mixing property of a kernel from [N, C_in, H, W] to [N, C_out, H, W]; ``window`` is (KH, KW).
 
-    The property holds for equal numbers of channels; at other places a kernel runs in parts, which mix more. Raises
+    The property holds if C_in = C_out; for other layers a kernel runs in parts, which mix more. Raises
     SpecError where the kernel has no whole sizes at the sizes of :data:`_SIZES`.
     """
     outer = {**_SIZES, "KH": window[0], "KW": window[1]}
@@ -79,15 +79,15 @@ def pairing_of(kernel: Kernel, window: tuple[int, int] = (3, 3)) -> Pairing:
     image = tuple([bound[name] for name in ("C", "H", "W")])
     output = tensors[-1].reshape(3, *image)
     rows = [[_mark(output[axis], out, image[axis]) for axis in range(3)] for out in range(3)]
-    # Images are independent, so all elements depend alike on N. An axis that one element reads completely is paired
-    # with N.
+    # Images are independent, so all elements depend in the same way on N. An input axis that one element reads
+    # completely is paired with N.
     alike: list[Letter] = ["a" if (output[axis] == _whole(image[axis])).any() else "x" for axis in range(3)]
     marks: list[tuple[Letter, ...]] = [("o", *alike), *(("x", *row) for row in rows)]
     return Pairing(OUTPUT, INPUT, tuple(marks))
 
 
 def _input(bound: Binding) -> Array:
-    """Return the sets of the input, [axis, G, C, KH, KW, H, W]: each element depends on itself."""
+    """Return the sets of bits of the input, [axis, G, C, KH, KW, H, W]: each element depends on itself."""
     sizes = (1, bound["C"], 1, 1, bound["H"], bound["W"])
     sets = np.empty((3, *sizes), np.uint64)
     for number, slot in enumerate(("C", "H", "W")):
@@ -100,7 +100,7 @@ def _input(bound: Binding) -> Array:
 def _united(
     primitive: Primitive, shapes: tuple[Shape, ...], inputs: Sequence[Array], bound: Binding, result: Shape
 ) -> Array:
-    """Return the sets of a primitive's result, with the elements in order."""
+    """Return the sets of bits of a primitive's result, in the order of its elements."""
     name, parameter = primitive
     a = inputs[0]
     if name in ("group", "shift", "unfold"):
@@ -130,7 +130,7 @@ def _whole(length: int) -> int:
 
 
 def _mark(sets: Array, out: int, length: int) -> Letter:
-    """Return the mark from an input axis of this length to an output axis, from the input axis's ``sets`` [C, H, W]."""
+    """Return the mark for an output axis and an input axis of this length with these sets of bits, [C, H, W]."""
     full = _whole(length)
     if not (_union(sets, (out,)) == full).any():  # no line along the output axis covers the input axis
         return "x"
@@ -146,16 +146,16 @@ def _mark(sets: Array, out: int, length: int) -> Letter:
 
 #: The number of random inputs for the derivatives.
 INPUTS = 4
-#: Rows and columns of the output, where the operator has whole sizes for them.
+#: The rows and columns of the probe's output; the layer's own if the operator's sizes are not whole with these.
 SIDE = 8
 #: The most elements of the input's copies, and the most FLOPs of the forward pass; the probe takes tenths of a second.
 MOST_ELEMENTS, MOST_FLOPS = 1 << 23, 1 << 33
 
 
 def probe(operator: Fitted, place: Place) -> Probe | None:
-    """Return the probe of an operator at a place with a smaller image, with the same random weights each time.
+    """Return the probe of an operator in a layer, on a smaller image, with the same random weights each time.
 
-    Batch normalisations are as in new modules in evaluation. Return None where the operator is too large for the probe,
+    Batch normalisations have mean 0 and variance 1. Return None where the operator is too large for the probe,
     or a derivative is not finite. Raises SpecError where the operator does not fit the place.
     """
     import torch
@@ -181,7 +181,7 @@ def probe(operator: Fitted, place: Place) -> Probe | None:
 
 
 def _smaller(operator: Fitted, place: Place) -> dict[str, int]:
-    """Return a binding for a smaller image, with the place's own numbers for the dynamic variables."""
+    """Return a binding for a smaller image; the dynamic variables keep the values of the layer's own image."""
     numbers = operator.binding(place)
     inner = {name: numbers[name] for name in operator.inner}
     outer = {"C_in": place.c_in, "C_out": place.c_out, "KH": place.kh, "KW": place.kw, "N": 1, "s": 1}
@@ -195,7 +195,7 @@ def _smaller(operator: Fitted, place: Place) -> dict[str, int]:
 
 
 def _module(operator: Fitted, bound: dict[str, int], rng: torch.Generator) -> nn.Module:
-    """Make the module with FCs that keep the scale of their inputs, without random numbers from torch's generator."""
+    """Make the module; ``rng``, not torch's generator, draws weights of FCs that keep the scale of their inputs."""
     import torch
 
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""The panes of the operator view for Canvas's operators, and their numbers at every place of a network."""
+"""The panes of the operator view for Canvas's operators, and the values of dynamic variables in each layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syno_lab.protocol import Pane
 def graph_pane(asked: Asked[Any]) -> Picture:
     """Return the micro-DAG, and the parts that are highlighted together.
 
-    A tensor highlights all that it is computed from, a primitive its tensors; no loop nest is linked.
+    A tensor highlights everything from which it is computed, and a primitive its tensors; no loop nest is linked.
     """
     descriptions = words(asked.operator)
     links: dict[str, Link] = {}
@@ -42,7 +42,7 @@ class FittedCosts(Costs):
 
 
 class Solved(TypedDict):
-    """A table of solutions; ``marked`` has the rows at the shown sizes, and ``records`` the data of :func:`numbers`."""
+    """A table of solutions; ``marked``: rows with the shown sizes; ``records``: the data of :func:`numbers`."""
 
     title: str
     heads: list[str]
@@ -113,29 +113,29 @@ def _sums(operator: Fitted, number: int) -> str:
 
 
 class Number(NamedTuple):
-    """The number of one dynamic variable at one place."""
+    """The value of one dynamic variable at one place."""
 
     place: str  # The place's name (:func:`place_name`).
     layers: int  # The number of layers at the place.
     variable: str  # The variable's name, such as x0.
-    lcm: int  # The lcm, which divides the number.
-    base: int | None  # The number in the base solution, or None.
-    doublings: int | None  # How often the base was doubled; None for a number below the base.
-    more: int | None  # The difference of the number and the doubled base.
-    value: int  # The number of the variable at the place.
+    lcm: int  # The least common multiple that divides the value.
+    base: int | None  # The variable's value in the base solution, or None.
+    doublings: int | None  # How often the base value was doubled; None for a value below the base value.
+    more: int | None  # The value minus the doubled base value.
+    value: int  # The value of the variable at the place.
     is_solved: bool  # Whether the kernel is fitted to the place.
 
 
 def place_name(place: Place) -> str:
-    """Return a place as an entry of a menu, with different texts for different places."""
+    """Return the sizes of a convolution as the text of a menu entry, different for different sizes."""
     stride = f", stride {place.stride}" if place.stride > 1 else ""
     return f"{place.c_in} to {place.c_out} channels, {place.h}x{place.w}, window {place.kh}x{place.kw}{stride}"
 
 
 def numbers(operator: Fitted, places: Sequence[Place]) -> list[Number]:
-    """Return the numbers of all dynamic variables at these places, with their derivation.
+    """Return the values of all dynamic variables at these places, with the derivation of each value.
 
-    At other places than the operator's, the numbers are the base solution of the single place.
+    At a place to which the operator is not fitted, the values are the base solution of that place alone.
     """
     kernel = operator.kernel
     solved = {replace(place, layers=1) for place in operator.places}
@@ -172,7 +172,7 @@ def _grown(base: int | None, value: int) -> tuple[int | None, int | None]:
 
 
 def solutions(operator: Fitted) -> list[dict[str, int]]:
-    """Return the solution of each place of the network that an operator was fitted to.
+    """Return the solution for each place of the network to which an operator was fitted.
 
     Returns:
         For each place its sizes (``c_in``, ``c_out``, ``h``, ``w``, ``kh``, ``kw``, ``stride``), its numbers of
@@ -199,7 +199,7 @@ def solutions(operator: Fitted) -> list[dict[str, int]]:
 
 
 def solution_pane(asked: Asked[Any]) -> Solved:
-    """Return the derivation of the dynamic variables' numbers (section 6.3), at each place and at the shown sizes."""
+    """Return the derivation of the dynamic variables' values (section 6.3), at each place and for the shown sizes."""
     operator: Fitted = asked.operator
     bound = asked.bound()
     here = place_in(bound)
@@ -236,7 +236,7 @@ def _note(operator: Fitted) -> str:
     )
 
 
-#: The input's axes, and the output axes along which the output reads them.
+#: The input's axes, and for each axis the output axis along which it is read.
 _REACH = reach_by_gradients(("N", "C_in", "s*H", "s*W"), (0, None, 2, 3))
 
 

@@ -1,4 +1,4 @@
-"""The convolutions that a kernel replaces, and the budget for their sum (Canvas, sections 4 and 6.3)."""
+"""The convolutions that a kernel replaces, and the budget for the kernel's costs (Canvas, sections 4 and 6.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Kernel
     from syno_lab.models.sites import Site
 
-#: Windows of convolutions that a kernel replaces (section 4).
+#: The window sizes of convolutions that a kernel can replace (section 4).
 WINDOWS = (1, 3, 5, 7)
 
 
@@ -92,7 +92,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the sums over all places; None is no limit.
+    """Limits of a kernel's costs, summed over all replaced convolutions; None is no limit.
 
     Attributes:
         max_flops, max_params: the most FLOPs for one example, and the most weight elements, which the solver uses up.
@@ -127,7 +127,7 @@ class Budget:
         min_flops: float | None = None,
         min_params: float | None = None,
     ) -> Budget:
-        """Return the budget of shares of the convolutions' costs. Raises SpecError for a share that is not above 0."""
+        """Return a budget from shares of the convolutions' costs. Raises SpecError for a share that is not above 0."""
         own = {"flops": sum(place.flops for place in places), "params": sum(place.params for place in places)}
         shares = {"max_flops": max_flops, "max_params": max_params, "min_flops": min_flops, "min_params": min_params}
         limits = {}
@@ -142,7 +142,7 @@ NO_BUDGET = Budget()
 
 
 class AtPlaces(Operator, Protocol):
-    """An operator as pictures and sources need it, such as :class:`syno_lab.canvas.fitted.Fitted`."""
+    """The members of an operator that pictures and source code need: see :class:`syno_lab.canvas.fitted.Fitted`."""
 
     @property
     def kernel(self) -> Kernel:
@@ -157,7 +157,7 @@ class AtPlaces(Operator, Protocol):
 
 
 def group_choices_of(places: Sequence[Place]) -> tuple[int, ...]:
-    """Return the possible numbers of groups: the common divisors from 2 up of all C (section 6.3)."""
+    """Return the possible numbers of groups: all common divisors above 1 of the places' channels C (section 6.3)."""
     common = gcd(*[place.channels for place in places])
     small = [number for number in range(1, int(common**0.5) + 1) if common % number == 0]
     return tuple(sorted({divisor for number in small for divisor in (number, common // number)} - {1}))
@@ -198,9 +198,9 @@ def _place(site: Site) -> Place:
 
 
 def places_of(given: Sequence[Place | Site]) -> tuple[Place, ...]:
-    """Return the places of sites of a network, without sites that no kernel can replace; places stay as they are.
+    """Convert a network's layers (sites) to places, without layers that no kernel can replace; places stay as they are.
 
-    Raises SpecError where no place is left, with the reason for the first site.
+    Raises SpecError where no place is left; the message says why the first layer cannot be replaced.
     """
     places, reasons = [], []
     for item in given:

@@ -43,7 +43,7 @@ class Primitive(NamedTuple):
         return f"{self.name} {self.parameter}" if self.parameter else self.name
 
     def substituted(self, number: int, by: Size) -> Primitive:
-        """Return the primitive with ``by`` for a dynamic variable, which only the channels of an FC can have."""
+        """Return the primitive with the size ``by`` for a dynamic variable; only an FC can have a dynamic variable."""
         if self.name != "fc":
             return self
         size = parse(self.parameter)
@@ -52,7 +52,7 @@ class Primitive(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """A number times a size."""
+    """A cost: a number times a size."""
 
     number: int
     size: Size
@@ -70,20 +70,20 @@ Weight = tuple[Size, Size, Size]
 class Kind:
     """A row of the table, and the card of its primitives.
 
-    ``choices`` are the possible parameters, or the useful parameters for a shape. An FC has no choices, because the
-    draft chooses its size. A broadcast has no choices, because shape matching computes its parameter.
+    ``choices``: the possible parameters, or a function from a shape to the useful parameters. An FC has no choices,
+    because the draft chooses its size. A broadcast has no choices, because shape matching computes its parameter.
     """
 
     name: str
     family: Family  # The family in Table 1.
-    meaning: str  # The value, in a line.
+    meaning: str  # The value that the primitive computes, in one line.
     result: Result  # The shape of the result; raises PrimitiveError if the kind does not apply.
     choices: tuple[str, ...] | Callable[[Shape], tuple[str, ...]] = ()
     flops: int = 0  # FLOPs per element of ``a``, or of a broadcast's RHS; not of an FC.
-    parameter: str = ""  # The meaning of the parameter, or empty.
+    parameter: str = ""  # The meaning of the primitive's parameter; empty without a parameter.
     before: str = "[…]"  # Shapes as text.
     after: str = "the same"
-    misuses: tuple[str, ...] = ()  # Refused inputs, for people.
+    misuses: tuple[str, ...] = ()  # Examples of refused inputs, as text.
     arity: int = 1  # The number of input tensors.
 
     def offers(self, shape: Shape) -> tuple[str, ...]:
@@ -220,9 +220,9 @@ class Parts(NamedTuple):
 
 
 def span_of(parameter: str) -> tuple[int, int]:
-    """Return the slots of RHS onto which LHS repeats, as a range of :data:`SLOTS`; empty for element by element.
+    """Return the slots of RHS onto which LHS repeats, as a range of :data:`SLOTS`; empty if the sides match one to one.
 
-    The parameter has the first and the last slot: ``C``, or ``C..KW``. Raises PrimitiveError for another text.
+    The parameter names the first and last slot: ``C``, or ``C..KW``. Raises PrimitiveError for another text.
     """
     if not parameter:
         return 0, 0
@@ -236,7 +236,7 @@ def span_of(parameter: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 16)
 def parts_of(parameter: str, lhs: Shape, rhs: Shape) -> Parts:
-    """Return the views of a broadcast's sides: LHS repeats inside the block of slots that the parameter names.
+    """Return the two sides of a broadcast as views: LHS repeats inside the block of slots that the parameter names.
 
     Raises PrimitiveError where LHS does not begin and end as the rest of RHS, or the block is not a multiple of LHS.
     """
@@ -375,7 +375,7 @@ PRIMITIVES: dict[str, Kind] = {kind.name: kind for kind in _KINDS}
 ELEMENTWISE, FOLDS, BROADCASTS = (
     tuple([kind.name for kind in _KINDS if kind.result is result]) for result in (_same, _fold, _broadcast)
 )
-#: The broadcasts with exchangeable sides, for two sides of one shape.
+#: Broadcasts whose two sides can be exchanged if they have one shape.
 COMMUTATIVE = ("add", "mul", "min", "max")
 
 
@@ -417,7 +417,7 @@ def weight_of(primitive: Primitive, shape: Shape) -> Weight | None:
 
 @lru_cache(maxsize=1 << 17)
 def conditions_of(primitive: Primitive, shapes: tuple[Shape, ...]) -> tuple[Size, ...]:
-    """Return the other sizes that must be whole: outputs of an FC's group, and repeats of a broadcast."""
+    """Return the sizes, beside the shapes, that must be whole: outputs of an FC's group, or repeats of a broadcast."""
     if primitive.name == "fc":
         return (parse(primitive.parameter) / shapes[0].size("G"),)
     if primitive.name in BROADCASTS:

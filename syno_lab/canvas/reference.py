@@ -61,7 +61,7 @@ def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Bindin
         x: [N, C, H, W].
         weights: the weights in the order of :attr:`.Kernel.weights`. A normalisation computes as a new module in
             evaluation: a mean of 0, a variance of 1.
-        binding: numbers for the variables of the kernel.
+        binding: a number for each variable of the kernel.
 
     Returns:
         [N, C, H, W]. Raises SpecError where a number is missing, a size is not whole, or an array has a wrong shape.
@@ -92,7 +92,7 @@ def reference(kernel: Kernel, x: ArrayLike, *weights: ArrayLike, binding: Bindin
 
 
 def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bound: Binding) -> Array:
-    """Return the output of an operator at a place, in float64: a pooling, then the template in parts.
+    """Return the output of an operator in float64: a pooling for the stride, then the template in parts.
 
     Args:
         operator: the operator.
@@ -116,7 +116,7 @@ def at_place(operator: AtPlaces, x: ArrayLike, weights: Sequence[ArrayLike], bou
 
 
 def _images(x: ArrayLike, sizes: tuple[int, ...]) -> Array:
-    """Return images in float64. Raises SpecError for wrong sizes; the number of images is free."""
+    """Return images in float64. Raises SpecError for wrong sizes; any number of images is accepted."""
     data = np.asarray(x, np.float64)
     if data.ndim != 4 or data.shape[1:] != sizes:
         raise SpecError(f"expected an input of shape [N, {', '.join(map(str, sizes))}], found {quoted(data.shape)}")
@@ -126,9 +126,9 @@ def _images(x: ArrayLike, sizes: tuple[int, ...]) -> Array:
 def value(
     primitive: Primitive, shapes: tuple[Shape, ...], inputs: Sequence[Array], bound: Binding, weight: Array | None
 ) -> Array:
-    """Return a primitive's value on one or two arrays [N, G, C, KH, KW, H, W]: the elements of the result in order.
+    """Compute a primitive on one or two arrays [N, G, C, KH, KW, H, W]; the caller reshapes the result.
 
-    ``shapes`` are those of the inputs, ``bound`` has numbers for the variables, ``weight`` is the weight of an FC.
+    ``shapes``: the inputs' shapes; ``bound``: a number for each variable; ``weight``: the weight of an FC.
     """
     name, parameter = primitive
     if name == "fc":

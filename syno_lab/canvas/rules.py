@@ -1,7 +1,7 @@
 """The pruning rules of Canvas, each with its reason, and the limits of a growing kernel (section 6.1).
 
-A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel. A pruned node is
-constant, or a draft without the node, with at most as many primitives, computes the same for some weights. An
+A rule checks a node before it is added to a draft, and may prune it. An *exact* rule loses no kernel. Its pruned node
+has a constant result, or some draft without it, with no more primitives, computes the same for some weights. An
 *approximate* rule may lose kernels.
 """
 
@@ -57,7 +57,7 @@ class Added(NamedTuple):
     inputs: tuple[int, ...]
 
     def made(self, side: int = 0) -> Primitive:
-        """Return the primitive whose result an input is; for the image a placeholder."""
+        """Return the primitive that computes an input; for the image a placeholder."""
         tensor = self.inputs[side]
         return self.nodes[tensor - 1].primitive if tensor else _IMAGE
 
@@ -75,8 +75,8 @@ Prunes = Callable[[Added], bool]
 class Rule:
     """A reason for pruning a primitive."""
 
-    name: str  # The name in a few words.
-    sentence: str  # The reason, for people.
+    name: str  # The rule's name, a few words.
+    sentence: str  # The reason for pruning, as text.
     primitives: tuple[str, ...]  # The names of the primitives that it checks.
     prunes: Prunes  # Whether the rule prunes a node.
     exact: bool = True  # Whether the rule loses no kernel.
@@ -112,7 +112,7 @@ def _has_a_negated_side(at: Added) -> bool:
 
 
 def _could_shift_at_once(at: Added) -> bool:
-    """Return whether the input is a shift that together with this shift moves no axis by more than 1."""
+    """Return whether the input is a shift, and the two shifts together move no axis by more than 1."""
     last = at.made()
     before = dict(SHIFTS.get(last.parameter, ()))
     return last.name == "shift" and all(before.get(axis) != by for axis, by in SHIFTS[at.primitive.parameter])
@@ -133,13 +133,13 @@ def _is_mean_of_softmax(at: Added) -> bool:
 
 
 def _has_one_sign(at: Added, image: Range = ANY) -> bool:
-    """Return whether the input has no negative or no positive elements, for images in a range."""
+    """Return whether the input has no negative, or has no positive elements, for images in a range of values."""
     low, high = range_of(at.nodes, at.inputs[0], image)
     return low >= 0 or high <= 0
 
 
 def _one_side(at: Added, image: Range) -> tuple[bool, bool]:
-    """Return whether the result is the left side, and whether it is the right side, for images in a range."""
+    """Return whether the result equals the left side, and whether it equals the right side, for images in a range."""
     left = range_of(at.nodes, at.inputs[0], image)
     if left == ANY:
         return False, False
@@ -149,7 +149,7 @@ def _one_side(at: Added, image: Range) -> tuple[bool, bool]:
 
 
 def _is_one_side(at: Added) -> bool:
-    """Return whether the result is the right side, or a left side that does not repeat."""
+    """Return whether the result equals the right side, or equals the left side and the left side does not repeat."""
     is_left, is_right = _one_side(at, ANY)
     return is_right or (is_left and at.is_of_one_shape)
 
@@ -170,7 +170,7 @@ def _is_unbounded(at: Added) -> bool:
 
 
 def _is_constant_along(at: Added) -> bool:
-    """Return whether the softmax is over axes along which a side of the sum before is constant."""
+    """Return whether the input is a sum with a side that is constant along the axes of the softmax."""
     last = at.made()
     if last.name not in _SUMS:
         return False
@@ -182,7 +182,7 @@ def _is_constant_along(at: Added) -> bool:
 
 
 def _is_out_of_order(at: Added) -> bool:
-    """Return whether the input's primitive commutes with the new one and must come after it."""
+    """Return whether the input's primitive commutes with the new primitive and must come after the new primitive."""
     (name, parameter), (before, of_it) = at.primitive, at.made()
     if name in ELEMENTWISE:
         return before in ("shift", "group") or (before == "unfold" and name not in ("sigmoid", "exp"))
@@ -306,7 +306,7 @@ def pruning(
 
 
 class LeastCosts:
-    """The least FLOPs and parameters for sizes, summed over all places: every dynamic variable is 1.
+    """The least FLOPs and parameters of primitives, summed over all layers: every dynamic variable is 1.
 
     ``groups`` are the possible numbers for G.
     """
@@ -322,7 +322,7 @@ class LeastCosts:
         self.of_node = lru_cache(maxsize=1 << 16)(self._of_node)
 
     def of(self, size: Size) -> float:
-        """Return the sum over all places, with each part of each layer; a size that must be whole counts at least 1."""
+        """Return the least value of a size, summed over all parts of all layers; each summand is at least 1."""
         terms = [[(times, *known[size]) for times, known in row] for row in self._ratios]
         return min([sum([times * max(1.0, above / below) for times, above, below in row]) for row in terms])
 
@@ -337,7 +337,7 @@ class LeastCosts:
 
 @dataclass(frozen=True)
 class Room:
-    """The limits of a kernel: its number of primitives, and its required and allowed contents.
+    """The limits of a kernel: its number of primitives, and its required and allowed primitives.
 
     Attributes:
         primitives: the number of primitives of a kernel, without input and output.
@@ -345,10 +345,10 @@ class Room:
         fcs: the fewest and the most FCs.
         include: the names of the allowed primitives.
         must_have: the names of the required primitives, each at least once.
-        without: primitives, as text, that are useless at these places: ``group G`` without a common divisor.
-        must_mix: whether a primitive must read along H and a primitive along W.
-        prefers_free: whether random steps more often keep dynamic variables.
-        costs: the least costs, for comparison with the budget; None: without a budget.
+        without: primitives, as text, that are useless here: ``group G`` if channels have no common divisor.
+        must_mix: whether the kernel must have a primitive that reads along H, and one along W.
+        prefers_free: whether random steps prefer primitives that keep dynamic variables.
+        costs: the least costs of primitives, with the budget that limits their sum; None: no budget.
         rules: the rules that prune steps.
     """
 
@@ -365,5 +365,5 @@ class Room:
 
     @cached_property
     def rules_of(self) -> RulesOf:
-        """The rules by the names of primitives."""
+        """The rules for each primitive, by the primitive's name."""
         return rules_of(self.rules)

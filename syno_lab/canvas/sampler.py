@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from syno_lab.models.layers import Example
     from syno_lab.models.sites import Site
 
-#: With so many primitives of all types, there are so many kernels that 5,000 draws repeat few. Chosen for ResNet-20.
+#: Among kernels of so many primitives of any type, 5,000 draws seldom repeat a kernel. Chosen for ResNet-20.
 _MANY = 5
-#: The primitives that an attempt goes back at a dead end, and how often it may go back.
+#: The number of primitives that an attempt removes at a dead end, and how often it may do so.
 _BACK, _RETURNS = 2, 3
-#: The least number of FCs that is drawn, if allowed: a kernel with a single FC has no dynamic variable to fill.
+#: The least number of FCs that is drawn, if allowed: a kernel with one FC has no dynamic variable to solve.
 _AIM = 2
 #: If kernels with dynamic variables are preferred: the share of other kernels that is dropped. Chosen for ResNet-20,
 #: where then more than half of the kernels keep a dynamic variable.
@@ -55,17 +55,17 @@ class Sampler:
 
     Args:
         places: the convolutions that one kernel replaces, as places or as sites of a network; sites that no kernel can
-            replace stay. A network stands for its dense convolutions larger than 1 x 1.
+            replace stay. For a network: its dense convolutions larger than 1 x 1.
         example: for a network, the shape [C, H, W] of one image, or a tensor (:func:`syno_lab.models.layers.survey`).
         max_flops, max_params: the budget, as shares of these convolutions' costs; None: no limit.
-        min_flops, min_params: the least costs of a kernel, as shares too.
+        min_flops, min_params: the least costs of a kernel, as shares of the same costs.
         primitives: the fewest and the most primitives, without input and output.
-        width: the most tensors without a user at a time.
+        width: the most leaves at a time (tensors that no node uses yet).
         fcs: the fewest and the most FCs.
         groups: the number of groups; None: drawn from the common divisors of the channels.
         include: names of the allowed primitives; None: all.
-        must_have: names of the required primitives, each at least once. Kernels of few types that need all of them are
-            then drawn much more often.
+        must_have: names of the required primitives, each at least once. Kernels with all of these names are then drawn
+            much more often.
         must_mix: whether a kernel must read neighbours along both axes of the image.
         prefers_free: whether kernels whose sizes can be filled up to the budget are drawn more often than others.
         normalise: whether results of FCs are normalised (:class:`.Kernel`); the cost includes the normalisation.
@@ -139,9 +139,9 @@ class Sampler:
         self.outcomes: Counter[str] = Counter()
 
     def replace(self, net: nn.Module, operator: Fitted) -> nn.Module:
-        """Return a copy of a network with an operator in all places that it fits, each with its own weights.
+        """Return a copy of a network with the operator in all layers that it fits, each with its own weights.
 
-        Raises SpecError for a sampler without sites of a network, and for an operator that fits no place.
+        Raises SpecError for a sampler without a network, and for an operator that fits no layer.
         """
         from syno_lab.canvas.system import CANVAS
         from syno_lab.copies import copied
@@ -162,7 +162,7 @@ class Sampler:
         return result
 
     def fcs_of(self, length: int) -> tuple[int, int]:
-        """Return the fewest and the most FCs that are wanted in a kernel of so many primitives.
+        """Return the fewest and the most FCs to draw for a kernel with ``length`` primitives.
 
         If more than half of the primitives were FCs, there would be few different kernels, and draws would repeat them.
         """
@@ -195,9 +195,9 @@ class Sampler:
         return self.fit(kernel, groups)
 
     def fit(self, kernel: Kernel, groups: int | None = None) -> Try:
-        """Return the kernel with numbers for every place, within the budget; or the reason of a failure in one line.
+        """Return the kernel with values for every layer, within the budget; or in one line why none fit.
 
-        ``groups`` is the number for G; None: a random number of the sampler's.
+        ``groups`` is the number of groups (G); None: the sampler draws it.
         """
         if "G" not in kernel.variables:
             groups = 1
@@ -209,7 +209,7 @@ class Sampler:
         return Try(None, fitted) if isinstance(fitted, str) else Try(fitted, "")
 
     def sample(self, *, seconds: float = 60, should_stop: Stop | None = None) -> Fitted:
-        """Draw one kernel within so many seconds of computing; ``should_stop`` is called often.
+        """Draw one kernel within ``seconds`` of computing; ``should_stop`` is called often.
 
         Raises OverTimeError with the main reasons where no attempt succeeds in time; StoppedError on a request to stop.
         """
@@ -235,7 +235,7 @@ class Sampler:
 
 
 def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
-    """Return places and sites as they are, and the sites of a network."""
+    """Return the sites of a network; return places or sites unchanged."""
     if not hasattr(places, "named_modules"):  # no network; the check does not import torch
         if example is not None:
             raise SpecError("example: expected no example for places, which have their sizes, found one")
@@ -249,7 +249,7 @@ def _given(places: Any, example: Example | None) -> Sequence[Place | Site]:
 
 
 def _length_weight(length: int, types: int) -> float:
-    """Return the relative probability of a number of primitives, 1 for numbers with many kernels.
+    """Return the relative probability of drawing a number of primitives: 1 if there are many kernels with this number.
 
     In d draws from k kernels about d²/2k repeat, so draws in proportion to √k repeat equally often at each length. The
     estimate of k for n primitives of t types is tⁿ.

@@ -2,7 +2,7 @@
 
 A size is a monomial over C, H, W, the window, the number of groups and the dynamic variables. C is the channels, H the
 rows and W the columns of a template; KH and KW are the window of the replaced convolution. G is the network's number of
-groups. The variables x0 to x7 are *dynamic variables*: sizes that have no number until solved. A shape has six named
+groups. The variables x0 to x7 are *dynamic variables*: sizes whose values the solver chooses. A shape has six named
 slots.
 """
 
@@ -23,7 +23,7 @@ SYMBOLS = Symbols(("C", "H", "W"), ("G", "KH", "KW", *(f"x{number}" for number i
 
 ONE = SYMBOLS.one
 C, H, W, G, KH, KW = map(SYMBOLS.size, ("C", "H", "W", "G", "KH", "KW"))
-#: The elements of the input and of the output of a template.
+#: The number of elements of a template's input, and of its output.
 IMAGE = C * H * W
 
 _C, _G = SYMBOLS.position["C"], SYMBOLS.position["G"]
@@ -59,7 +59,7 @@ def static_part(size: Size) -> Size:
 
 @lru_cache(maxsize=1 << 16)
 def substitute(size: Size, number: int, by: Size) -> Size:
-    """Return the size with ``by`` for a dynamic variable."""
+    """Return the size with ``by`` in place of a dynamic variable."""
     power = size.exponents[_FIRST + number]
     return size / variable(number) ** power * by**power if power else size
 
@@ -68,10 +68,10 @@ def substitute(size: Size, number: int, by: Size) -> Size:
 def fault_of(size: Size) -> str | None:
     """Return why a size cannot be a dimension, or None.
 
-    Without a dynamic variable only G may be in the denominator. Each G there needs a C in the numerator, because G
-    divides C and no other divisor is known. With a dynamic variable in the numerator, any quotient may become whole;
-    the solver by constraints ensures it. Theorem 1 (section 6.2): the powers of dynamic variables are at least 0 and
-    sum to at most 1.
+    Without a dynamic variable only G may be in the denominator. Each G in the denominator needs a C in the numerator,
+    because G is the only known divisor, and divides only C. With a dynamic variable in the numerator, any quotient may
+    become whole; the solver by constraints ensures it. Theorem 1 (section 6.2): the powers of dynamic variables are at
+    least 0 and sum to at most 1.
     """
     powers = size.exponents[_FIRST:]
     if min(powers) < 0:
@@ -116,7 +116,7 @@ FIXED = {"KH": KH, "KW": KW, "H": H, "W": W}
 
 
 class Shape:
-    """Sizes by slots; an empty slot is no axis. Equal shapes are one object, so they compare by identity.
+    """A tensor's size in each slot; an empty slot is no axis. Equal shapes are one object, so they compare by identity.
 
     Attributes:
         slots: a size or None for each of :data:`SLOTS`.
@@ -142,7 +142,7 @@ class Shape:
         if shape is None:
             shape = super().__new__(cls)
             shape._set_up(slots)
-            # setdefault: if two threads make the same shape, each gets the first one.
+            # setdefault: if two threads make the same shape, both get the first object.
             shape = cls._known.setdefault(slots, shape)
         return shape
 
@@ -172,7 +172,7 @@ class Shape:
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - equal shapes are one object, and few are in use
     def substituted(self, number: int, by: Size) -> Shape:
-        """Return the shape with ``by`` for a dynamic variable."""
+        """Return the shape with the size ``by`` in place of a dynamic variable."""
         if self.free != number:
             return self
         return Shape(tuple([None if size is None else substitute(size, number, by) for size in self.slots]))
@@ -225,8 +225,8 @@ INPUT = Shape.of(C="C", H="H", W="W")
 def solve_for_image(shape: Shape) -> Size | None:
     """Return the size of the dynamic variable for which a shape has C·H·W elements; None where no size does.
 
-    A shape without a dynamic variable and with C·H·W elements gets C·H·W. A variable is solved only where the shape has
-    H and W. As an axis of the image, a variable would need an FC with as many channels as pixels.
+    For a shape of C·H·W elements without a dynamic variable, the result is C·H·W. A variable is solved only where the
+    shape has H and W. A variable that replaces H or W would need an FC with as many channels as pixels.
     """
     if shape.free is None:
         return IMAGE if shape.volume == IMAGE else None

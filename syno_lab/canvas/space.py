@@ -1,7 +1,7 @@
-"""Canvas's kernels as a search space: the number of primitives, the name and the tensors of each primitive, and G.
+"""Canvas's kernels as a search space: choices of the number of primitives, of each one's name and tensors, and of G.
 
-A random descent draws nearly as the sampler does (:mod:`syno_lab.canvas.growth`). A primitive takes two steps, for its
-name and for its tensors, so that pairs of tensors are evaluated for one name only.
+A random descent draws kernels nearly as the sampler does (:mod:`syno_lab.canvas.growth`). Each primitive takes two
+steps, one for its name and one for its tensors, so that pairs of tensors are evaluated for one name only.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from syno_lab.search.protocol import Child, State, Step, Taken
 
 #: The default for the most primitives of a kernel in a search.
 PRIMITIVES = 12
-_RARE = 1e-3  # the probability of a kind for drafts that nothing else fits
+_RARE = 1e-3  # the least probability of a name, for drafts to which no other applies
 
 
 class KernelSpace(OperatorSpace):
-    """The kernels that fit the convolutions of a request, each fitted to all of them within the request's FLOPs.
+    """The kernels that fit all convolutions of a request, with their variables solved within the request's FLOPs.
 
     Convolutions that no kernel can replace stay. Raises SpecError where all convolutions stay or no FLOPs are left for
     a kernel, for limits that Canvas does not have, and for a text without valid wishes.
@@ -74,7 +74,7 @@ class KernelSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """The wishes for every kernel; the space also requires that kernels read along each axis of the image."""
+        """The wishes that each kernel meets; the space also requires that kernels read along each axis of the image."""
         return wishes_text(self._wishes)
 
     def meets_wishes(self, kernel: Kernel) -> bool:
@@ -89,7 +89,7 @@ class KernelSpace(OperatorSpace):
         self.budget = Budget(max_flops=max(1, spare_flops - self._staying))
 
     def probe(self, operator: Fitted) -> Mapping[str, float]:
-        """See :meth:`.Probe.promise`, compared with the convolution of most FLOPs; 0 for a kernel that is too large."""
+        """Compare the kernel with the convolution of most FLOPs (:meth:`.Probe.promise`); 0 for too large a kernel."""
         place = self._heaviest
         try:
             probed = probe(operator, place)
@@ -120,7 +120,7 @@ class KernelSpace(OperatorSpace):
         return fitted
 
     def name_of(self, operator: Fitted) -> str:
-        """Return the kernel's key and its number of groups, which determine all other numbers within a space."""
+        """Return the kernel's key and number of groups; within one space they determine the values of all variables."""
         return f"{operator.kernel.key} {operator.groups}"
 
 
@@ -130,20 +130,20 @@ class _Rules:
     accepts: Callable[[Any], bool]
 
     def fitted(self, kernel: Kernel, groups: int) -> Fitted | None:
-        """Return the kernel with numbers as large as the budget allows, or None."""
+        """Return the kernel with its variables as large as the budget allows; None if no values fit."""
         operator = fill(kernel, self.space.places, self.space.budget, groups)
         return operator if isinstance(operator, Fitted) and self.accepts(operator) else None
 
     @cached_property
     def widest(self) -> Room:
-        """The room of the longest kernels, with the budget of the space."""
+        """The limits for the longest kernels, with the budget of the space."""
         draws = self.space.draws
         return replace(draws.widest, costs=LeastCosts(self.space.places, self.space.budget, *(draws.groups or (1,))))
 
 
 @dataclass(frozen=True, eq=False)
 class KernelState:
-    """A draft with its room and the choices so far."""
+    """A draft with its limits and the choices so far."""
 
     rules: _Rules  # the space, and the callback that accepts operators
     draft: Draft
@@ -176,12 +176,12 @@ class KernelState:
 
     @cached_property
     def growing(self) -> Growing:
-        """The draft with the counts of its growth."""
+        """The draft with its counts of primitives and costs."""
         assert self.room is not None
         return Growing(self.room, self.draft.nodes, self.draft.shapes)
 
     def children(self) -> Sequence[Child]:
-        """List numbers of primitives at the root; then names, then the tensors for a name; at the end numbers for G."""
+        """List choices: at the root numbers of primitives; then names and tensors in turn; at the end numbers for G."""
         if self.is_complete:
             return ()
         draws = self.rules.space.draws
@@ -234,7 +234,7 @@ class KernelState:
         return [step for step in steps if _state(step)._is_choice_of(operator)]
 
     def _is_choice_of(self, operator: Fitted) -> bool:
-        """Return whether the last choice, a number of primitives, a name or G, is that of a kernel."""
+        """Return whether the operator has this state's last choice: a number of primitives, a primitive's name or G."""
         nodes = operator.kernel.nodes
         if self.is_complete:
             return self.key == (operator.kernel.key, operator.groups)
@@ -258,7 +258,7 @@ def _state(step: Step) -> KernelState:
 
 
 def _choice(weight: float, name: str, state: KernelState) -> Taken:
-    """Return a step that adds no primitive: a number of primitives, a name, or a number for G."""
+    """Return a step that adds no primitive, but chooses the number of primitives, a name, or the number for G."""
     return Taken(Step(name, (name,) if state.name else (), state, steps=0), weight)
 
 
@@ -281,7 +281,7 @@ class _Tensors:
 
 
 def may_become(draft: Draft, nodes: Sequence[Node]) -> bool:
-    """Return whether a draft becomes the first of these nodes when sizes replace its dynamic variables."""
+    """Return whether substitutions can make the draft equal to the first nodes of ``nodes``."""
     sizes: dict[int, Size] = {}
     for node, other in zip(draft.nodes, nodes, strict=False):
         if node.inputs != other.inputs or node.primitive.name != other.primitive.name:
@@ -303,7 +303,7 @@ def may_become(draft: Draft, nodes: Sequence[Node]) -> bool:
 
 
 def traits_of(kernel: Kernel) -> dict[str, int]:
-    """Count each primitive, the depth, the remaining dynamic variables and the blends; "grouped" is 1 with G in use."""
+    """Count each primitive, the depth, the dynamic variables and the blends; "grouped" is 1 for a kernel with G."""
     counts = Counter(node.primitive.name for node in kernel.nodes)
     depth = [0]
     for node in kernel.nodes:

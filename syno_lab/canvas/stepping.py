@@ -43,7 +43,7 @@ from syno_lab.sessions.own_rule import OwnRule, refusing
 from syno_lab.sessions.shown import Node, Picture, Preview
 from syno_lab.sessions.text import check_operator, head_of
 
-#: The most primitives that a room may allow; a draft has fewer.
+#: The highest number that is accepted as a limit of primitives, leaves or FCs.
 _MOST = 1 << 10
 
 
@@ -228,7 +228,7 @@ class KernelConstruction(
     ByHand[AimedDraft, Taken, Candidate],
     Explorable[AimedDraft, Taken, Candidate],
 ):
-    """Growth from the input: a session begins with a draft, with or without an aim, a kernel, or a sampler's aim."""
+    """Building a kernel from the input: a session begins with a draft, a kernel, or the limits of a sampler."""
 
     labels = Labels(
         distance="Primitives still needed",
@@ -254,11 +254,11 @@ class KernelConstruction(
     # -- states and steps --------------------------------------------------------------------------------------------
 
     def knows(self, start: Any) -> bool:
-        """Return whether a start is a draft, a kernel, a sampler, or the state of a session."""
+        """Return whether a session can begin with this value: a draft, a kernel, a sampler, or a session's state."""
         return isinstance(start, Draft | Kernel | Sampler | AimedDraft)
 
     def begin(self, start: Draft | Kernel | Fitted | Sampler | AimedDraft) -> Beginning[AimedDraft, Taken]:
-        """Return the input, and the primitives as steps; a sampler sets the places and the budget."""
+        """Return the empty draft and the steps of ``start``; a sampler sets the layers and the budget."""
         nodes: Sequence[Any] = ()
         if isinstance(start, Sampler):
             room, fewest = start.widest, max(1, start.primitives[0])
@@ -275,7 +275,7 @@ class KernelConstruction(
         return given if isinstance(given, Taken) else state.step(given)
 
     def operator(self, state: AimedDraft) -> Fitted:
-        """Return the kernel, fitted to the places of the aim. Raises SynoError for an incomplete draft."""
+        """Return the kernel, fitted to the layers of the session's aim. Raises SynoError for an incomplete draft."""
         return state.operator()
 
     def distance(self, state: AimedDraft, effort: Effort | None = None) -> int | None:
@@ -285,7 +285,7 @@ class KernelConstruction(
     def candidates(
         self, state: AimedDraft, rules: Sequence[OwnRule], should_stop: Stop | None = None
     ) -> Sequence[Candidate]:
-        """Return each primitive on each tensor and each broadcast (:func:`syno_lab.canvas.growth.candidates`)."""
+        """Return each primitive on each tensor, and each broadcast (:func:`syno_lab.canvas.growth.candidates`)."""
         effort = Effort(should_stop=should_stop)
         look = lambda: effort.tick("listing the next primitives")  # noqa: E731 - a callback for frequent calls
         return [judged(state, c, rules) for c in growth.candidates(state.draft, state.aim.room, look=look)]
@@ -300,7 +300,7 @@ class KernelConstruction(
         return random_way(state, rng, patience, refuses)
 
     def loaded(self, operator: Any, first: AimedDraft, shown: AimedDraft) -> Any:
-        """Return an operator without places as a draft with the places and the budget of the session."""
+        """Return an operator without places as a draft with the session's aim; return another operator unchanged."""
         if isinstance(operator, Fitted) and not operator.places and not shown.aim.is_example:
             return AimedDraft(Draft(operator.kernel.nodes), shown.aim)
         return operator
@@ -363,7 +363,7 @@ class KernelConstruction(
     # -- the space around a state ------------------------------------------------------------------------------------
 
     def standing(self, state: AimedDraft) -> Branch:
-        """Return the branch of a draft: an operator, a dead end or open; its distance is that of the draft."""
+        """Return a branch that describes the draft: an operator, a dead end or open, with the draft's distance."""
         return _branch(f"after {count_of(len(state.draft.nodes), 'primitive')}", state)
 
     def following(
@@ -412,7 +412,7 @@ def _key_of(make: Callable[[], Fitted], normalise: bool) -> str:
 def traces(values: Sequence[Any]) -> list[list[TracedStep]]:
     """Return the primitives of each kernel (fitted or not) or draft, in order.
 
-    Two primitives are equal if name and parameter are equal and they apply to equal tensors, down to the input.
+    Two primitives are equal if name, parameter and input tensors are equal, up to the kernel's input.
     """
     keys: dict[Any, int] = {}
     return [_trace(_draft(value), keys) for value in values]

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from syno_lab.common.pairing import Pairing
     from syno_lab.models.sites import Site, Strides
 
-#: A layer in the middle of a residual network; and small sizes, all different.
+#: The sizes of a layer in the middle of a residual network; and small sizes, all different.
 _EXAMPLE = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28}
 _SMALL = {"N": 1, "C_in": 8, "C_out": 8, "H": 4, "W": 6, "KH": 3, "KW": 5}
-#: By name, a primitive with a parameter on the input; other primitives have no parameter, or blend (:func:`example`).
+#: Example primitives on the input, by name, with a parameter; other primitives have none, or blend (:func:`example`).
 _EXAMPLES = {
     "group": "group G",
     "shift": "shift H+1",
@@ -69,7 +69,7 @@ class Canvas(System):
         raise SpecError(f"{site.name}: expected a dense convolution of stride 1 that a kernel of Canvas can replace")
 
     def recognise(self, operator: Fitted) -> str | None:
-        """Return the known kernel that is isomorphic to the operator's kernel, for any places."""
+        """Return the name of the known kernel that is isomorphic to the operator's kernel; the places do not matter."""
         return next((name for name, make in KNOWN.items() if make().key == operator.kernel.key), None)
 
     def mixing(self, operator: Fitted, binding: Binding) -> Pairing:
@@ -85,7 +85,7 @@ class Canvas(System):
     def binding_for(
         self, operator: Fitted, named: Binding, input_sizes: Sequence[int], output_sizes: Sequence[int]
     ) -> dict[str, int]:
-        """Return the variables at a place for images. Raises SpecError for another place and fractional sizes."""
+        """Return the binding for a layer on images. Raises SpecError for another layer and for fractional sizes."""
         if len(input_sizes) != 4 or len(output_sizes) != 4:
             raise SpecError(
                 f"expected a convolution for {operator}, found a layer from {list(input_sizes)} to {list(output_sizes)}"
@@ -113,15 +113,15 @@ class Canvas(System):
         return traits_of(operator.kernel)
 
     def example_binding(self, operator: Fitted) -> dict[str, int]:
-        """Return the first place of the operator, or a layer of a residual network if the operator has no places."""
+        """Return the binding of the operator's first place, or of an example layer if the operator has no places."""
         return operator.complete_binding(None if operator.places else _EXAMPLE)
 
     def places(self, operator: Fitted) -> dict[str, dict[str, int]]:
-        """Return every place of the operator by its name (:func:`.place_name`)."""
+        """Return the binding of each place of the operator, by the place's name (:func:`.place_name`)."""
         return {place_name(place): operator.complete_binding(outer_of(place)) for place in operator.places}
 
     def small_binding(self, operator: Fitted) -> dict[str, int]:
-        """Return small sizes, with 2 for G."""
+        """Return a binding with small sizes and 2 groups."""
         sizes = {**_SMALL, "G": 2} if "G" in operator.kernel.variables else _SMALL
         return operator.complete_binding(sizes)
 
@@ -137,7 +137,7 @@ class Canvas(System):
 def example(name: str) -> Draft:
     """Return the draft of a card's picture: its last tensor is the result of the primitive."""
     if name in BROADCASTS:
-        # A mean over H repeats along H, so that the picture shows more than two tensors of one shape.
+        # LHS is a mean over H that repeats along H, so the picture does not only show tensors of one shape.
         return broadcast(Draft().apply("fold_avg H"), name, 1, 0)
     return Draft().apply(_EXAMPLES.get(name, name))
 

@@ -2,8 +2,8 @@
 
 A tensor has the batch as its first axis, then one axis for each filled slot of its shape. Views stay views. A group
 splits an axis, a window is a stride over a padded copy, and a broadcast may split an axis of its right side. An FC
-after unfolds and a group is one convolution of the tensor before them, so its windows are never stored. In a template
-with several parts, the parts are in the batch axis, and FCs are convolutions in groups.
+after unfolds and a group is one convolution of the tensor before the unfolds, so windows are never stored. If the
+template runs in several parts, the parts are in the batch axis, and FCs are grouped convolutions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from syno_lab.canvas.shape import Shape
 
 #: exp(a) is bounded by a large number. Behind a minimum or a ReLU, an infinite value would have a gradient of 0 times
-#: infinity. This is not a number, and ends a training.
+#: infinity. That is NaN, and ends the training.
 _EXP = """
 def exp(a):
     largest = {torch.float16: 11, torch.float64: 709}.get(a.dtype, 88)  # above it exp overflows
@@ -49,7 +49,7 @@ _CALLS = {
 
 
 class View(NamedTuple):
-    """A tensor as unfolds and groups of an earlier tensor."""
+    """A tensor as a view: unfolds and groups of an earlier tensor."""
 
     of: int  # The number of the earlier tensor, or of the tensor itself.
     axes: tuple[str, ...]  # The axes with windows: H, W, both or none.
@@ -95,7 +95,7 @@ class _Writer:
         self.place, self.bound = operator.template(bound)
         self.input = operator.input_sizes(bound)[1:]
         self.sizes = operator.weight_sizes(bound)
-        #: By the number of each FC's result: the number of its weight in the source, and its convolution.
+        #: The number of each FC's weight in the source, and the FC's convolution, by the number of the FC's result.
         self.weights = {tensor: place + 1 for tensor, place in kernel.weight_places.items()}
         self.convolutions = {tensor: self._convolution(kernel.nodes[tensor - 1].inputs[0]) for tensor in self.weights}
 
@@ -156,7 +156,7 @@ class _Writer:
         return tuple([size.at(self.bound) for size in self.kernel.shapes[tensor].sizes])
 
     def _needed(self) -> list[int]:
-        """Return the tensors that are computed, without the tensors that a convolution makes unnecessary."""
+        """Return the tensors that the source computes; a convolution makes the views before it unnecessary."""
         needed = {len(self.kernel.nodes)}
         for tensor in range(len(self.kernel.nodes), 0, -1):
             if tensor in needed:
@@ -240,7 +240,7 @@ class _Writer:
         return self._viewed(text, sizes, self._axes(tensor))
 
     def _broadcast(self, node: Node) -> str:
-        """Return the blend of the two sides with matching axes; an axis of RHS is split where LHS begins inside it."""
+        """Return the blend of the two sides with matching axes; an axis of RHS is split where a copy of LHS begins."""
         name, parameter = node.primitive
         left, right = (self.kernel.shapes[number] for number in node.inputs)
         parts = parts_of(parameter, left, right)
@@ -251,13 +251,13 @@ class _Writer:
         before, block, after = sizes[:first], sizes[first:end], sizes[end:]
         period = rest
         ones: tuple[int, ...]
-        same: tuple[int, ...] = ()  # the axes of the block that LHS has as well
+        same: tuple[int, ...] = ()  # the last axes of the block, equal in LHS
         while len(same) < len(block) and period % block[-1 - len(same)] == 0:
             period //= block[-1 - len(same)]
             same = block[len(block) - len(same) - 1 :]
         others = block[: len(block) - len(same)]
         lhs, rhs = (f"t{number}" for number in node.inputs)
-        axis = first + len(others)  # the last axis of the block without an equal axis
+        axis = first + len(others)  # the last axis of the block that differs from LHS
         if period == 1:
             ones, back = (1,) * len(others), ""
         elif others[-1] % period == 0:

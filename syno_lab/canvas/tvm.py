@@ -1,9 +1,9 @@
 """TVM modules of operators: one PrimFunc with a ``te.compute`` for each primitive that computes (Canvas, section 7).
 
-A tensor has the batch as its first axis, then one axis for each filled slot of its shape. In a template with several
-parts, the parts are on the first of these axes, one after the other: channel c of part a has index a·C + c. Groups and
-windows are views without a stage of their own. A stage reads the tensor before them, or a copy of that tensor with a
-border of zeros. So an FC after unfolds and a group is one direct convolution, which MetaSchedule tiles.
+A tensor has the batch as its first axis, then one axis for each filled slot of its shape. If the template runs in
+several parts, they follow each other on the first of these axes: channel c of part a has index a·C + c. Groups and
+windows are views without a stage of their own. A stage reads the tensor before the views, or a copy of that tensor with
+a border of zeros. So an FC after unfolds and a group is one direct convolution, which MetaSchedule tiles.
 
 Importing this module imports TVM: see :mod:`syno_lab.codegen.tvm_target`.
 """
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from syno_lab.canvas.kernel import Node
     from syno_lab.canvas.places import AtPlaces
 
-#: An index, and the indices of the filled slots by name.
+#: The types of an index, and of the indices of the filled slots by name.
 Index: TypeAlias = "Expr | int"
 Indices = dict[str, "Expr | int"]
-#: The value of an element, from an image, a part, and the indices of slots.
+#: A function from an image, a part and the indices of slots to the value of an element.
 Read = Callable[["Expr | int", "Expr | int", Indices], "Expr"]
 
 
@@ -67,7 +67,7 @@ class _Writer:
         #: The names of stages that MetaSchedule inlines into the next stage: those without a sum, exp and computed
         #: index. Each name has the stages from which the inlined stage is computed.
         self.inlined: dict[str, frozenset[str]] = {}
-        self.is_kept = False  # whether MetaSchedule does not inline the present stage
+        self.is_kept = False  # whether MetaSchedule keeps the present stage instead of inlining it
 
     def result(self) -> te.Tensor:
         """Return the output Y after all stages."""
@@ -107,7 +107,7 @@ class _Writer:
         return (self.images, self.parts * axes[0], *axes[1:]) if axes else (self.images, self.parts)
 
     def _apart(self, place: Sequence[Index], axes: tuple[int, ...]) -> tuple[Index, list[Index]]:
-        """Return the part of an element of a stored tensor, and the index on each axis."""
+        """Return an element's part and its index on each axis, from its index in a stored tensor."""
         if not axes:
             return place[0], []
         part, first = _divided(place[0], self.parts, axes[0])
@@ -140,7 +140,7 @@ class _Writer:
         return read
 
     def _border(self, view: View) -> te.Tensor:
-        """Return a copy of a view's tensor with a border of zeros as wide as its windows need."""
+        """Return a copy of the tensor that a view reads, with a border of zeros for the view's windows."""
         if view in self.padded:
             return self.padded[view]
         tensor, filled = self.made[view.of], self.kernel.shapes[view.of].filled
@@ -149,7 +149,7 @@ class _Writer:
             place = filled.index(axis)
             borders[place] = self.bound[f"K{axis}"] // 2
             axes[place] += 2 * borders[place]
-        # A tensor without channels may have its parts on an axis of the image: then each part has its own border.
+        # A tensor without channels may have the parts on an axis of the image: then the border surrounds each part.
         parts = int(tensor.shape[1]) // self._axes(view.of)[0]
         is_given = tensor.same_as(self.X)
 
@@ -188,7 +188,7 @@ class _Writer:
         return te.compute(shape, element, name="T0", attrs=_UNSCHEDULED)
 
     def _stages_before(self, tensor: te.Tensor) -> frozenset[str]:
-        """Return the stages from which a tensor is computed after MetaSchedule has inlined stages."""
+        """Return the stages that a tensor reads after MetaSchedule has inlined stages."""
         before: frozenset[str] = frozenset()
         for source in tensor.op.input_tensors:
             if isinstance(source.op, te.ComputeOp):
@@ -231,7 +231,7 @@ class _Writer:
             size = self.bound[axis]
             if size == 1:
                 continue
-            # Truncating remainder: TVM 0.27 merges two shifts with the other remainder wrongly (codegen.tvm_stage).
+            # Truncating remainder, because TVM 0.27 merges two flooring shifts wrongly (codegen.tvm_stage).
             shifted[axis] = tvm.tirx.truncmod(shifted[axis] + (size - offset) % size, tvm.tirx.const(size, "int32"))
         return shifted
 
@@ -250,7 +250,7 @@ class _Writer:
         return calls[primitive](x)
 
     def _fc(self, tensor: int, source: int, name: str) -> te.Tensor:
-        """Return a direct convolution of the tensor before the windows of the input."""
+        """Return the FC as a direct convolution of the tensor before the FC's windows."""
         weight = self.weights[self.kernel.weight_places[tensor]]
         groups, outputs, inputs = (int(size) for size in weight.shape)  # groups of all parts
         shape, read = self.kernel.shapes[source], self._reader(source)
@@ -263,7 +263,7 @@ class _Writer:
             a, indices = self._apart(place, axes)
             slots_at = {slot: index for slot, index in zip(filled, indices, strict=True) if slot != "C"}
             slots_at |= zip(slots, summed, strict=True)
-            # The axis of the channels has the groups of all parts. Without channels each part is a group.
+            # The channel axis holds the groups of all parts. Without a channel axis each part is a group.
             channel = place[0] if "C" in filled else a
             group, output = _divided(channel, groups, outputs)
             part, own = _divided(group, self.parts, groups // self.parts)
@@ -275,7 +275,7 @@ class _Writer:
         stored = self._stored(axes)
         is_normalised = tensor in self.kernel.normalised
         is_last = name == "Y" and not is_normalised
-        # MetaSchedule tiles a sum that reads some values several times and is not longer than its result.
+        # MetaSchedule tiles a sum that reads some values several times and has at most as many terms as results.
         pixels = self._size(tensor, "H") * self._size(tensor, "W")
         is_tiled = (outputs > 1 or self.images * pixels > 1) and prod(stored) >= inputs
         attrs = _UNSCHEDULED if summed and not is_tiled and not is_last else None
@@ -339,7 +339,7 @@ class _Writer:
         return self._compute(tensor, lambda n, a, at: of_powers(n, a, at) / folded(total, n, a, at), name)
 
     def _broadcast(self, tensor: int, node: Node, name: str) -> te.Tensor:
-        """Return the blend of RHS and of LHS at the same position, modulo the size of LHS in the parameter's slots."""
+        """Return the blend of RHS and LHS at equal indices, in the parameter's slots modulo the size of LHS."""
         primitive, parameter = node.primitive
         left, right = (self.kernel.shapes[number] for number in node.inputs)
         read_left, read_right = (self._reader(number) for number in node.inputs)
@@ -362,15 +362,15 @@ class _Writer:
         if len(self._stages_before(stage)) <= 1 or not rhs:
             return stage
         # With several source stages, MetaSchedule would treat this stage as the write-back of each sum. It would move
-        # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). A bounded index,
-        # never out of bounds, prevents this: along the longest axis except the last axis, which is vectorized.
+        # the stage into the loops of one sum, where the other sums are missing (a ScheduleError). Clamping an index
+        # prevents this and changes no value: the longest axis but the last, which is vectorized.
         self.inlined.pop(name, None)
         longest = max(range(len(rhs)), key=lambda axis: (rhs[axis] > 1, axis < len(rhs) - 1, rhs[axis]))
         return self._compute(tensor, lambda n, a, at: element(n, a, at, right.filled[longest]), name)
 
 
 #: MetaSchedule's rules may generate wrong code for an untiled sum that a later stage reads. They move the sum into the
-#: loops of that stage, which counts terms several times (syno_lab.codegen.tvm_stage). This turns them off.
+#: loops of that stage, which counts terms several times (syno_lab.codegen.tvm_stage). This turns the rules off.
 _UNSCHEDULED = {"schedule_rule": "None"}
 
 
@@ -379,7 +379,7 @@ _BLENDS = {"add": add, "sub": sub, "mul": mul, "min": te.min, "max": te.max}
 
 def _divided(index: Index, number: int, size: int) -> tuple[Index, Index]:
     """Return the number of the block of ``size`` elements with an index, and the position in the block."""
-    # TVM does not know the bounds of the index when it simplifies, so zeros are explicit here.
+    # TVM simplifies without the bounds of the index, so the zeros are explicit here.
     if number == 1:
         return 0, index
     return (index, 0) if size == 1 else (index // size, index % size)
@@ -395,7 +395,7 @@ def _flat(place: Sequence[Index], sizes: Iterable[int]) -> Expr:
 def _viewed(place: Sequence[Index], sizes: Sequence[int], wanted: Sequence[int]) -> list[Index]:
     """Return the indices of an element along axes of other sizes, in memory order, modulo the volume of the axes.
 
-    Equal axes at the end, and at the beginning if nothing repeats, keep their index, so that TVM recognises a view.
+    Trailing equal axes keep their index (leading ones too, if nothing repeats), so that TVM recognises a view.
     """
     place, sizes, wanted = list(place), list(sizes), list(wanted)
     before: list[Index] = []

@@ -1,4 +1,4 @@
-"""Bounds and terms of the values of a draft's tensors, for all images and weights; the rules use them.
+"""Ranges of the elements of a draft's tensors, and terms of sums, for all images and weights; the rules use both.
 
 The range of the elements is computed by interval arithmetic along the nodes. No element lies outside its range, but a
 range may be wider than necessary. Sums, minima and maxima are split into terms to find terms that cancel, and sides
@@ -28,7 +28,7 @@ SUMS = ("add", "sub", "neg")
 
 
 class Range(NamedTuple):
-    """The numbers from ``low`` to ``high``; each end may be infinite."""
+    """The numbers from ``low`` to ``high``; each of the two may be infinite."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ ANY = Range(-inf, inf)
 NOT_NEGATIVE = Range(0.0, inf)
 #: A bound below the least value of GELU, -0.16997… at -0.7518.
 _BELOW_GELU = -0.17
-#: No low end is above this number, and no high end below its negative, so that differences of ends are defined.
+#: Every lower bound is at most this number, every upper bound at least its negative: so no difference is inf - inf.
 _MOST = 1e308
 _MOST_EXPONENT = math.log(_MOST)
 
@@ -92,7 +92,7 @@ _ONE: dict[str, Callable[[Range], Range]] = {
 
 
 def _times(a: float, b: float) -> float:
-    """Return the product, and 0 where a factor is 0: an infinite end is a limit and no element's value."""
+    """Return the product; 0 where a factor is 0, also with an infinite bound, because no element is infinite."""
     return a * b if a and b else 0.0
 
 
@@ -116,7 +116,7 @@ _BLEND: dict[str, Callable[[Range, Range], Range]] = {
 
 
 class Term(NamedTuple):
-    """The number of a tensor, and the broadcasts that repeat the tensor, the last one first; views do not count."""
+    """A tensor, by its number, and the broadcasts that repeat it, the last broadcast first."""
 
     tensor: int
     repeats: tuple[Parts, ...] = ()
@@ -140,7 +140,7 @@ def terms_of(
 
 
 def _is_made_by(nodes: Nodes, inputs: tuple[int, ...], names: Sequence[str]) -> bool:
-    """Return whether an input is a result of one of these primitives; this fast check avoids slow ones."""
+    """Return whether one of these primitives computes an input; this fast check avoids slow checks."""
     return any(tensor and nodes[tensor - 1].primitive.name in names for tensor in inputs)
 
 
@@ -154,7 +154,7 @@ def _sides(
 def left_after_cancelling(
     nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]
 ) -> dict[Term, int] | None:
-    """Return the terms of a sum or difference with their counts; None where no terms of the two sides cancel.
+    """Return the terms that are left in a sum or difference, with counts; None where no terms of the two sides cancel.
 
     Another rule prunes the difference of a tensor and itself.
     """
@@ -175,7 +175,7 @@ def left_after_cancelling(
 
 
 def is_at_hand(shapes: Shapes, terms: dict[Term, int], wanted: Shape) -> bool:
-    """Return whether a sum of terms with counts is constant, a tensor of the draft, or one primitive on its tensors.
+    """Return whether a sum of terms with counts is constant, is a tensor of the draft, or takes one primitive.
 
     ``wanted`` is the shape of the sum.
     """
@@ -188,7 +188,7 @@ def is_at_hand(shapes: Shapes, terms: dict[Term, int], wanted: Shape) -> bool:
     if others:
         return first + others[0][1] >= 0
     term, number = next((term, number) for term, number in terms.items() if term != complete[0][0])
-    # A term that repeats onto the other term is the left side, so it must not be subtracted.
+    # A repeated term must be the left side of a broadcast, so it must not be subtracted.
     return number > 0 and _is_one_broadcast(shapes, term, wanted)
 
 
@@ -199,7 +199,7 @@ def _is_one_broadcast(shapes: Shapes, term: Term, wanted: Shape) -> bool:
 
 
 def is_absorbed(nodes: Nodes, shapes: Shapes, primitive: Primitive, inputs: tuple[int, ...]) -> bool:
-    """Return whether a minimum or maximum is one of its sides, because this side is a term of the other side.
+    """Return whether a minimum or maximum equals one of its sides, because this side is a term of the other side.
 
     min(a, max(a, b)) is a, and min(a, min(a, b)) is min(a, b); the same holds with min and max exchanged.
     """
