@@ -88,7 +88,7 @@ class DenseNet(nn.Module):
 def densenet121(num_classes: int = 1000, in_channels: int = 3, layers: int = 24) -> DenseNet:
     """Return DenseNet-121: 7,978,856 parameters at 1000 classes, as torchvision's ``densenet121``.
 
-    ``layers``: the most dense layers in a block.
+    ``layers``: an upper bound on the dense layers of a block.
     """
     check_counts("a dense network", layers=layers)
     return DenseNet(tuple(min(layers, count) for count in (6, 12, 24, 16)), num_classes, in_channels)

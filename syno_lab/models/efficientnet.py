@@ -54,7 +54,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class StochasticDepth(nn.Module):
-    """[B, ...] to the same shape: in training an example becomes 0 with probability ``rate``, others are scaled up.
+    """Map [B, ...] to the same shape: in training an example becomes 0 with probability ``rate``, others are scaled up.
 
     Source: G. Huang, Y. Sun, Z. Liu, D. Sedra, K. Weinberger, Deep Networks with Stochastic Depth, ECCV 2016.
     """
@@ -64,7 +64,7 @@ class StochasticDepth(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply it to a branch beside a shortcut."""
+        """Apply stochastic depth to the branch ``x`` beside a shortcut."""
         if not (self.training and self.rate):
             return x
         mask = torch.empty(len(x), *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device).bernoulli_(1 - self.rate)
@@ -74,9 +74,9 @@ class StochasticDepth(nn.Module):
 class InvertedResidual(nn.Module):
     """[B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉] by way of ``expansion`` C_in channels.
 
-    ``fused``: a dense 3x3 convolution expands and slides (Fused-MBConv). Otherwise a 1x1 convolution expands, a
-    depthwise 3x3 convolution slides, and the channels are scaled (MBConv). In training a block with a shortcut is
-    skipped for an image with probability ``drop``.
+    ``fused``: a dense 3x3 convolution expands the channels (Fused-MBConv). Otherwise a 1x1 convolution expands the
+    channels, and a depthwise 3x3 convolution and a scaling of channels follow (MBConv). In training a block with a
+    shortcut is skipped for an image with probability ``drop``.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class EfficientNetV2(nn.Module):
     """A 3x3 convolution of stride 2, six stages of inverted residual blocks, a 1x1 convolution, a linear layer.
 
     The input is [B, ``in_channels``, H, W] with H and W of at least 1 (384 in the reference). The output is the logits
-    [B, ``num_classes``]. ``blocks``: the most blocks in a stage. Raises SpecError for numbers below 1.
+    [B, ``num_classes``]. ``blocks``: an upper bound on the blocks of a stage. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, num_classes: int = 1000, in_channels: int = 3, blocks: int = 15) -> None:

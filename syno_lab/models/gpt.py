@@ -20,7 +20,7 @@ _DEVIATION = 0.02  # the standard deviation of initial weights, as in the refere
 
 
 class Attention(nn.Module):
-    """Attention of ``heads`` heads: [B, T, D] to [B, T, D]; ``causal``: a token reads itself and earlier tokens."""
+    """Attention with ``heads`` heads, [B, T, D] to [B, T, D]; if ``causal``, tokens read no later tokens."""
 
     def __init__(self, width: int, heads: int, dropout: float, causal: bool = True, bias: bool = True) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                # Branches start smaller the more blocks add to the shortcuts (section 2.3 of the report).
+                # More blocks get smaller initial weights before a shortcut's sum (section 2.3 of the report).
                 adds = name.endswith(("attention.out.weight", "down.weight"))
                 nn.init.normal_(parameter, std=_DEVIATION * ((2 * layers) ** -0.5 if adds else 1.0))
             elif name.endswith("bias"):

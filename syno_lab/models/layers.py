@@ -1,8 +1,8 @@
 """All convolutions and linear layers of a network, with shapes, FLOPs and the reasons why a layer cannot be replaced.
 
-One forward pass over an example reads them, so any ``nn.Module`` works. It may be a backbone of :mod:`.registry`, a
-model that ``transformers`` builds from a configuration, or a user's own network. On the meta device, a survey needs no
-memory and no time. A network with weights is run once.
+One forward pass over an example shows the layers, so any ``nn.Module`` works. The module may be a backbone of
+:mod:`.registry`, a model that ``transformers`` builds from a configuration, or a user's network. On the meta device, a
+survey needs no memory and no time. On other devices the network is run once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Example = tuple[int, int, int] | Tensor | Mapping[str, Tensor]
-#: The shapes of a layer's input and output in one call, or the reason why an operator cannot be called in that way.
+#: The shapes of a layer's input and output in one call, or the reason why an operator cannot replace the layer.
 Call = tuple[torch.Size, torch.Size] | str
 
 # Linear layers that are no nn.Linear, by their class's name; their weights are [C_in, C_out].
@@ -55,8 +55,8 @@ _COLUMNS = (
 class Survey:
     """The layers of a network on one example: ``sites`` in the order of their calls, then layers that are never called.
 
-    ``flops``: 2 for each multiply-add of its convolutions and matrix products, as torch counts them. ``params``: all
-    parameters; shared parameters count once. ``others``: the kinds of its other layers with weights, by their names.
+    ``flops``: 2 for each multiply-add of convolutions and matrix products, as torch counts them. ``params``: all
+    parameters; shared parameters count once. ``others``: the kinds of other layers with weights, by the layers' names.
     """
 
     network: str
@@ -67,16 +67,16 @@ class Survey:
     others: Mapping[str, str] = field(default_factory=dict)
 
     def reasons(self, selection: Selection | None = None) -> dict[str, str | None]:
-        """Return why each layer stays, by its name; None for a layer that ``selection`` replaces."""
+        """Return by layer name why the layer is not replaced; None for a layer that ``selection`` replaces."""
         chosen = selection or Selection()
         reason_of = {site.name: chosen.reason_against(site, self.modules[site.name]) for site in self.sites}
         other = "its kind is {} (conv2d and linear layers can be replaced)"
         return reason_of | {name: other.format(kind) for name, kind in self.others.items()}
 
     def select(self, selection: Selection | None = None) -> list[Site]:
-        """Return the sites that ``selection`` replaces (by default: dense convolutions larger than 1x1).
+        """Return the layers that ``selection`` replaces (by default: dense convolutions larger than 1x1).
 
-        Raises SpecError with the reasons when there is none.
+        Raises SpecError with the reasons when no layer is replaced.
         """
         reasons = self.reasons(selection)
         replaceable = [site for site in self.sites if reasons[site.name] is None]
@@ -85,7 +85,7 @@ class Survey:
         return replaceable
 
     def rows(self, selection: Selection | None = None) -> list[dict[str, Any]]:
-        """Return one row a layer: name, kind, shapes, FLOPs, share, parameters, whether it is replaced, and why not."""
+        """Return a row per layer: name, kind, shapes, FLOPs, share, parameters, whether it is replaced, and why not."""
         reasons = self.reasons(selection)
         rows: list[dict[str, Any]] = [
             {
@@ -118,8 +118,8 @@ def survey(net: nn.Module, example: Example) -> Survey:
     """Run ``net`` on ``example`` and return its layers. The network is unchanged, but its lazy layers get shapes.
 
     ``example``: the shape [C, H, W] of one image, a tensor (tokens, a batch), or a mapping of arguments to tensors as
-    for models of ``transformers``. Floating-point values get the network's dtype. The counts are for the whole example,
-    so use a batch of one. Raises SpecError when the network cannot run the example.
+    for models of ``transformers``. Floating-point values get the network's dtype. FLOPs and shapes count for the whole
+    example, so use a batch of one. Raises SpecError when the network cannot run the example.
     """
     positional, named = arguments(net, example)
     names = {module: name for name, module in net.named_modules() if _kind(module) is not None}
@@ -148,7 +148,7 @@ def survey(net: nn.Module, example: Example) -> Survey:
         reads,
     ):
         try:
-            # torch counts attention only if it consists of matrix products.
+            # torch counts the FLOPs of attention only when attention is written as matrix products.
             with sdpa_kernel(SDPBackend.MATH):
                 net(*positional, **named)
         except BaseException as error:
@@ -214,7 +214,7 @@ def _kind(module: nn.Module) -> Kind | None:
 
 
 def _other_kind(module: nn.Module) -> str | None:
-    """Return the kind of a layer with weights that is no image convolution and no linear layer, else None."""
+    """Return the kind of a layer with weights; None without weights, and for image convolutions and linear layers."""
     if _kind(module) is not None:
         return None
     bases = [base for base in type(module).__mro__ if base is not nn.Module]
@@ -232,18 +232,18 @@ def _other_kind(module: nn.Module) -> str | None:
 
 
 def _taken_type(net: nn.Module, positional: tuple[Tensor, ...]) -> torch.dtype | None:
-    """Return the dtype of examples with which ``net`` runs, if it fails with the dtype of its example."""
+    """Return a dtype of examples that ``net`` accepts, after a failure with the example's dtype; None without one."""
     weight = next((parameter.dtype for parameter in net.parameters() if parameter.is_floating_point()), torch.float32)
     for dtype in (weight, torch.int64) if positional else ():
         if positional[0].dtype != dtype:
-            with suppress(Exception):  # the network fails with this dtype too
+            with suppress(Exception):  # try the next dtype if the network fails with this one too
                 net(positional[0].to(dtype))
                 return dtype
     return None
 
 
 def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Return the positional and named arguments that call ``net`` on ``example``; for a shape, ``batch`` images.
+    """Return the positional and named arguments to call ``net`` on ``example``; a shape means ``batch`` zero images.
 
     Raises SpecError for a wrong shape.
     """
@@ -263,7 +263,7 @@ def arguments(net: nn.Module, example: Example, batch: int = 1) -> tuple[tuple[T
 
 
 def _call(inputs: list[Any], output: Any) -> Call:
-    """Return the shapes of a call's first input and of its output, or why an operator cannot be called in that way."""
+    """Return the shapes of a call's input and output, or the reason why an operator cannot replace the called layer."""
     values = [value for value in inputs if value is not None]
     if not values or not isinstance(values[0], Tensor) or values[0].is_nested:
         return "its input is not one plain tensor"
@@ -275,13 +275,13 @@ def _call(inputs: list[Any], output: Any) -> Call:
 
 
 class _Taken(TorchDispatchMode):
-    """Record layers whose weights a function reads while the layer does not run; it needs the weights' values."""
+    """Record layers whose weights' values a torch function reads while the layer itself does not run."""
 
     def __init__(self, layers: Iterable[nn.Module], running: list[nn.Module]) -> None:
         super().__init__()
         plain = (layer for layer in layers if not any(map(is_of_torch, layer._forward_pre_hooks.values())))
         owned = ((layer, name, value) for layer in plain for name, value in layer._parameters.items())
-        # A bias stays, so functions may read it. A hook of torch reads the tensors from which it makes a weight.
+        # A bias stays, so functions may read it. Hooks of torch may read the tensors from which they compute a weight.
         self._owners = {_start(value): layer for layer, name, value in owned if value is not None and name != "bias"}
         self._owners.pop(None, None)
         self._running = running
@@ -307,7 +307,7 @@ def _start(tensor: Tensor) -> tuple[int, int] | None:
 
 @contextmanager
 def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Replace forwards, in evaluation mode. Hooks would see the layers' outputs only after the network's own hooks."""
+    """Replace modules' ``forward``, in evaluation mode. Hooks would run too late: after the network's own hooks."""
     with ExitStack() as after:
         after.enter_context(modes_kept(net))
         for parameter in net.parameters():  # torch counts by hooks that fail for views of tensors with gradients.
@@ -326,7 +326,7 @@ def _watched(net: nn.Module, forwards: Mapping[nn.Module, Callable[..., Any]]) -
 
 
 def _owners(net: nn.Module) -> dict[int, set[str]]:
-    """Return for each parameter (by identity) the modules that own it, without their parametrizations."""
+    """Return for each parameter's id the names of the modules that own it; a parametrization counts as its module."""
     owners: dict[int, set[str]] = {}
     for name, module in net.named_modules():
         for parameter in module._parameters.values():
@@ -335,7 +335,7 @@ def _owners(net: nn.Module) -> dict[int, set[str]]:
 
 
 def _site(name: str, module: nn.Module, seen: list[Call], owners: Mapping[int, set[str]], taken: bool) -> Site:
-    # The stored weights; weight_norm or a parametrization computes a new tensor for each call.
+    # Reads stored parameters, because weight_norm or a parametrization computes a new weight for each call.
     weights = [parameter for own, parameter in module.named_parameters() if "bias" not in own]
     sharing = sorted({owner for weight in weights for owner in owners.get(id(weight), ())} - {name})
     calls = [call for call in seen if not isinstance(call, str)]
@@ -415,12 +415,12 @@ def _times(pixels: tuple[int, int]) -> str:
 
 
 def nothing_to_replace(network: str, reasons: Mapping[str, str | None]) -> SpecError:
-    """Return the error for a network whose layers all stay, with the reasons."""
+    """Return the error for a network of which no layer can be replaced, with the reasons."""
     return SpecError(f"expected something to replace in this {network}, found {in_short(reasons)}")
 
 
 def in_short(reasons: Mapping[str, str | None], most: int | None = None) -> str:
-    """Return why layers stay: each of at most ``most`` reasons once, with its first layer."""
+    """Return why layers are not replaced: at most ``most`` different reasons, each with its first layer."""
     if not reasons:
         return "no convolution and no linear layer"
     first: dict[str, list[str]] = {}

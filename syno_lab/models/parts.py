@@ -1,4 +1,4 @@
-"""Parts that several backbones share, and images at a resolution other than the data's.
+"""Modules that several backbones share, and a network that scales its input images to another resolution.
 
 Shapes: B images, C channels, H rows, W columns.
 """
@@ -13,12 +13,12 @@ from torch.nn import functional
 from syno_lab.errors import SpecError
 from syno_lab.inputs import positive, quoted
 
-#: The most layers, channels or tokens of a vocabulary; no machine can hold a larger network.
+#: The largest number of layers, channels or tokens; no machine can hold a larger network.
 MOST = 1 << 20
 
 
 def check_counts(whose: str, **counts: int) -> None:
-    """Raise SpecError with the name ``whose`` for a value that is no whole number from 1 to `MOST`."""
+    """Raise SpecError, with the network's name ``whose``, for a value that is no whole number from 1 to `MOST`."""
     for name, value in counts.items():
         number = positive(value)
         if number is None:
@@ -28,7 +28,7 @@ def check_counts(whose: str, **counts: int) -> None:
 
 
 def draw_weights(net: nn.Module, *kinds: type[nn.Conv2d | nn.Linear], mode: Literal["fan_in", "fan_out"]) -> None:
-    """Draw the weights of all layers of these kinds like He et al. 2015, from torch's global generator."""
+    """Initialise the weights of all layers of these kinds as He et al. 2015 do, from torch's global generator."""
     for module in net.modules():
         if isinstance(module, kinds):
             nn.init.kaiming_normal_(module.weight, mode=mode)
@@ -47,10 +47,10 @@ def projection(in_channels: int, out_channels: int, stride: int) -> nn.Module:
 
 
 def scale_images(images: Tensor, resolution: int) -> Tensor:
-    """Scale floating-point images [B, C, H, W] to ``resolution`` x ``resolution``, bilinearly; other images stay.
+    """Scale floating-point images [B, C, H, W] bilinearly to ``resolution`` x ``resolution``; return others unchanged.
 
-    Pixels are squares (corners are not aligned). Smaller images are averaged over neighbours first. Raises SpecError
-    for a resolution below 1.
+    Pixels are squares (corners are not aligned). To shrink images, neighbouring pixels are averaged first. Raises
+    SpecError for a resolution below 1.
     """
     check_counts("an image", resolution=resolution)
     if tuple(images.shape[-2:]) == (resolution, resolution):

@@ -1,7 +1,7 @@
 """Slots in a network that a synthesised operator fills.
 
-The interface is that of Syno's README: ``Placeholder({"H": 32, "W": 32})`` states the values of a specification's
-symbolic variables at one place of the network.
+As in Syno's README, ``Placeholder({"H": 32, "W": 32})`` states the values of a specification's symbolic variables for
+one layer of the network.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class KernelPack(Protocol):
 
 
 class Placeholder(nn.Module):
-    """A slot for an operator; ``mapping`` has the values of variables here, such as ``{"H": 32, "W": 32}``.
+    """A slot for an operator; ``mapping`` has the values of variables in this slot, such as ``{"H": 32, "W": 32}``.
 
     The slot is empty until :meth:`fill`; calling an empty slot raises SynoError. ``kernel`` is the module in the slot,
-    or None. Raises SpecError when the mapping is not from names to positive whole numbers.
+    or None. Raises SpecError unless the mapping is from names to positive integers.
     """
 
     kernel: nn.Module | None
@@ -52,11 +52,11 @@ class Placeholder(nn.Module):
 
     @property
     def mapping(self) -> dict[str, int]:
-        """The values of the variables at this place, as a copy."""
+        """A copy of the mapping: the values of variables in this slot."""
         return dict(self._mapping)
 
     def fill(self, module: nn.Module) -> None:
-        """Put ``module`` into the slot and replace its module. Raises SpecError for a value that is no module."""
+        """Put ``module`` into the slot, instead of an earlier one. Raises SpecError for a value that is no module."""
         if not isinstance(module, nn.Module):
             raise SpecError(f"a Placeholder is filled with a torch module, found a {type(module).__name__}")
         self.kernel = module
@@ -66,7 +66,7 @@ class Placeholder(nn.Module):
         self.kernel = None
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Apply the module in the slot; named inputs follow positional inputs, with any names."""
+        """Apply the module in the slot to the positional inputs, followed by the named inputs with any names."""
         if self.kernel is None:
             raise SynoError(
                 f"the {quoted(self)} is empty; fill it by sampler.replace(net, kernel_packs) or by its fill(module)"
@@ -83,7 +83,7 @@ def _words(mapping: Mapping[str, int]) -> str:
 
 
 def placeholders(net: nn.Module) -> list[tuple[str, Placeholder]]:
-    """Return every Placeholder of ``net`` once, with its dotted name, in the order of definition."""
+    """Return every Placeholder of ``net`` once, with its dotted module name, in the order of definition."""
     return [(name, module) for name, module in net.named_modules() if isinstance(module, Placeholder)]
 
 

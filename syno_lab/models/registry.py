@@ -1,7 +1,7 @@
 """The backbones by name: how to build each, its arguments, its published figures, and the layers that are replaced.
 
 A new backbone needs a file and a row of ``BACKBONES``. The first six are the paper's workloads (section 9.1), the
-others are small enough for two cores. :func:`offer` adds a user's own network to this process alone.
+others are small enough for two cores. :func:`offer` adds a user's own network for the current process alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syno_lab.models.sites import Selection
 
 Domain = Literal["images", "text"]
 
-#: The first convolution reads 1 or 3 channels, which no coefficient divides.
+#: First convolutions stay: they read 1 or 3 channels, which no coefficient divides.
 _DENSE = Selection(leave=("conv", "conv0", "conv1", "stem.*"))
 _QKV = Selection(kinds=("linear",), names=("*.qkv",))
 #: The arguments that every builder for images or text accepts; its other arguments are options.
@@ -41,8 +41,8 @@ class Backbone:
         builder: a function of ``num_classes`` and ``in_channels`` (images), or of ``vocabulary`` and ``context``
             (text).
         domain: ``images`` or ``text``.
-        size: the height and width of the images, or the tokens of a text, for its published figures.
-        outputs: the classes or the vocabulary for its published figures.
+        size: the height and width of the images, or the tokens of a text, for which the figures are published.
+        outputs: the number of classes or of tokens for which the figures are published.
         params: the parameters of the reference implementation.
         flops: 2 for each multiply-add of one example of ``size``, convolutions and matrix products alone.
         reference: the source of the figures.
@@ -101,7 +101,7 @@ class Backbone:
         return (in_channels, size, size) if self.domain == "images" else torch.zeros(1, size, dtype=torch.int64)
 
     def survey(self, *, outputs: int | None = None, in_channels: int = 3, size: int | None = None) -> Survey:
-        """Survey its layers for an input of ``size``, without memory for weights."""
+        """Return a survey of the layers for an input of ``size``, without memory for weights."""
         net = self.build(outputs=outputs, in_channels=in_channels, size=size, device="meta")
         return survey(net, self.example(in_channels=in_channels, size=size))
 
@@ -117,7 +117,7 @@ OWN = "own:"
 
 @dataclass(frozen=True)
 class OwnNetwork(Backbone):
-    """A user's own network: its builder takes no arguments, and so has no classes or sizes."""
+    """A user's own network; the builder takes no arguments, so classes and sizes cannot be chosen."""
 
     @property
     def options(self) -> dict[str, int | float]:
@@ -143,8 +143,8 @@ _OFFERED: dict[str, OwnNetwork] = {}
 def offer(name: str, builder: Callable[[], nn.Module]) -> None:
     """Make a user's own network a backbone of this process, with the name ``own:NAME``.
 
-    A name in a file or a store builds nothing in a process in which the user has not offered that network. The rungs of
-    its trials are shorter trainings of the network itself (:func:`.rungs.own_proxies`).
+    A name in a file or store cannot build a network that the user has not offered in this process. The rungs of the
+    network's trials are shorter trainings of the network itself (:func:`.rungs.own_proxies`).
     """
     _OFFERED[name] = OwnNetwork(
         name, builder, "images", 1, 1, 0, 0, "the user's own", "none", Selection(), proxies=own_proxies()
@@ -165,7 +165,7 @@ BACKBONES: dict[str, Backbone] = {
         Backbone("densenet121", densenet.densenet121, "images", 224, 1000, 7_978_856, 5_668_323_328,
                  "torchvision densenet121", "Huang et al., Densely Connected Convolutional Networks, CVPR 2017",
                  proxies=proxies(resolution=64, layers=3)),
-        # The network's only convolutions larger than 1x1 have two groups.
+        # All convolutions larger than 1x1 of this network have two groups.
         Backbone("resnext29_2x64d", resnet.resnext29_2x64d, "images", 32, 10, 9_128_778, 2_818_985_984,
                  "kuangliu/pytorch-cifar ResNeXt29_2x64d",
                  "Xie et al., Aggregated Residual Transformations for Deep Neural Networks, CVPR 2017",
@@ -189,9 +189,9 @@ BACKBONES: dict[str, Backbone] = {
 
 
 def backbone(name: str) -> Backbone:
-    """Return the backbone ``name``; case, - and . do not matter (``ResNeXt-29-2x64D``).
+    """Return the backbone ``name``; letter case, - and . are ignored (``ResNeXt-29-2x64D``).
 
-    Raises SpecError for an unknown name, with the nearest names, and for a user's own network of another process.
+    Raises SpecError for an unknown name, with the nearest names, and for a user's network that is not offered here.
     """
     if name.startswith(OWN):
         if name not in _OFFERED:

@@ -1,16 +1,16 @@
 """Residual networks: He et al.'s networks for CIFAR and ImageNet, and ResNeXt-29 with 2 groups of 64 channels.
 
 Source: K. He, X. Zhang, S. Ren, J. Sun, Deep Residual Learning for Image Recognition, CVPR 2016, section 4.2 (CIFAR)
-and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the latter: torchvision's
-``resnet18`` and ``resnet34``. Parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds (1.81e9 and 3.66e9
-on 224 x 224) and names of layers are the same.
+and table 1 (ImageNet, with projections where the shape changes). Reference implementation of the ImageNet networks:
+torchvision's ``resnet18`` and ``resnet34``. Parameters (11,689,512 and 21,797,672 at 1000 classes), multiply-adds
+(1.81e9 and 3.66e9 on 224 x 224) and names of layers are the same.
 
 Source of ResNeXt: S. Xie, R. Girshick, P. Dollár, Z. Tu, K. He, Aggregated Residual Transformations for Deep Neural
 Networks, CVPR 2017, section 5.3 (networks of 29 layers). The paper's own 29-layer networks have 8 or 16 groups of 64
-channels (34.4 and 68.1 million parameters). Blocks of the paper end in four times the channels. Syno's ResNeXt-29-2x64D
-is a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the reference here. The variant has a 1x1
-convolution as the first layer and three stages of three blocks. A block ends in twice the channels of its groups. The
-variant has 9,128,778 parameters at 10 classes.
+channels (34.4 and 68.1 million parameters). The paper's blocks have four times as many output channels as channels in
+their groups. Syno's ResNeXt-29-2x64D is a smaller variant in kuangliu/pytorch-cifar (``ResNeXt29_2x64d``), which is the
+reference here. The variant has a 1x1 convolution as the first layer and three stages of three blocks. A block of the
+variant has twice as many output channels as channels in its groups. The variant has 9,128,778 parameters at 10 classes.
 
 Shapes: B images, C channels, H rows, W columns.
 """
@@ -30,7 +30,7 @@ EXPANSION = 2
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut: [B, C_in, H, W] to [B, C_out, ⌈H/stride⌉, ⌈W/stride⌉].
 
-    The shortcut has no parameters (option A of section 3.3): it takes every ``stride``-th pixel and adds channels of
+    The shortcut has no parameters (option A of section 3.3): it reads every ``stride``-th pixel and adds channels of
     zeros.
     """
 
@@ -197,9 +197,9 @@ class AggregatedBlock(nn.Module):
 class CifarResNeXt(nn.Module):
     """A 1x1 convolution, three stages of ``blocks`` blocks of ``groups`` groups, mean over the pixels, a linear layer.
 
-    The groups have ``width`` channels in the first stage. Each later stage has stride 2 and twice as many. The input is
-    [B, ``in_channels``, H, W] with H and W of at least 1 (32 in the paper). The output is the logits [B,
-    ``num_classes``]. Raises SpecError for numbers below 1.
+    The groups have ``width`` channels in the first stage. Each later stage has stride 2 and groups of twice as many
+    channels. The input is [B, ``in_channels``, H, W] with H and W of at least 1 (32 in the paper). The output is the
+    logits [B, ``num_classes``]. Raises SpecError for numbers below 1.
     """
 
     def __init__(self, groups: int, width: int, num_classes: int = 10, in_channels: int = 3, blocks: int = 3) -> None:

@@ -1,6 +1,6 @@
-"""Rungs: declarations of the proxies on which operators are trained before the network itself.
+"""Rungs of a search: which cheaper networks and trainings (proxies) precede the training of the network itself.
 
-A training takes seconds on the first rung and longer on each next rung. Only the best trials continue (successive
+A training on the first rung takes seconds, on each later rung longer. Only the best trials continue (successive
 halving; Jamieson and Talwalkar 2016, Li et al. 2018). This file is plain data without torch;
 :mod:`syno_lab.trial.rungs` applies a rung to a request.
 """
@@ -22,17 +22,16 @@ Measure = Literal["accuracy", "loss", "training loss"]
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung of the trials of a search.
+    """A rung: how the trials of a search are trained and ranked at one level of cost.
 
     Attributes:
-        name: the displayed name, unique in its backbone.
-        changes: the fields of a :class:`syno_lab.trial.TrialRequest` that make the proxy. Sizes are upper bounds: a
-            request with smaller sizes keeps its own. ``options`` are merged. No changes mean the network with the full
-            recipe.
+        name: the displayed name, unique among the backbone's rungs.
+        changes: the fields of a :class:`syno_lab.trial.TrialRequest` that make the proxy. Sizes are upper bounds:
+            smaller sizes in a request stay. ``options`` are merged. No changes mean the network with the full recipe.
         seeds: the number of trainings of an operator on this rung, with seeds from 0 up; the reward is their mean.
-        keep: the share of its trials that continue on the next rung, above 0 and at most 1.
+        keep: the share of the rung's trials that continue on the next rung, above 0 and at most 1.
         measure: the measure by which the rung ranks.
-        unproven: whether the rung is used only after a validation in which it ranks better than FLOPs and parameters.
+        unproven: whether the rung must first be validated: it must rank better than FLOPs and parameters do.
 
     Raises SpecError for numbers out of range.
     """
@@ -65,7 +64,7 @@ def proxies(*, resolution: int, steps: tuple[int, int] = (40, 156), **sizes: int
     The second rung has more steps and two seeds. The defaults are those of the first successful search, on ResNet-20.
     The proxy of that search was ResNet-8 at 16 x 16, with 40 and then 156 batches of 64 images. The first rung ranks by
     the training loss. In ResNet-20's validation the training loss agreed with the full recipe better than FLOPs and
-    parameters. The held-out loss after so few steps did not (``syno-lab search --validate-proxy``).
+    parameters. The held-out loss after so few steps agreed less (``syno-lab search --validate-proxy``).
     """
     return _climbed({"options": dict(sizes), "resolution": resolution}, steps, ("training loss", "loss"))
 

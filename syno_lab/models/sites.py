@@ -46,7 +46,7 @@ class Site:
     size of its input (1 for a linear layer). ``positions``: the number of vectors that a linear layer is applied to
     (tokens; 1 for a convolution). ``kernel_size``, ``stride``, ``dilation``: rows and columns. ``flops``: 2 for each
     multiply-add of one example without the bias, summed over ``calls``, the number of calls by the network. ``params``:
-    all its parameters, with the bias. ``obstacle``: the reason why no operator can replace it, or None.
+    the parameters with the bias. ``obstacle``: the reason why no operator can replace it, or None.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Site:
 
     @property
     def mapping(self) -> dict[str, int]:
-        """The values of the variables here, for a Placeholder: C_in, C_out, H and W, or N, C_in and C_out.
+        """The values of the layer's variables, for a Placeholder: C_in, C_out, H and W, or N, C_in and C_out.
 
         H and W are the size of the input, because an operator at the input's resolution does not depend on the stride.
         """
@@ -87,7 +87,7 @@ class Site:
     def form(self, strides: Strides = "pool") -> Form:
         """Return the shapes in symbols of an operator that replaces the layer.
 
-        ``strides="pool"``: the operator keeps the size of images, and an average pooling follows for the stride.
+        ``strides="pool"``: the operator keeps the size of images, and a stride becomes an average pooling after it.
         ``strides="shape"``: the operator goes from ``[N, C_in, s*H, s*W]`` to ``[N, C_out, H, W]``. A linear layer's
         positions are the fixed axis N, because an operator that mixes positions would read later tokens.
         """
@@ -98,7 +98,7 @@ class Site:
         return replace(_IMAGE, input_shape="[N, C_in, s*H, s*W]", stride=self.stride[0])
 
     def binding(self, strides: Strides = "pool") -> dict[str, int]:
-        """Return the values of all variables of :meth:`form`, with N (1 for images)."""
+        """Return the values of all variables of :meth:`form`, N included (1 for images)."""
         bound = {"N": 1, **self.mapping}
         stride = self.form(strides).stride
         if stride > 1:
@@ -128,12 +128,12 @@ class Selection:
     """A rule for which layers to replace.
 
     Attributes:
-        kinds: ``conv2d``, ``linear`` or these two.
+        kinds: the replaced kinds of layers: ``conv2d``, ``linear``, or both.
         names: shell patterns (``*.qkv``); the name of a layer must match one of them.
-        leave: shell patterns of layers that always stay.
+        leave: shell patterns of the names of layers that are never replaced.
         kernel_size, stride: the rows and columns of a convolution; None accepts any.
         groups: the number of groups of a convolution; None accepts any.
-        pointwise: whether 1x1 convolutions are replaced without a ``kernel_size``.
+        pointwise: whether 1x1 convolutions are replaced when ``kernel_size`` is None.
         predicate: a function of name and module that accepts a layer.
         strides: the treatment of strides; see :meth:`Site.form`.
 
@@ -157,7 +157,7 @@ class Selection:
             raise SpecError(f"kinds of layers: expected some of {', '.join(KINDS)}, found {list(self.kinds)}")
 
     def reason_against(self, site: Site, module: nn.Module) -> str | None:
-        """Return why ``site`` stays, or None if it is replaced."""
+        """Return why ``site`` is not replaced; None if it is replaced."""
         if site.kind not in self.kinds:
             return f"it is a layer of kind {site.kind}"
         if not any(fnmatchcase(site.name, pattern) for pattern in self.names):
@@ -184,15 +184,15 @@ class Selection:
 
 
 def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wish, ...]:
-    """Return the wish for layers of one form: what their own kernels read and mix (:mod:`syno_lab.common.wants`).
+    """Return the wish to read and mix as much as the kernels of layers of one form do (:mod:`syno_lab.common.wants`).
 
-    Each input axis but the fixed axis gets the mark of the layer's own mixing property (αNAS, section 3.1). The mark
-    ``a`` becomes ``m``, so that grouped operators, which read some of the channels, meet the wish too. A 3x3
-    convolution wishes ``C_in>=m, H>=m, W>=m``; a 1x1 convolution ``C_in>=m, H>=o, W>=o``; a linear layer ``C_in>=m``.
+    Each input axis that is not fixed gets the mark of the layer's mixing property (αNAS, section 3.1). The mark
+    ``a`` becomes ``m``, so that grouped operators, which read some of the channels, meet the wish too. The wish is
+    ``C_in>=m, H>=m, W>=m`` for a 3x3 convolution, ``C_in>=m, H>=o, W>=o`` for a 1x1, ``C_in>=m`` for a linear layer.
 
     One operator replaces all layers, so it should read as much as each of them. For several layers, each axis gets the
-    highest mark of a layer. With the lowest mark, an operator without neighbours could replace 3x3 convolutions as soon
-    as a 1x1 convolution is among the layers.
+    highest of the layers' marks. With the lowest mark, one 1x1 convolution among 3x3 convolutions would allow operators
+    that read no neighbours.
     """
     columns = zip(*(_marks(site, strides) for site in sites), strict=True)
     most = [max(marks, key=RANK.__getitem__) for marks in columns]
@@ -200,7 +200,7 @@ def derived_wants(sites: Iterable[Site], strides: Strides = "pool") -> tuple[Wis
 
 
 def _marks(site: Site, strides: Strides) -> list[Letter]:
-    """Return the marks of a layer's input axes behind the fixed first axis, with m in place of a."""
+    """Return the marks of a layer's input axes after the fixed first axis; a becomes m."""
     channels: Letter = "m" if site.in_channels > site.groups else "o"
     if site.kind == "linear":
         return [channels]

@@ -1,4 +1,4 @@
-"""Put operators into the places of a network's layers, and take them out again.
+"""Replace layers of a network by operators, and put the layers back.
 
 A :class:`Slot` replaces a convolution or linear layer and stores it. A slot handles everything that does not depend on
 the operator: the pooling for a stride, the bias, and a linear layer's positions as one axis.
@@ -29,9 +29,9 @@ from syno_lab.versioned import JSON
 
 @dataclass(frozen=True)
 class Place:
-    """The result for a site: the ``binding`` of the operator there, or None and the ``reason`` why the layer stays.
+    """The result for one layer: the operator's ``binding``, or None and the ``reason`` why the layer is not replaced.
 
-    ``flops`` and ``params`` are those of the operator for one example over all calls, or of the layer that stays. A
+    ``flops`` and ``params`` are of the operator, or of the layer that stays, for one example over all calls. A
     bias counts as parameters. Pooling and bias are no multiply-adds and do not count as FLOPs.
     """
 
@@ -56,8 +56,8 @@ class Slot(InPlaceOf):
 
     A convolution maps [N, C_in, H, W] to [N, C_out, ⌈H/s⌉, ⌈W/s⌉]. With ``strides="pool"`` the operator works on H x W.
     An average pooling of s x s follows; its windows at the far edge may be smaller. With ``"shape"`` the operator
-    changes the size itself. A linear layer maps [..., C_in] to [..., C_out]; the operator has all positions as one axis
-    N. A bias is a copy of the original's bias, added at the end. For the attributes see :class:`.InPlaceOf`;
+    itself changes the image's size. A linear layer maps [..., C_in] to [..., C_out]; the operator has all positions as
+    one axis N. A bias is a copy of the original's bias, added at the end. For the attributes see :class:`.InPlaceOf`;
     :attr:`original` is the replaced layer.
     """
 
@@ -71,7 +71,7 @@ class Slot(InPlaceOf):
         super().__init__(original, site.name or "the network itself")
         mapping = site.binding(strides)
         if site.kind == "conv2d":
-            del mapping["N"]  # any batch works, and a spec has a default for N
+            del mapping["N"]  # an operator takes any batch size, and its spec has a default for N
         self.placeholder = Placeholder(mapping)
         self.is_linear = site.kind == "linear"
         pools = site.kind == "conv2d" and strides == "pool" and site.stride != (1, 1)
@@ -83,7 +83,7 @@ class Slot(InPlaceOf):
 
 
 def slots(net: nn.Module) -> list[tuple[str, Slot]]:
-    """Return every Slot of ``net`` once, with its dotted name, in the order of definition."""
+    """Return every Slot of ``net`` once, with its dotted module name, in the order of definition."""
     return [(name, module) for name, module in net.named_modules() if isinstance(module, Slot)]
 
 
@@ -110,7 +110,7 @@ def with_slots(
 
 
 def swap(net: nn.Module, new: Mapping[nn.Module, nn.Module]) -> nn.Module:
-    """Replace each key of ``new`` in ``net`` by its value, in the key's training mode; return the network."""
+    """Replace modules of ``net`` (keys of ``new``) by the values, with the keys' training modes; return the network."""
     if net in new:
         return new[net].train(net.training)
     for parent in list(net.modules()):
@@ -132,8 +132,8 @@ def put_in(
 ) -> tuple[nn.Module, list[Place]]:
     """Return ``net`` with ``operator`` at each site, in a copy unless ``in_place``, and the result for each site.
 
-    Every site gets new weights, with the device and dtype of the replaced weights. An operator that is already at a
-    site is replaced. ``partial``: layers that the operator does not fit stay. ``example``: an example for
+    Every site gets new weights, with the device and dtype of the replaced weights. An earlier operator at a site is
+    replaced. ``partial``: layers that the operator does not fit stay. ``example``: an example for
     :func:`.survey`; a copy of the changed network runs it once in evaluation and once in training. Raises SpecError
     when the operator fits nowhere, when it does not fit everywhere without ``partial``, or when the network fails with
     ``example``. The network is unchanged then.
@@ -167,7 +167,7 @@ def _fill(net: nn.Module, kernels: Mapping[str, nn.Module]) -> nn.Module:
 
 
 def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
-    """Raise SpecError when ``changed``, a copy, fails; the message says if ``net`` fails too."""
+    """Raise SpecError when the changed copy fails on ``example``; the message reports whether ``net`` fails too."""
 
     def call(network: nn.Module) -> Any:
         positional, named = arguments(network, example, batch=2)  # batch normalisation cannot train on one image
@@ -185,7 +185,7 @@ def _try(net: nn.Module, changed: nn.Module, example: Example) -> None:
 
 @dataclass(frozen=True)
 class InSlots:
-    """An operator in every slot that it fits (:class:`syno_lab.protocol.Placement`)."""
+    """Puts one operator into every slot that it fits (:class:`syno_lab.protocol.Placement`)."""
 
     operator: Operator
     sites: Sequence[Site]
@@ -197,7 +197,7 @@ class InSlots:
         return costs(self.operator, self.sites, strides=self.strides)
 
     def apply(self, net: nn.Module) -> nn.Module:
-        """See :func:`put_in`; layers that the operator does not fit stay."""
+        """See :func:`put_in`; layers that the operator does not fit are not replaced."""
         return put_in(net, self.sites, self.operator, strides=self.strides, partial=True, in_place=True)[0]
 
 
@@ -210,7 +210,7 @@ def take_out(net: nn.Module) -> nn.Module:
     if not in_net:
         raise SpecError(f"expected a network with operators in slots, found none in this {type(net).__name__}")
     for _, slot in in_net:
-        slot.original._is_full_backward_hook = slot._is_full_backward_hook  # the hooks themselves are shared
+        slot.original._is_full_backward_hook = slot._is_full_backward_hook  # slot and layer share the hooks themselves
     net = swap(net, {slot: slot.original for _, slot in in_net})
     keep_padding(net)
     return net
@@ -252,7 +252,7 @@ def _shapes(site: Site, strides: Strides) -> tuple[tuple[int, ...], tuple[int, .
 def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
     """Return the values of ``operator``'s variables at a site: the site's own values, then the spec's defaults.
 
-    A variable that is an axis of the input or output by itself gets the size of that axis here. Other variables are
+    A variable that is the whole size of an input or output axis gets the size of the layer's axis. Other variables are
     matched by name (s, a stride). Raises SpecError when the sizes do not fit, a variable has no value, or the first
     axis (images, positions) is not fixed in the operator's spec.
     """
@@ -268,8 +268,8 @@ def _fitted(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
 
 
 def _named(operator: Operator, site: Site, strides: Strides) -> dict[str, int]:
-    """Return the values that a site has for ``operator``'s variables, under the operator's own names."""
-    if not is_operator(operator):  # an operator of no system: its variables have the usual names
+    """Return the values of ``operator``'s variables at a site, by the operator's names of the variables."""
+    if not is_operator(operator):  # no system has this operator, so its variables have the usual names
         return site.binding(strides)
     named = site.binding(strides)
     if site.kind == "conv2d":

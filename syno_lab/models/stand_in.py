@@ -43,7 +43,7 @@ class StandIn(nn.Parameter):
 
     @staticmethod
     def of(weight: Tensor, place: InPlaceOf, name: str) -> Tensor:
-        """Return the stand-in for ``weight``, which has this name in the layer that ``place`` replaces."""
+        """Return the stand-in for ``weight``, the attribute ``name`` of the layer that ``place`` replaces."""
         is_trained = any(parameter.requires_grad for parameter in place.parameters())
         if torch.compiler.is_dynamo_compiling():
             stand_in = torch.empty(weight.shape, dtype=weight.dtype, device="meta").as_subclass(StandIn)
@@ -138,7 +138,7 @@ class InPlaceOf(nn.Module):
         raise NotImplementedError
 
     def forward(self, *given: Any, **named: Any) -> Tensor:
-        """Apply the operator, its pooling and its bias."""
+        """Apply the operator, then the pooling, then the bias."""
         values = [value for value in (*given, *named.values()) if value is not None]
         if len(values) != 1:
             raise self.refusal(f"expected one input for {self._whose}, where an operator stands, found {len(values)}")
@@ -196,7 +196,7 @@ class InPlaceOf(nn.Module):
 def keep_padding(net: nn.Module) -> None:
     """Let each encoder of torch that contains a replaced layer leave padded inputs unchanged.
 
-    An encoder's fused path converts padded inputs to nested tensors for all layers if the first is torch's original.
+    An encoder's fused path converts padded inputs to nested tensors for all layers if the first layer is torch's.
     """
     for module in net.modules():
         holds = isinstance(module, nn.TransformerEncoder) and any(

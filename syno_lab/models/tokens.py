@@ -28,13 +28,13 @@ BYTES = 256
 VOCABULARY = 1024
 """The default number of tokens of byte-pair encoding, the bytes among them; GPT-2 has 50,257, for 40 GB of text."""
 MOST_TOKENS = 1 << 17
-_AT_ONCE = 1 << 20  # characters in one call, because ``tokenizers`` needs some hundred bytes for each token
+_AT_ONCE = 1 << 20  # characters in one call; ``tokenizers`` needs some hundred bytes of memory for each token
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Numbers for the pieces of a text: the 256 bytes of UTF-8, or the characters of an ``alphabet`` in order. With
-    ``learnt``, the JSON text of a tokenizer from :func:`learn`, they are the pieces of the tokenizer.
+    """The encoding of a text as numbers: the 256 bytes of UTF-8, or the characters of an ``alphabet`` in order. With
+    ``learnt``, the JSON of a tokenizer from :func:`learn`, the numbers are those of the tokenizer.
 
     Raises SpecError for an alphabet that is empty or has a character twice, and for an alphabet with ``learnt``.
     """
@@ -67,7 +67,7 @@ class Tokens:
         return np.ones(BYTES, np.int64)
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """Encode ``text`` as tokens [T]. Raises DataError with the place of a character that the alphabet lacks."""
+        """Encode ``text`` as tokens [T]. Raises DataError with the index of a character that the alphabet lacks."""
         if self.learnt is not None:
             ids = [_tokenizer(self.learnt).encode(part).ids for part in _parts(text)]
             return np.concatenate([np.array(numbers, np.int64) for numbers in ids] or [np.empty(0, np.int64)])
@@ -102,10 +102,10 @@ class Tokens:
 
 
 def tokens_for(text: str, kind: TokenKind = "bytes", size: int = VOCABULARY) -> Tokens:
-    """Return the tokens for ``text``: bytes, which fit every text, the characters that occur in it, sorted, or ``bpe``.
+    """Return the encoding for ``text``: bytes (for any text), the sorted characters of ``text``, or ``bpe``.
 
-    ``size`` is the size of the vocabulary of ``bpe``, see :func:`learn`. Raises SpecError for another kind or size, or
-    for characters of an empty text; DataError for ``bpe`` of a text without words.
+    ``size`` is the size of the vocabulary of ``bpe``, see :func:`learn`. Raises SpecError for an unknown kind or size,
+    or for characters of an empty text; DataError for ``bpe`` of a text without words.
     """
     if kind == "bytes":
         return Tokens()
@@ -118,10 +118,10 @@ def tokens_for(text: str, kind: TokenKind = "bytes", size: int = VOCABULARY) -> 
 
 
 def learn(text: str, size: int = VOCABULARY) -> Tokens:
-    """Learn a byte-pair encoding from ``text``: the 256 bytes and the most frequent pairs, up to ``size`` tokens.
+    """Learn a byte-pair encoding from ``text``: the 256 bytes and the most frequent pairs, at most ``size`` tokens.
 
-    A short text has fewer tokens. Raises SpecError for a size that is no whole number from 257 to :data:`MOST_TOKENS`,
-    and DataError for a text without words.
+    A short text gives fewer tokens. Raises SpecError for a size that is no whole number from 257 to
+    :data:`MOST_TOKENS`, and DataError for a text without words.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -139,7 +139,7 @@ def learn(text: str, size: int = VOCABULARY) -> Tokens:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield the text in parts that end with a line if possible."""
+    """Yield the text in parts that end at the end of a line if possible."""
     first = 0
     while first < len(text):
         last = text.rfind("\n", first, first + _AT_ONCE) + 1 if first + _AT_ONCE < len(text) else len(text)

@@ -1,4 +1,4 @@
-"""Try a network before it is used: one evaluation and one training step, without lasting effects."""
+"""Try a network before its use: one evaluation and one training step; the random generators are restored."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
     """Run ``net`` once in evaluation, and once in training with a backward pass. The run changes ``net``: pass a copy.
 
     ``call`` runs the network on an example and returns its output; ``loss`` turns the output into a scalar. The
-    generators of torch, NumPy and Python are restored. Raises SpecError with one line: the part of the network, its
-    error and the line of its code.
+    generators of torch, NumPy and Python are restored. Raises SpecError with one line: the module that failed, the
+    error, and its line of code.
     """
     tried = "an evaluation"
     try:
@@ -50,7 +50,7 @@ def try_network(net: nn.Module, call: Callable[[nn.Module], Any], loss: Callable
 
 
 def blame(net: nn.Module, error: BaseException) -> str:
-    """Return the innermost part of ``net`` that raised an error, and the error in one line with its file and line."""
+    """Return the innermost module of ``net`` that raised ``error``, and the error in one line with file and line."""
     names = {id(module): name.partition(".placeholder")[0] for name, module in net.named_modules()}
     owners = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
     part = next((names[id(owner)] for owner in reversed([*owners]) if names.get(id(owner))), "")
@@ -60,7 +60,7 @@ def blame(net: nn.Module, error: BaseException) -> str:
 
 @contextlib.contextmanager
 def generators_kept() -> Iterator[None]:
-    """Restore the generators of torch on all its devices, of NumPy and of Python afterwards."""
+    """Restore the random generators of torch on all devices, of NumPy and of Python at the end of the block."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - a network of the user's may draw from it
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:

@@ -68,9 +68,9 @@ class Layer(nn.Module):
 class VisionTransformer(nn.Module):
     """Patches as tokens, ``layers`` layers of attention, the mean over the tokens, a linear layer.
 
-    The input is [B, ``in_channels``, H, W] with H and W of at least ``patch``; rows and columns that fill no patch are
-    left out. The output is the logits [B, ``num_classes``]. Raises SpecError for numbers below 1, and for a width that
-    4 and the heads do not divide.
+    The input is [B, ``in_channels``, H, W] with H and W of at least ``patch``; rows and columns that do not fill a
+    patch are left out. The output is the logits [B, ``num_classes``]. Raises SpecError for numbers below 1, and for a
+    width that 4 and the heads do not divide.
     """
 
     def __init__(
