@@ -1,7 +1,7 @@
-"""Operators as JSON: a list of steps that is replayed through the same checks as steps by hand.
+"""Operators as JSON: a list of steps. Reading replays the steps with the same checks as for a step that a user takes.
 
 Coordinates are numbered in the order of their creation: first the output axes, then the results of each step. A file
-holds only data. Reading a file runs only :meth:`State.apply`, which refuses everything that Table 1 does not allow.
+holds only data. Reading a file runs only :meth:`State.apply`, which refuses every step that Table 1 does not allow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 20
 
 
 class StepRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A step's record: coordinates by number, the parameter as text, and a user's primitive's digest as meaning."""
+    """A step in a file: numbers of coordinates, the parameter as text, and the digest of a user's primitive."""
 
     primitive: str
     operands: list[int] = []
@@ -99,13 +99,13 @@ def from_json(text: str | bytes) -> Operator:
 
 
 def meaning_of(primitive: str) -> str:
-    """Return the digest of a primitive of the user's own; empty for other and unknown primitives."""
+    """Return the digest of a user's primitive; an empty text for built-in and unknown primitives."""
     entry = PRIMITIVES.get(primitive)
     return entry.meaning if isinstance(entry, OwnPrimitive) else ""
 
 
 def check_meaning(item: StepRecord, where: str) -> None:
-    """Refuse a step by a user's primitive that this process lacks or has with another meaning."""
+    """Refuse a step whose primitive a user defined, if this process lacks it or has another function for its name."""
     known = meaning_of(item.primitive)
     if known != item.meaning:
         raise FormatError(
@@ -135,7 +135,7 @@ def _replay(record: OperatorRecord) -> Operator:
         fixed_io_pairs=record.fixed,
         unordered=record.unordered,
     )
-    # Defaults in a file bind nothing: an operator is checked against the sizes of each use.
+    # Defaults in a file are not a binding: each use of an operator checks it for its own sizes.
     spec = replace(spec, bindings=())
     state = State.root(spec)
     coordinates: list[Coordinate] = list(state.output)

@@ -2,21 +2,21 @@
 
 An output element is a sum of terms. A term is a product of one input element and one element of every weight. The
 fingerprint describes the multiset of terms. It ignores the names of the elements of each weight, the order of the
-weights, a global factor, and the inner order of unordered input axes. If one weight's element fixes another's in every
-term, the second weight is merged into the first, because their product is one trainable number.
+weights, a global factor, and the inner order of unordered input axes. A weight that determines the element of another
+weight in every term absorbs it: their product is one trainable number.
 
 The terms of an operator are never listed together. The iterators form independent parts
-(:mod:`syno_lab.ir.fingerprint_parts`), and the numbers of an operator are products of the numbers of its parts
+(:mod:`syno_lab.ir.fingerprint_parts`), and each hash number of an operator is the product of its parts' numbers
 (:mod:`syno_lab.ir.fingerprint_table`, with the proof). The numbers of parts are cached, because few different parts
 form many operators. The fingerprint uses these facts:
 
-* A weight absorbs another weight when it does so in every part.
-* The number of a weight describes which terms meet in its elements; sorting the numbers removes the order of weights.
-* Where different terms have equal positions (a reduction that only weights see), colour refinement distinguishes them
-  (Weisfeiler and Leman's algorithm). The weights are in the order of their numbers, and ties take the least result.
+* A weight absorbs another weight of the operator if it absorbs this weight in every part.
+* A number for each weight describes which terms use the same element; sorting removes the order of the weights.
+* If different terms have equal positions (a reduction indexes only weights), colour refinement distinguishes them
+  (Weisfeiler and Leman's algorithm). Weights with equal numbers are tried in all orders; the least hash is used.
 
-Equal families of functions have equal fingerprints. Different families can also have equal fingerprints, by a tie of
-the refinement or on a small binding. No random and no floating-point numbers are used, so all machines agree.
+Operators with the same functions (one for each choice of weights) have equal fingerprints. Other operators can too, by
+a tie of the refinement or under a small binding. Without random and floating-point numbers, all machines agree.
 
 Operators of one spec are compared under one small binding, which is enlarged only for operators that need it.
 """
@@ -45,18 +45,18 @@ _MOST_POWER = 4
 
 @lru_cache(maxsize=256)
 def usual_items(spec: Spec) -> tuple[tuple[str, int], ...]:
-    """Return :func:`fingerprint_binding` as items."""
+    """Return :func:`fingerprint_binding` as pairs of name and value."""
     return tuple(_bind(spec, _small_coefficients(spec)).items())
 
 
 def fingerprint_binding(spec: Spec) -> dict[str, int]:
     """Return the binding for comparing operators of ``spec``; it fits nearly all of them.
 
-    Coefficients up to 5 keep their values. A larger coefficient becomes the least even or odd number from 4 on that no
-    other coefficient has and that its own divisors among the coefficients still divide. A primary is a block times a
-    factor. If a coefficient may divide the primary under the spec's bindings, it divides the block. The factor is at
-    least 6, different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes
-    are equal by chance. Fixed axes (the batch) have size 1.
+    Coefficients up to 5 keep their values. A larger coefficient becomes the least unused number from 4 on with the same
+    parity. Divisors among the coefficients remain divisors. The value of a primary is a block times a factor. If a
+    coefficient may divide the primary under the spec's bindings, it divides the block. The factor is at least 6,
+    different for each primary, and prime if reductions may have the primary's size. So no two relevant sizes are equal
+    by chance. Fixed axes (the batch) have size 1.
     """
     return dict(usual_items(spec))
 
@@ -64,8 +64,8 @@ def fingerprint_binding(spec: Spec) -> dict[str, int]:
 def confirming_binding(spec: Spec) -> dict[str, int]:
     """Return a larger binding that confirms whether two operators of ``spec`` are one function (DESIGN, section 3).
 
-    Coefficients have their own values. With smaller values a digit of 16 could become a digit of 4, which a window of
-    15 covers and four SHIFTs do not change. This binding costs several times as much: use it only on likely repeats.
+    Coefficients have their own values. With smaller values a digit of size 16 could get size 4. A window of 15 covers
+    such a digit, and four SHIFTs do not change it. Use this slow binding only for likely repeats.
     """
     return _bind(spec, _own_coefficients(spec))
 
@@ -170,7 +170,7 @@ def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
 
 
 def _common_block(kinds: list[tuple[tuple[tuple[int, ...], int], int]], wholes: list[int], degree: int) -> int:
-    """Return the common multiple of all products of at most ``degree`` coefficients that divide ``wholes`` everywhere.
+    """Return the common multiple of all products of at most ``degree`` coefficients that divide each of ``wholes``.
 
     With a degree above 1, the function returns early when the block exceeds ``_MOST_BLOCK``.
     """
@@ -198,7 +198,7 @@ def _limit(spec: Spec, coefficient: str) -> int:
     return _MOST_POWER if limit is None else limit
 
 
-_MOST_ORDERS = 720  # the limit for orders of weights with equal numbers
+_MOST_ORDERS = 720  # the limit of tried orders of weights with equal numbers
 
 
 def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
@@ -214,14 +214,14 @@ def fingerprint(operator: Operator, binding: Binding | None = None) -> str:
 def distinct_key(
     operator: Operator, mirrors: Sequence[tuple[int, int]] = (), most_terms: int = MAX_TERMS
 ) -> tuple[tuple[tuple[str, int], ...], str]:
-    """Return a binding (:func:`.fingerprint_binding`) and the fingerprint on it: equal keys mean equal operators.
+    """Return a binding (:func:`.fingerprint_binding`) and the fingerprint under it: equal keys mean equal operators.
 
-    The binding changes if a size of ``operator`` would not be an integer (:func:`.enlarged`). The change depends on how
-    the operator is written, so a repeat of an unchanged operator can be missed. In the conv spec, an operator needs
-    the change only if it divides a product of two primaries by more coefficients than divide each primary.
+    The binding changes if a size of ``operator`` would not be an integer (:func:`.enlarged`). Whether the binding
+    changes depends on how the operator is written, so equal operators can have different keys. In the conv spec, an
+    operator needs this only if it divides a product of two primaries by more coefficients than divide each primary.
 
-    ``mirrors`` are pairs of an input and an output axis. With them, mirror images have equal keys: operators that agree
-    after input and output are reversed along some of the pairs. The key is the least of the images' fingerprints.
+    ``mirrors`` are pairs of an input and an output axis. With mirrors, two operators also have equal keys if they agree
+    after input and output are reversed along some of the pairs. The key has the least fingerprint of all mirror images.
     Raises SynoError if a part of the operator has more than ``most_terms`` terms on the binding.
     """
     flips = [some for number in range(len(mirrors) + 1) for some in combinations(mirrors, number)]
@@ -237,7 +237,7 @@ def confirmed_repeats(operators: Sequence[Operator], keys: Sequence[Hashable]) -
     """Count operators that compute the function of an earlier operator with an equal key (:func:`distinct_key`).
 
     A larger binding, :func:`confirming_binding`, separates sizes that are equal by chance on the usual binding (DESIGN,
-    section 3). An operator with too many terms under it counts as a repeat.
+    section 3). An operator with too many terms under this binding counts as a repeat.
     """
     alike: dict[Hashable, list[Operator]] = {}
     for operator, key in zip(operators, keys, strict=True):
@@ -300,16 +300,16 @@ def _fingerprint(
     for weight in ranked:
         ties.setdefault(number[weight], []).append(weight)
     if prod(factorial(len(tie)) for tie in ties.values()) > _MOST_ORDERS:
-        return _digest(content)  # seven equal weights: the hash is weaker, not wrong
+        return _digest(content)  # too many orders: different operators may get equal hashes
     orders = product(*(permutations(tie) for tie in ties.values()))
     return _digest((*content, min(colours(tuple(w for tie in order for w in tie)) for order in orders)))
 
 
 def _unabsorbed(seen: list[tuple[tuple[int, ...], Facts]], weights: int) -> list[int]:
-    """Merge each weight that another weight fixes in every part into the other weight; return the remaining weights."""
+    """Merge each weight into a weight that determines its element in every part; return the remaining weights."""
     if weights < 2:
         return list(range(weights))
-    finer = [(1 << weights) - 1] * weights  # for each weight, the weights that it fixes in all parts so far
+    finer = [(1 << weights) - 1] * weights  # for each weight, a mask of the weights that it determines so far
     for slots, fact in seen:
         single = (1 << weights) - 1  # the weights with one element in this part
         for i, member in enumerate(slots):
@@ -331,7 +331,7 @@ def _unabsorbed(seen: list[tuple[tuple[int, ...], Facts]], weights: int) -> list
 
 
 def _pairs(seen: list[tuple[tuple[int, ...], Facts]], member: int) -> int:
-    """Return the number that describes which terms meet in the elements of ``member``."""
+    """Return the number that describes which terms use the same element of ``member``."""
     return _product(fact.pairs[slots.index(member)] if member in slots else fact.apart for slots, fact in seen)
 
 

@@ -1,13 +1,13 @@
 """An operator under a binding as a product of independent parts; a small key describes each part.
 
-Two iterators belong to one part if an input axis, a coordinate of a weight or an UNFOLD's bound mixes them. The terms
-of the operator are then all combinations of the parts' terms. Two terms meet in one element of a weight exactly when
-they do so in every part.
+Two iterators belong to one part if an input axis, a coordinate of a weight or an UNFOLD's bound contains both. The
+terms of the operator are then all combinations of the parts' terms. Two terms use the same element of a weight exactly
+when they do so in every part.
 
-The module simplifies only what is equal for every value, for smaller parts and equal keys of more operators. A SPLIT
-that undoes a MERGE disappears, and a MERGE that undoes a SPLIT. The names of a weight's elements do not matter. So
-an index ``B*i + j`` of a weight becomes the indices ``i`` and ``j``, and an index ``(i+1) % N`` becomes ``i``. The
-fingerprint does not depend on the simplification.
+The module simplifies expressions without a change of any value: parts become smaller, and more operators have equal
+keys. A SPLIT that undoes a MERGE is removed, and so is a MERGE that undoes a SPLIT. The names of a weight's elements do
+not matter. So an index ``B*i + j`` of a weight becomes the indices ``i`` and ``j``, and an index ``(i+1) % N`` becomes
+``i``. The fingerprint does not depend on the simplification.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.primitives import PRIMITIVES, OwnPrimitive
 
 # A tree is (mask of its iterators, operation, ...); the comments list the further entries for each operation.
-ITERATOR = 0  # Number, size.
-SHIFT = 1  # Tree, size.
-SPLIT = 2  # Block, offset, size of offset.
-DIV = 3  # Tree, block.
-MOD = 4  # Tree, block.
-UNFOLD = 5  # Main, window, window // 2, size of main.
-STRIDE = 6  # Tree, stride.
-FLIP = 7  # Tree, size.
-OWN = 8  # Tree, (name, meaning, size) of a primitive of the user's own.
-Tree = Any  # A nested tuple. An expression is a tree without masks, and with a number as an iterator.
+ITERATOR = 0  # Entries: number, size.
+SHIFT = 1  # Entries: tree, size.
+SPLIT = 2  # Entries: block, offset, size of offset.
+DIV = 3  # Entries: tree, block.
+MOD = 4  # Entries: tree, block.
+UNFOLD = 5  # Entries: main, window, window // 2, size of main.
+STRIDE = 6  # Entries: tree, stride.
+FLIP = 7  # Entries: tree, size.
+OWN = 8  # Entries: tree, (name, meaning, size) of a user's primitive.
+Tree = Any  # A nested tuple. An expression is a tree without masks, in which a number is an iterator.
 Expression = Any
 
 INPUT, MEMBER, BOUND = 0, 1, 2
 
 
 class PartKey(NamedTuple):
-    """A part without the names of the operator's reductions and weights, and without the binding's names.
+    """A part as a cache key, which contains no names of reductions, weights or variables.
 
     Attributes:
         iterators: for each iterator the number of its output axis, or -1 for a reduction, and its size.
         inputs: (input axis, expression) for each input axis in the part.
         members: for each weight or unordered input axis in the part, the expressions that index it.
-        bounds: expressions that index nothing but contain an UNFOLD, whose bounds count.
+        bounds: expressions that index no tensor but contain an UNFOLD, whose bounds remove terms.
     """
 
     iterators: tuple[tuple[int, int], ...]
@@ -56,7 +56,7 @@ class PartKey(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Return the limit of the part's terms: one for each combination of the iterators' values."""
+        """Return an upper bound of the part's terms: the number of combinations of the iterators' values."""
         return prod(size for _, size in self.iterators)
 
 
@@ -150,7 +150,7 @@ def _tree(coordinate: Coordinate, outputs: int, sizes: Sizes, ends: Mapping[Coor
         inner = operands[0].node
         if inner.primitive == "SPLIT" and sizes[inner.operands[1].size] == block:
             return _tree(inner.operands[coordinate.index], outputs, sizes, ends)
-        sizes[coordinate.size]  # must be an integer
+        sizes[coordinate.size]  # raises SpecError if it is no integer
         child = _tree(operands[0], outputs, sizes, ends)
         return (child[0], MOD if coordinate.index else DIV, child, block)
     if primitive == "SPLIT":

@@ -1,16 +1,16 @@
-"""Numbers of one part's terms; the numbers of a product of parts are the products of the parts' numbers.
+"""Hash numbers of a part's terms; the number of a product of parts is the product of the parts' numbers.
 
-Each term of a part has a position on some output and input axes and an element of each *member*: a weight, or an
-unordered input axis. Positions have names, elements have none. All numbers are residues modulo :data:`MODULUS`, made of
+Each term of a part has a position on some output and input axes, and uses an element of each *member*: a weight, or an
+unordered input axis. Only elements may be renamed. All numbers are residues modulo :data:`MODULUS`, made of
 
 * A fixed residue for each position on each axis; the residue of a term is the product over its axes.
-* Sums over terms, and over the terms that meet in one element of one member.
+* Sums over all terms, and over the terms that use one element of a member.
 * Powers, and products over the members.
 
-Each of these commutes with products of parts. The terms of two independent parts are all pairs of terms. The position
-of a pair is a pair of positions, and two pairs meet in an element when their two halves meet. So a sum over pairs is
-the product of the sums. Hence every number of an operator is the product of its parts' numbers, *however fine the parts
-are*. Equal families of terms get equal numbers, even if one operator's syntax connects parts that another's separates.
+Each of these operations commutes with products of parts. The terms of two parts together are all pairs of a term of
+each part. Two pairs use the same element if their first terms do and their second terms do. So a sum over pairs is the
+product of two sums. Hence every number of an operator is the product of its parts' numbers, *however fine the parts
+are*. Equal multisets of terms get equal numbers, even if one operator has finer parts.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Array = np.ndarray[Any, Any]
 _PRIMES = (2147483647, 2147483629, 2147483587, 2147483579, 2147483563)
 MODULUS = prod(_PRIMES)  # 155 bits
 _CHINESE = [MODULUS // p * pow(MODULUS // p, -1, p) for p in _PRIMES]
-# The power of a member, or of two members together, identifies them. The first ten powers have no common factor with
-# any p - 1, so powers of two different residues differ.
+# Exponents that identify a member or a pair of members. The first ten have no common factor with any p - 1, so powers
+# of two different residues differ.
 _POWERS = (13, 17, 19, 23, 29, 37, 41, 43, 47, 53)
 _COUNT_POWER = 17
 ROUNDS = 4
-_AT_ONCE = 1 << 10  # The limit of terms for which one array holds all primes.
+_AT_ONCE = 1 << 10  # Up to this number of terms, one array holds the residues for all primes.
 _MEMO = 1 << 14  # The limit of cached parts, about 2 KiB each.
 # Odd 64-bit constants of the splitmix64 generator (Steele, Lea and Flood 2014).
 _GAMMA, _MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -49,10 +49,10 @@ class Facts(NamedTuple):
     Attributes:
         is_empty: whether the part has no terms.
         is_visible: whether no two terms have the same position.
-        finer: for each member a mask of the members whose element is fixed by its element in every term.
+        finer: for each member a mask of the members whose element its own element determines in every term.
         single: a mask of the members with one element.
         apart: a number that describes all pairs of terms; also used for a member that is not in the part.
-        pairs: for each member a number that describes the pairs of terms that meet in an element of the member.
+        pairs: for each member a number that describes the pairs of terms that use the same element of it.
     """
 
     is_empty: bool
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The distinct terms of a part: axes as (axis, positions), dense elements of each member, counts over their gcd."""
+    """The distinct terms of a part: (axis, positions), numbered elements of each member, counts over their gcd."""
 
     axes: list[tuple[int, Array]]
     members: list[Array]
@@ -75,9 +75,9 @@ class _Table(NamedTuple):
 def facts(key: PartKey) -> Facts:
     """List the terms of a part and compute all facts that need no names of members.
 
-    The number of a weight ``W`` is a sum over pairs of terms that meet in one element of ``W``: of the first term's
-    residue times the second's. As a polynomial in the residues of positions, it describes which pairs meet, and the
-    pairs of a term with itself give the term's count. If all positions differ, nothing else is needed.
+    The number of a weight ``W`` is a sum over the pairs of terms with the same element of ``W``. Each pair adds the
+    product of its two residues. This polynomial describes which terms share an element; the pair of a term with itself
+    describes the term's count. If all terms have different positions, the fingerprint needs no other number.
     """
     table = _table(key)
     total = len(table.counts)
@@ -109,8 +109,8 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
     """Compute a number that also distinguishes terms of equal positions, by rounds of colour refinement.
 
     In each round, an element of a member gets the sum of its terms' residues. A term gets the product of its position's
-    residue and its elements' numbers, each raised to the power for its member's name. Two elements of two members also
-    count together as an element; otherwise a ring of six weights would look like two rings of three.
+    residue and its elements' numbers, each raised to the power for its member's name. A pair of elements of two members
+    also counts as an element; otherwise a ring of six weights would look like two rings of three.
 
     Args:
         key: the part.
@@ -125,7 +125,7 @@ def refined(key: PartKey, names: tuple[int, ...], absent: tuple[int, ...]) -> in
         for (a, i), (b, j) in combinations(named, 2)
     ]
     exponent = sum(map(_exponent, absent)) + sum(_pair(*pair) for pair in combinations(sorted(absent), 2))
-    # Two terms meet in a present and an absent member together exactly where they meet in the present member.
+    # A pair of a present and an absent member groups the terms exactly as the present member does.
     groups += [
         (_Grouped(table.members[i]), _exponent(name) + sum(_pair(*sorted((name, other))) for other in absent))
         for name, i in named
@@ -240,7 +240,7 @@ def _joint(columns: list[Array], rows: int) -> tuple[Array, int]:
 
 def _determines(big: Array, elements: int, small: Array) -> bool:
     value = np.zeros(elements, dtype=np.int64)
-    value[big] = small  # any of the element's terms: they all agree if big determines small
+    value[big] = small  # any term with the element; all agree if big determines small
     return bool((value[big] == small).all())
 
 
@@ -248,7 +248,7 @@ def _determines(big: Array, elements: int, small: Array) -> bool:
 
 
 class _Lanes(NamedTuple):
-    """Primes that are computed together: a column of primes, or one as a number, with their indices ``rows``."""
+    """Primes whose residues are computed together: an array or a single number; ``rows`` are their indices."""
 
     primes: Any
     rows: slice
@@ -263,7 +263,7 @@ def _lanes(total: int) -> list[_Lanes]:
 
 def _mod(values: Array, primes: Any) -> Array:
     if isinstance(primes, np.uint64):
-        return values - values // primes * primes  # NumPy divides by one number several times faster than it takes %
+        return values - values // primes * primes  # NumPy computes // by a number several times faster than %
     remainders: Array = values % primes
     return remainders
 
@@ -296,7 +296,7 @@ def _residues(axes: list[tuple[int, Array]], level: int, lanes: _Lanes, total: i
 
 
 def _times(counts: Array, primes: Any) -> Array:
-    """Return the factor of each term's residue for its count."""
+    """Return the factor by which a term's count changes its residue, for each term."""
     return _power(_mod(counts.astype(np.uint64)[None, :], primes), _COUNT_POWER, primes)
 
 
@@ -310,7 +310,7 @@ def _positions(axis: int, level: int, size: int) -> Array:
 
 
 def _mix(value: Array) -> Array:
-    """Scatter 64-bit words by a bijection: the finaliser of splitmix64."""
+    """Mix the bits of 64-bit words by a bijection, the last step of splitmix64."""
     value = value * np.uint64(_GAMMA)
     value = (value ^ (value >> np.uint64(30))) * np.uint64(_MIX[0])
     value = (value ^ (value >> np.uint64(27))) * np.uint64(_MIX[1])
@@ -322,7 +322,7 @@ def _exponent(name: int) -> int:
 
 
 def _pair(first: int, second: int) -> int:
-    """Return the power for two members together; the first name is below the second."""
+    """Return the exponent for a pair of members; ``first`` is less than ``second``."""
     return _exponent(len(_POWERS) + second * (second - 1) // 2 + first)
 
 

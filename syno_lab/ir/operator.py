@@ -1,6 +1,6 @@
 """A complete pGraph: a linear operator as an immutable value (Syno, sections 4 and 5).
 
-Costs, loop nests, modules and pictures are methods too. The packages that compute them are loaded at the first call
+Methods compute costs, loop nests, modules and pictures. The packages for these results are loaded at the first call
 (:mod:`syno_lab.later`).
 """
 
@@ -153,7 +153,7 @@ class Operator:
         variables. A term is left out if any UNFOLD's own coordinate is outside its domain.
 
         Args:
-            binding: numbers for the variables; the first lines set them, and the variables are no arguments then.
+            binding: numbers for the variables, set in the first lines; without a binding the variables are arguments.
             language: ``python``, or ``c`` for C99 with arrays of variable length.
             staged: whether to write one nest for each stage of the lowering plan (Syno, section 8;
                 :func:`syno_lab.codegen.nest.staged`).
@@ -162,7 +162,7 @@ class Operator:
             form: the form of a gradient: ``gather`` writes each element once, ``scatter`` adds in the forward order.
             dtype: the type of the elements in C, ``float`` or ``double``.
 
-        Raises SpecError for another language, tensor, form or dtype, and for stages of a gradient.
+        Raises SpecError for an unknown language, tensor, form or dtype, and for stages of a gradient.
         """
         return later("loops", self, binding, language=language, staged=staged, wrt=wrt, form=form, dtype=dtype)
 
@@ -175,7 +175,7 @@ class Operator:
             staged: whether to write one equation for each stage of the plan (Syno, section 8), over ``Z1``, ``Z2``, ….
             wrt: ``"X"`` or ``"W1"``, …: the tensor of the gradient, which uses ``dY`` and the other tensors.
 
-        Raises SpecError for another tensor, for stages of a gradient, or a primitive whose expression has no inverse.
+        Raises SpecError for an unknown tensor, stages of a gradient, or a primitive whose expression has no inverse.
         """
         return later("equation", self, binding, staged=staged, wrt=wrt)
 
@@ -183,10 +183,10 @@ class Operator:
         """Tabulate the operator's coordinate expressions, forward or for a gradient.
 
         Args:
-            binding: the numbers of the sizes; default: the spec's first binding, or none.
+            binding: the values of the variables; default: the spec's first binding, or none.
             wrt: ``"X"`` or ``"W1"``, …: the tensor of the gradient, whose terms use the tensor's own iterators.
 
-        Raises SpecError for another tensor, or a binding that does not fit.
+        Raises SpecError for an unknown tensor, or a binding that does not fit.
         """
         return later("coordinates", self, binding, wrt=wrt)
 
@@ -213,7 +213,7 @@ class Operator:
         return later("receptive_field", self, index, binding, should_stop=should_stop)
 
     def mixing(self, binding: Binding | None = None) -> Mixing:
-        """Return the pairing and locality matrices of the operator; weights count as free, so no terms cancel.
+        """Return the pairing and locality matrices of the operator; weights count as variables, so no terms cancel.
 
         Args:
             binding: the sizes; None means generic sizes.
@@ -225,8 +225,8 @@ class Operator:
     def meets(self, wants: Iterable[Wish] | None = None) -> bool:
         """Return whether the operator meets wishes at generic sizes, as :meth:`.Pairing.meets` of :meth:`mixing` does.
 
-        The method decides only what the wishes need. If an operator is too large to check, it fails each wish that
-        rules leave open.
+        The method computes only the facts that the wishes need. An operator that is too large to check fails each wish
+        that rules cannot decide.
 
         Args:
             wants: the wishes; None means the wishes of its spec.
@@ -262,10 +262,10 @@ class Operator:
     ) -> nn.Module:
         """Return a module that computes the operator for any batch size, dtype and device.
 
-        Axes that the spec fixes (the batch) take any size; ``binding`` sets all other sizes. The initial weights give
-        the output the variance of the input for independent input elements. The module can be pickled, copied and saved
-        whole with ``torch.save``. Loading it rebuilds it from the operator's JSON and the binding, wherever Syno Lab is
-        installed.
+        Axes that the spec fixes (the batch) take any size; ``binding`` sets all other sizes. With the initial weights,
+        the output has the variance of the input if the input elements are independent. The module can be pickled,
+        copied and saved whole with ``torch.save``. Loading rebuilds the module from the operator's JSON and the
+        binding, wherever Syno Lab is installed.
 
         Args:
             binding: the sizes; None means the spec's first binding.
@@ -275,8 +275,8 @@ class Operator:
             recompute: whether the backward pass computes a stage again instead of storing its intermediates. None means
                 only where an intermediate has more than eight times the elements of input and output together.
             order: the plan. ``"naive"`` multiplies and sums in one stage, weight after weight, for comparisons.
-                ``"measured"`` takes the fastest of several equal forms, timed here on the CPU (at most a second or so,
-                once for each shape). The choice, and with it the rounding, may differ from machine to machine.
+                ``"measured"`` takes the fastest of several equivalent forms, timed on this CPU (at most a second or so,
+                once for each shape). The choice, and so the rounding, may differ between machines.
 
         Raises SpecError when the binding lacks a variable or makes a size fractional.
         """
@@ -306,8 +306,8 @@ class Operator:
     ) -> IRModule:
         """Return a TVM module with one function ``main(X, W1, ..., Y)`` that computes the operator for ``binding``.
 
-        Without a ``target`` the module is unscheduled, as MetaSchedule needs it. With a ``target`` the module carries
-        it; for a GPU it also gets TVM's default schedule, so that :func:`tvm.compile` accepts it.
+        Without a ``target`` the module is unscheduled, as MetaSchedule needs it. With a ``target`` the module stores
+        the target; for a GPU the module also gets TVM's default schedule, so that :func:`tvm.compile` accepts it.
 
         Args:
             binding: a value for every variable, the batch included; the spec's defaults complete it.
@@ -317,7 +317,7 @@ class Operator:
             target: a name such as ``"local"`` or ``"jetson-orin-nano"``, a TVM tag, kind or JSON object, or a TVM
                 target; see :func:`syno_lab.codegen.tvm_device.find_target`.
 
-        Raises SynoError for another dtype, and for a target that TVM does not know or cannot generate code for.
+        Raises SynoError for an unknown dtype, and for a target that TVM does not know or cannot generate code for.
         Raises SpecError when the binding is incomplete.
         """
         return later("to_tvm", self, binding, dtype, order=order, target=target)
@@ -335,8 +335,8 @@ class Operator:
         """Compile the operator for ``binding`` and ``target`` into ``path``, and describe the file in ``path.json``.
 
         Args:
-            path: a file name with the suffix ``.so`` or ``.tar``. A ``.so`` is linked here; for another architecture,
-                ``<architecture>-linux-gnu-g++`` must be on the PATH. A ``.tar`` has objects for later linking.
+            path: a file name with the suffix ``.so`` or ``.tar``. A ``.so`` is linked on this machine; for another
+                architecture, ``<architecture>-linux-gnu-g++`` must be on the PATH. A ``.tar`` is linked later.
             binding: a value for every variable, the batch included; the spec's defaults complete it.
             target: see :func:`syno_lab.codegen.tvm_device.find_target`.
             dtype: float16, float32 or float64.
@@ -346,7 +346,7 @@ class Operator:
 
         Raises:
             SpecError: the binding is incomplete.
-            SynoError: the suffix is another, TVM does not know the target or was not built for it, or the linker is
+            SynoError: the suffix is unknown, TVM does not know the target or was not built for it, or the linker is
                 missing.
         """
         return later(
@@ -392,7 +392,7 @@ class Operator:
         return later("load_weights", self, path, binding, scale=scale)
 
     def construct_kernel_packs(self) -> list[KernelPack]:
-        """Return one pack for each binding of the spec: one for each kind of placeholder in the sampler's network.
+        """Return a pack of modules for each binding of the spec: for each kind of placeholder in the sampler's net.
 
         Raises SpecError when the spec has no bindings.
         """
@@ -444,7 +444,7 @@ class Operator:
             wrt: as for :meth:`loops` and :meth:`equation`.
             language: the language of the loop nest.
 
-        Raises SpecError for another ``of``, and as :meth:`loops` and :meth:`equation` do.
+        Raises SpecError for an unknown ``of``, and as :meth:`loops` and :meth:`equation` do.
         """
         return later(
             "figure", self, of, binding, title=title, highlight=highlight, staged=staged, wrt=wrt, language=language

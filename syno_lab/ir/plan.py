@@ -1,11 +1,11 @@
 """The lowering plan: the order of the REDUCEs, and the stages that follow from the order.
 
 This is the paper's *rfactor* (section 8, Figure 4). Read top-down, an operator undoes its primitives one by one from
-the input to the output. A stage undoes the primitives that can reach its REDUCEs, multiplies by the weights among them,
-and sums. The result of a stage is the next stage's input. FLOPs, loop nests, PyTorch and TVM use the same plan.
+the input to the output. A stage undoes the primitives that can reach its REDUCEs, multiplies by their weights, and
+sums. The result of a stage is the next stage's input. FLOPs, loop nests, PyTorch and TVM use the same plan.
 
-The planner tries all subsets of REDUCEs and contractions (dynamic programming over the sets already performed). So the
-plan has the fewest FLOPs of all orders; among equal plans, a plan with fewer stages wins, then a plan with less memory.
+The planner tries all subsets of REDUCEs and contractions (dynamic programming over sets of performed steps). So the
+plan has the fewest FLOPs of all orders; among plans with equal FLOPs, the fewest stages decide, then the least memory.
 With more than 512 sets (9 REDUCEs and contractions or more), the planner tries only one order, with every choice of
 stages. In this order, REDUCEs and contractions that need the fewest undone nodes come first.
 
@@ -31,13 +31,13 @@ from syno_lab.protocol import FLOAT32_BYTES
 #: The order of the REDUCEs: with the fewest FLOPs, in the shortest predicted time, or all in one stage.
 Order = Literal["best", "fastest", "naive"]
 
-#: The number of float32 elements in a cache of 1 MiB. Each further element counts as FLOPs in the predicted time: 1 for
-#: each byte written and read. Measurements: plans with fewer FLOPs and intermediates of millions of elements took up to
-#: 40 times as long as plans of one or two stages. With small intermediates they took half the time.
+#: The number of float32 elements in a cache of 1 MiB. Each further element counts as 8 FLOPs in the predicted time: 1
+#: for each byte written and read. Measurements: plans with fewer FLOPs and intermediates of millions of elements took
+#: up to 40 times as long as plans of one or two stages. With small intermediates they took half the time.
 CACHED_ELEMENTS = 1 << 18
 FLOPS_AN_ELEMENT = 8
 
-#: The cost (FLOPs with the elements' share, stages, elements of intermediates), and the path to it.
+#: The cost of a path (FLOPs with those for cache misses, number of stages, elements of intermediates), and the path.
 _Best = tuple[tuple[int, int, int], list[tuple[int, int]]]
 _MOST_UNIONS = 512  # the limit of sets of REDUCEs and contractions; time grows with the square
 
@@ -87,7 +87,7 @@ def plan(operator: Operator, binding: Binding, order: Order = "best") -> Plan:
 
 
 def fewest_flops(operator: Operator, binding: Binding) -> int:
-    """Count the FLOPs of the best plan under a binding of all variables, without its stages and without a cache."""
+    """Count the FLOPs of the best plan under a binding of all variables; do not build the stages, do not cache."""
     planner = _Planner(operator, dict(binding))
     everything = (1 << len(planner.nodes)) - 1
     return planner.best(everything)[0][0]
@@ -112,7 +112,7 @@ def _plan(operator: Operator, steps: tuple[Step, ...], binding: tuple[tuple[str,
 
 
 class _Planner:
-    """Dynamic programming over bit masks; bit i < len(nodes) means that node i is undone, later bits mean REDUCEs."""
+    """Dynamic programming over bit masks; bit i < len(nodes) marks node i as undone, later bits mark summed REDUCEs."""
 
     def __init__(self, operator: Operator, binding: Binding, flops_an_element: int = 0) -> None:
         self.operator = operator
@@ -160,7 +160,7 @@ class _Planner:
         return above
 
     def _reaching(self, reduction: Coordinate) -> int:
-        """Return the nodes that can reach a REDUCE: all nodes above the users of its iterator."""
+        """Return the nodes that can reach a REDUCE: the nodes that use its iterator, and all nodes above."""
         mask = 0
         for number, step in enumerate(self.nodes):
             if reduction in step.operands + step.given:
@@ -227,7 +227,7 @@ class _Planner:
         return tuple(sorted(coordinates, key=rank.__getitem__))
 
     def run(self, order: str) -> Plan:
-        """Return the plan of the best path from nothing undone to everything undone, or of a single stage."""
+        """Return the plan of the best path from no undone node to all nodes undone, or a plan of a single stage."""
         everything = (1 << len(self.nodes)) - 1
         if order == "naive":
             return self._finish([self.stage(0, 0, everything, (1 << len(self.reductions)) - 1)])
@@ -238,13 +238,13 @@ class _Planner:
         return self._finish(stages)
 
     def best(self, everything: int) -> _Best:
-        """Return the cost of the best path to everything undone, and the sets of nodes and REDUCEs on the path."""
+        """Return the cost of the best path until all nodes are undone, and the sets of nodes and REDUCEs on it."""
         events = [self.reach[i] for i in range(len(self.reductions))]
         events += [self.above[i] for i, step in enumerate(self.nodes) if step.primitive == "SHARE"]
         unions = set(_unions(events)) | {everything}
         best: dict[tuple[int, int], _Best] = {(0, 0): ((0, 0, 0), [])}
         goal = (everything, (1 << len(self.reductions)) - 1)
-        # Undone sets only grow. In the order of their sizes, each set comes after all sets that lead to it.
+        # Sets of undone nodes only grow. In the order of their sizes, each set comes after all sets that lead to it.
         pending = {(0, 0)}
         while pending:
             state = min(pending, key=lambda s: s[0].bit_count() + s[1].bit_count())

@@ -125,7 +125,7 @@ class Limits:
             )
 
     def of(self, primitive: str) -> int | None:
-        """Return the budget of a kind of primitive, by its name in Table 1 of the paper."""
+        """Return the limit of steps of a primitive, by its name in Table 1 of the paper; None: no limit."""
         if primitive == "SHARE":
             counts = [self.max_tensors - 1] + ([] if self.max_contractions is None else [self.max_contractions])
             return min(counts)
@@ -209,7 +209,7 @@ class Spec:
         return spec.bound(mappings if mappings is not None else ())
 
     def bound(self, mappings: Mappings) -> Spec:
-        """Return the spec with bindings: each mapping completed by defaults, or complete defaults without a mapping."""
+        """Return the spec with bindings: ``mappings`` completed by defaults, or without mappings the defaults."""
         completed: dict[tuple[tuple[str, int], ...], None] = {}
         for mapping in _listed("mappings", mappings, "[{'H': 32, 'W': 32}]"):
             binding = self.complete_binding(mapping)
@@ -301,7 +301,7 @@ class Spec:
         return tuple([abs(power) if i < primaries else 0 for i, power in enumerate(size.exponents)])
 
     def is_legal(self, size: Size) -> bool:
-        """Return whether a coordinate may have this size: plausible in symbols and integral under every binding."""
+        """Return whether a coordinate may have this size: plausible, and an integer under every binding."""
         known = self._legal.get(size.exponents)
         if known is None:
             known = size.is_plausible and all(size.is_integral(b) for b in self.binding_maps)
@@ -310,7 +310,7 @@ class Spec:
 
     @cached_property
     def _legal(self) -> dict[tuple[int, ...], bool]:
-        """Cache whether a coordinate may have a size: rules ask about few sizes, but often."""
+        """Cache whether a coordinate may have a size, because rules often check the same few sizes."""
         return {}
 
     @cached_property
@@ -334,7 +334,7 @@ class Spec:
         """Return a small binding that separates operators: primaries all different and larger than the coefficients.
 
         A primary is divisible by the coefficients that divide it in every binding of the spec (by all coefficients if
-        there is no binding). Coefficients keep their defaults (2 without a default), because operators must fit those.
+        there is no binding). Coefficients keep their defaults (2 without a default), because operators must fit them.
         """
         coefficients = {name: self.defaults.get(name, 2) for name in self.symbols.coefficient}
         most = max(coefficients.values(), default=1)
@@ -423,7 +423,7 @@ def _parse_names(names: Texts, symbols: Symbols) -> tuple[str, ...]:
 
 
 def _listed(where: str, values: Iterable[_Item], example: str) -> list[_Item]:
-    if isinstance(values, str | Mapping):  # Python would list only the letters, or the keys
+    if isinstance(values, str | Mapping):  # ``list`` would return the letters or the keys
         shown = f"the text {quoted(values)}" if isinstance(values, str) else quoted(values)
         raise SpecError(f"{where}: expected a list such as {example}, found {shown}")
     try:

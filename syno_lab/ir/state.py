@@ -1,7 +1,7 @@
 """A partial pGraph as an immutable value: built from the output on, one step at a time (Syno, sections 5 and 7.1).
 
 A state is a set, not a sequence: the data coordinates on top, the weights so far, and the dropped coordinates. Two
-states are equal when these sets agree up to the names of reductions, in whatever order the steps were taken.
+states are equal when these sets agree up to the names of reductions; the order of the steps does not matter.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from syno_lab.later import Candidates, Explanation, Figure, PropertyExplanation, Rules
 
 Key = tuple[Any, ...]
-_MANY_RENAMINGS = 24  # below it, trying all renamings costs less than sorting reductions
+_MANY_RENAMINGS = 24  # up to this number, trying all renamings is faster than sorting reductions
 
 
 def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = False) -> Key:
     """Return the least encoding of a pGraph over all renamings of reductions of equal size.
 
     The encoding does not depend on the names of reductions. ``ordered`` keeps the order of ``data`` (the input axes of
-    a complete operator), else ``data`` is a set. With many renamings, only those are tried that agree with an order of
-    the reductions by use.
+    a complete operator), else ``data`` is a set. With many renamings, only renamings are tried that keep the reductions
+    sorted by their use.
     """
     groups: dict[Size, list[int]] = {}
     for number, reduction in enumerate(state.reductions):
@@ -50,7 +50,7 @@ def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = Fals
     if prod(factorial(len(numbers)) for numbers in ranked) > _MANY_RENAMINGS:
         ranked = _told_apart(state, data, ordered, ranked)
         plain = encode(ranked)
-        # One order suffices for a group whose neighbours can all be swapped without a change.
+        # One order suffices for a group if no swap of two neighbours changes the encoding.
         choices = [
             [tuple(g)] if _all_alike(encode, ranked, i, plain) else permutations(g) for i, g in enumerate(ranked)
         ]
@@ -60,7 +60,7 @@ def canonical_key(state: State, data: Iterable[Coordinate], ordered: bool = Fals
 
 
 def _told_apart(state: State, data: tuple[Coordinate, ...], ordered: bool, groups: list[list[int]]) -> list[list[int]]:
-    """Split ``groups`` by how the pGraph looks when one reduction is marked and the others of its size are not."""
+    """Split ``groups`` of reductions: two stay together if marking either of them gives the same encoding."""
     parts: list[list[int]] = []
     unmarked = {number: 2 * rank for rank, numbers in enumerate(groups) for number in numbers}
     for numbers in groups:
@@ -276,7 +276,7 @@ class State:
             yield tuple(match[axis] for axis in range(len(wanted)))
 
     def is_match(self, inputs: tuple[Coordinate, ...]) -> bool:
-        """Return whether ``inputs`` is one of :meth:`matches`, which may be too many to list."""
+        """Return whether ``inputs`` is a match of :meth:`matches`, without listing the matches."""
         spec = self.spec
         return (
             len(inputs) == len(spec.input_shape) == len(self.data)
@@ -398,7 +398,7 @@ class State:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """Return what comparable pGraphs share: variables, shapes, fixed and unordered axes."""
+        """Return the facts in which comparable pGraphs agree: variables, shapes, fixed and unordered axes."""
         spec = self.spec
         return (spec.symbols, spec.input_shape, spec.output_shape, spec.fixed_io_pairs, spec.unordered)
 

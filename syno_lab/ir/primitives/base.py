@@ -37,7 +37,7 @@ class Card:
 
 
 class Primitive:
-    """One row of Table 1.
+    """A primitive, a row of Table 1.
 
     Attributes:
         name: the paper's name, in capitals.
@@ -47,9 +47,9 @@ class Primitive:
         is_one_to_one: whether the primitive is a bijection of coordinates (the paper's 1-to-1 views).
         example: the sizes of the operands and of the parameter in the card's picture.
         result_sizes: the domains of the top coordinates, from the domains of the bottom coordinates and the parameter.
-        index: the expressions of the top coordinates, from the bottom coordinates, their domains and the parameter. It
-            uses only ``+ - * // %``, so that integers, arrays, texts, sympy and TVM expressions work. REDUCE and SHARE
-            have neither ``result_sizes`` nor ``index``.
+        index: the expressions of the top coordinates, from the bottom coordinates, their domains and the parameter. The
+            function uses only ``+ - * // %``, so it works for integers, arrays, texts, sympy and TVM expressions.
+            REDUCE and SHARE have neither ``result_sizes`` nor ``index``.
     """
 
     name: str

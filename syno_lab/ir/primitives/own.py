@@ -1,10 +1,10 @@
-"""Primitives of the user's own: a coordinate becomes another of the same size, by a function of ``+ - * // %``.
+"""Primitives that a user adds: a function of ``+ - * // %`` maps a coordinate to a coordinate of the same size.
 
 The rest of the engine needs no change for such a primitive. The sizes stay the same, so the shape distance, the budgets
 and the match with the input stay valid. The index stays inside its domain, so no bound is added. The reference,
-PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes sizes, sums, or
-drops a coordinate affects the shape distance's proof and the bounds of budgets. It must be a class in
-:mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
+PyTorch, TVM, fingerprints and receptive fields evaluate the function itself. A primitive that changes sizes, sums over
+a coordinate or drops a coordinate affects the shape distance's proof and the bounds of budgets. Such a primitive must
+be a class in :mod:`syno_lab.ir.primitives.table`, with its cases in the package ``synthesis``.
 
 An operator's file has the primitive's name and a digest of what the function computes, but no code. A process can read
 the file if it has added a primitive with the same name and digest.
@@ -29,13 +29,13 @@ from syno_lab.ir.spec import Spec
 #: ``index(i, n)``: the index of the element that is read for ``0 <= i < n``, inside ``[0, n)``.
 Index = Callable[[Any, Any], Any]
 
-#: The sizes for which a new function is tested; the digest is made of its values for these sizes.
+#: The sizes for which a new function is tested; the digest is made of the function's values for these sizes.
 TRIED = range(1, 65)
-#: The largest size of a layer for which a function is tried when a step is taken.
+#: The largest size of a coordinate for which a step with the primitive tests the function.
 MOST_TRIED = 1 << 16
 _LETTERS = range(2, 13)
 _DIGEST = 12
-#: Names with another meaning in pictures, files and limits.
+#: Forbidden names, because they have another meaning in pictures, files and limits.
 _TAKEN = ("INPUT", "OUTPUT", "WEIGHT", "CONTRACTION", "COORDINATE", "PRIMITIVE", "TENSOR", "FLOP", "PARAM")
 
 #: The digest of each name that this process has used, because operators are cached by the name.
@@ -83,7 +83,7 @@ class OwnPrimitive(Primitive):
     def _table(self, number: int) -> list[int]:
         """Return the index that is read for every position of a dimension with ``number`` elements.
 
-        Raises PrimitiveError if the function fails, reads outside the domain, or has another result for arrays.
+        Raises PrimitiveError if the function fails, reads outside the domain, or returns other values for an array.
         """
         try:
             table = [self.function(_Watched(i), _Watched(number)) for i in range(number)]
@@ -103,7 +103,7 @@ class OwnPrimitive(Primitive):
 
 
 def _watched(operation: Callable[[int, int], int]) -> Callable[..., _Watched]:
-    """Return a method of watched numbers: an operation with a watched number as result."""
+    """Return the operation as a method of :class:`_Watched`, with a :class:`_Watched` as result."""
     return lambda number, other: _Watched(operation(int(number), int(other)))
 
 
@@ -136,7 +136,7 @@ def add_primitive(name: str, index: Index) -> OwnPrimitive:
     Args:
         name: 2 to 12 capital letters.
         index: a function of a coordinate and its size, with only ``+ - * // %``. It returns the index of the element
-            that is read, ``0 <= index(i, n) < n``. The first line of its docstring describes its effect on the tensor.
+            that is read, ``0 <= index(i, n) < n``. The first line of its docstring describes the effect on the tensor.
 
     Raises PrimitiveError with one line if the name is invalid or taken, or the function does not fit.
     """
