@@ -48,7 +48,7 @@ class NasPteOperator:
 
     Attributes:
         name: ``nas_pte_1``, ``nas_pte_2`` or ``nas_pte_3``.
-        latency_only: whether its output has another shape than the layer's, so that only its latency is used.
+        latency_only: whether the operator's output has another shape than the layer's. Only its latency is used then.
     """
 
     name: str
@@ -110,7 +110,7 @@ class NasPteOperator:
         return sum(prod(shape) for shape in self.weight_sizes(binding))
 
     def flops(self, binding: Binding | None = None, /) -> int:
-        """Return 2 for each multiply-add; terms of the padding count, as for pGraphs."""
+        """Return the FLOPs: 2 for each multiply-add; terms of the padding count, as for pGraphs."""
         images, _, rows, columns = self.output_sizes(binding)
         return 2 * images * rows * columns * self.params(binding)
 
@@ -121,7 +121,7 @@ class NasPteOperator:
         return FLOAT32_BYTES * (prod(self.input_sizes(binding)) + output + live + self.params(binding))
 
     def fingerprint(self, binding: Binding | None = None, /) -> str:
-        """Return 32 hexadecimal digits of its terms (:func:`.parts_fingerprint`). Raises SynoError for many terms."""
+        """Return the :func:`.parts_fingerprint`, 32 hexadecimal digits. Raises SynoError for too many terms."""
         return _fingerprint(self.parts(binding), self.input_sizes(binding), self.rows(binding))
 
     def reference(self, x: Any, *weights: Any, binding: Binding | None = None) -> np.ndarray[Any, Any]:
@@ -156,7 +156,7 @@ class NasPteOperator:
         return msgspec.json.encode(_File(FORMAT, VERSION, self.name)).decode()
 
     def dot(self, binding: Binding | None = None, **_: Any) -> str:
-        """Return the convolutions between input and output as DOT text, with channels if there is a binding.
+        """Return the convolutions between input and output as DOT text, with numbers of channels if there is a binding.
 
         Options of other systems' pictures are ignored.
         """
@@ -251,7 +251,7 @@ def nas_pte_2() -> NasPteOperator:
     """16 output channels from a dense convolution, the others in 2 groups from the remaining input channels.
 
     The description does not state the input of the dense convolution. Here the dense convolution reads the first 16
-    input channels, so that the others "remain".
+    input channels, so that the other input channels "remain".
     """
     return NasPteOperator("nas_pte_2")
 

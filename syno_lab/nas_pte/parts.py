@@ -2,7 +2,7 @@
 
 The reference runs one product at a time over all images, rows and columns. Every term multiplies an input element by
 one weight element. For the fingerprint, the weights of all convolutions count as one weight whose elements may be
-renamed. The function does not depend on which weights share a tensor, so two ways to write it have one fingerprint.
+renamed. How weights are divided into tensors does not change the function, and so not the fingerprint.
 
 Shapes: N images, C_in and C_out channels, H rows, W columns; windows of 3 x 3, padded with zeros.
 """
@@ -48,7 +48,7 @@ PARTS: dict[str, Callable[[int, int], tuple[Part, ...]]] = {
 
 
 def reference(parts: Sequence[Part], rows: int, x: Array, weights: Sequence[Array]) -> Array:
-    """Return [N, outputs of all parts, rows, W], in NumPy's dtype for products of the arguments.
+    """Return the output [N, outputs of all parts, rows, W], in NumPy's dtype for products of the arguments.
 
     Only the first ``rows`` rows of ``x`` [N, C_in, H, W] are read. A weight is [outputs, inputs of a group, 3, 3].
     """
@@ -86,9 +86,9 @@ def check_shapes(arrays: Sequence[Array], wanted: Sequence[tuple[int, ...]]) -> 
 
 
 def parts_fingerprint(parts: Sequence[Part], input_shape: tuple[int, ...], rows: int) -> str:
-    """Return 32 hexadecimal digits of the 3x3 convolutions ``parts`` over the first ``rows`` rows of [N, C_in, H, W].
+    """Return the fingerprint of the 3x3 convolutions ``parts`` over the first ``rows`` rows of [N, C_in, H, W].
 
-    Raises SynoError for more terms than can be listed.
+    The fingerprint has 32 hexadecimal digits. Raises SynoError for more terms than can be listed.
     """
     images, _, _, columns = input_shape
     total = images * rows * columns * sum(prod(part.weight_shape) for part in parts)

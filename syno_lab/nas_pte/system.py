@@ -76,13 +76,13 @@ class NasPte(System):
         return dict(zip(VARIABLES, (images, channels, output_sizes[1], height, width), strict=True))
 
     def placement(self, operator: NasPteOperator, sites: Sequence[Site], strides: Strides) -> Placement:
-        """Return the operator in every slot that it fits."""
+        """Return a placement of the operator in every slot that it fits."""
         from syno_lab.models.slot import InSlots
 
         return InSlots(operator, sites, strides)
 
     def traits(self, operator: NasPteOperator, binding: Binding) -> Mapping[str, int]:
-        """Return the words of :func:`syno_lab.pgraphs.traits.traits`, for the output element in the middle."""
+        """Return the traits as :func:`syno_lab.pgraphs.traits.traits` does, for the output element in the middle."""
         _, channels, *image = operator.input_sizes(binding)
         part = _middle(operator.parts(binding), binding["C_out"] // 2)
         read = {1: (part.inputs // part.groups, channels)}
@@ -105,7 +105,7 @@ class NasPte(System):
 
 
 def _middle(parts: Sequence[Part], channel: int) -> Part:
-    """Return the part that computes an output channel."""
+    """Return the convolution that computes an output channel."""
     for part in parts:
         if channel < part.outputs:
             return part

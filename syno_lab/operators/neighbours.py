@@ -1,10 +1,10 @@
 """The known operators that are similar to an operator, by a distance between pGraphs in steps.
 
-Each pGraph is a multiset of elements: its steps, its input and its output. *Facets* without variables' names describe
-an element (:func:`elements`). One facet is the kind of its parameter. For each coordinate that the element takes or
-gives there are the step that made the coordinate, the kind of its size, and its other uses. The difference of two
-elements of one primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the
-size of the intersection over the size of the union. Elements of different primitives are never matched.
+Each pGraph is a multiset of elements: its steps, its input and its output. *Facets* without names of variables describe
+an element (:func:`elements`). One facet is the kind of the step's parameter. The others describe the coordinates of the
+element: the step that made a coordinate, the kind of its size, and its uses. The difference of two elements of one
+primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the size of the
+intersection over the size of the union. Elements of different primitives are never matched.
 
 The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, an
 element without a partner costs 1. The distance is the bipartite approximation of the graph edit distance (Riesen and
@@ -40,7 +40,7 @@ class Element:
     Attributes:
         kind: the primitive, ``input`` or ``output``.
         facets: the descriptions of the element.
-        words: the element in words, with the names of its own operator.
+        words: a description of the element, with the names of variables of its operator.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class Element:
     words: str
 
     def difference(self, other: Element) -> float:
-        """Return the Jaccard distance of the facets, from 0 to 1; for another kind 2, the cost without partners."""
+        """Return the Jaccard distance of the facets, from 0 to 1; for elements of different kinds 2 (no match)."""
         if self.kind != other.kind:
             return 2.0
         facets, other_facets = Counter(self.facets), Counter(other.facets)
@@ -63,7 +63,7 @@ class Neighbour:
     Attributes:
         name: the name of the known operator.
         distance: the distance in steps.
-        same: whether it is the same pGraph, up to the names of variables.
+        same: whether the two operators have the same pGraph, up to the names of variables.
         differences: the parts of the distance in words, each with its cost, the most expensive first.
     """
 
@@ -97,7 +97,7 @@ def elements(operator: Operator) -> tuple[Element, ...]:
             for place, result in enumerate(results):
                 facets += [("result", str(place), use) for use in uses[result]]
         described.append(Element(step.primitive, tuple(facets), describe_step(operator.state, step, names)))
-    # The input's facets name the output axes among them. Steps name no axes, so they do not tell rows from columns.
+    # The input's facets name the output axes among them. Facets of steps name no axes, so rows and columns are alike.
     passed = {c: f"output {axis}" for axis, c in enumerate(operator.output)}
     inputs = tuple((str(axis), passed.get(c, ""), *_about(operator, c)) for axis, c in enumerate(operator.inputs))
     outputs = tuple((str(axis), size_kind(c.size), use) for axis, c in enumerate(operator.output) for use in uses[c])
@@ -121,7 +121,7 @@ def _about(operator: Operator, coordinate: Coordinate) -> tuple[str, str]:
 
 
 def _uses(operator: Operator) -> dict[Coordinate, list[str]]:
-    """Return for each coordinate the steps that use it, with its role, and whether it is an axis of the input."""
+    """Return for each coordinate the steps that use it, its role in each step, and whether it is an input axis."""
     uses: dict[Coordinate, list[str]] = {c: [] for c in (*operator.output, *operator.reductions)}
     for step in operator.steps:
         roles = PRIMITIVES[step.primitive].operands if step.primitive != "SHARE" else ()
@@ -197,7 +197,7 @@ def _matched(
         from_left = left[i] if i < len(left) else None
         from_right = right[j] if j < len(right) else None
         if from_left is not None and from_right is not None and from_left.kind != from_right.kind:
-            pairs += [(from_left, None, 1.0), (None, from_right, 1.0)]  # as expensive as a match, easier to describe
+            pairs += [(from_left, None, 1.0), (None, from_right, 1.0)]  # the same cost, but a clearer description
         elif from_left is not None or from_right is not None:
             pairs.append((from_left, from_right, float(costs[i, j])))
     return pairs
