@@ -47,7 +47,7 @@ def register(ledger: Ledger, number: int, token: str) -> bool:
 
 
 def adopt(ledger: Ledger, number: int) -> Lease | None:
-    """Become the supervisor of an attempt whose child lives after its supervisor died; None without such an attempt."""
+    """Become the supervisor of an attempt whose supervisor died before its child; None if there is no such attempt."""
     with ledger.database.transaction():
         lease = ledger.lease(number)
         if lease is None or not lease.is_here or alive.is_alive(lease.supervisor) or not alive.is_alive(lease.child):
@@ -76,7 +76,7 @@ def progress(ledger: Ledger, number: int, token: str, fraction: float, message: 
 
 
 def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
-    """Record how an attempt ended, and the new state of its job; return False when the token is not the attempt's.
+    """Record how an attempt ended, and the new state of its job; return False if the attempt has another token.
 
     Raises StoreError where the result is not plain data.
     """
@@ -91,7 +91,7 @@ def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
             after, cause = replace(job, state="cancelled", reason=CANCELLED), CANCELLED
         ledger.database.remove("syno_leases", "job", number)
         ledger.write(replace(after, wish="", ended=now() if after.is_ended else None))
-        for attempt in ledger.attempts(number):  # a foreign store may have a lease and no attempt
+        for attempt in ledger.attempts(number):  # a store from elsewhere may have a lease but no attempt
             if attempt.attempt == job.attempt:
                 ended = replace(attempt, ended=now(), cause=cause, wall_s=ending.wall_s, cpu_s=ending.cpu_s)
                 _put_attempt(ledger, ended, "INSERT OR REPLACE")
@@ -99,7 +99,7 @@ def end(ledger: Ledger, number: int, token: str, ending: Ending) -> bool:
 
 
 def _after(job: JobRecord, ending: Ending) -> JobRecord:
-    """Return the job's record after an attempt with this ending."""
+    """Return the record of the job as it is after an attempt with this ending."""
     reason = ending.reason
     if ending.how == "finished":
         return replace(job, state="finished", result=plain(ending.result or {}, "result"))

@@ -1,8 +1,8 @@
 """Jobs on a machine that does not see the lab's folder. On that machine ``syno-lab worker`` takes a job through `door`.
 
-For each lab that it serves, the worker has a small lab in its user's configuration folder: a store, the job's folder
-and its log. The job runs there as any job does (:mod:`.supervise`). The worker sends the job's files to the lab while
-the job runs, so that another machine can continue from the checkpoint. At the end it sends the job's log and result.
+For each lab, the worker has a small lab in its user's configuration folder: a store, and the job's folder and log. The
+job runs there as any job does (:mod:`.supervise`). The worker sends the job's files to the lab while the job runs, so
+that another machine can continue from the checkpoint. At the end it sends the job's log and result.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 #: An environment variable that marks a worker of another machine. That worker does not see the lab's folder.
 VARIABLE = "SYNO_LAB_AWAY"
-#: The folder in the user's configuration folder that has a small lab for each lab that this machine serves.
+#: The folder in the user's configuration folder with a small lab for each lab whose jobs run on this machine.
 FOLDER = "away"
-#: Seconds between two heartbeats, and between two checks of a running job's files.
+#: Seconds between two heartbeats, and seconds between two checks of a running job's files.
 BEAT_S, FILES_S = 1.0, 10.0
 #: Seconds within which the door must answer, and seconds for which requests to a silent lab are repeated.
 ANSWER_S, PATIENCE_S = 30.0, 120.0
@@ -45,7 +45,7 @@ FILES_VARIABLE = "SYNO_LAB_AWAY_FILES_S"
 
 
 def is_away() -> bool:
-    """Whether this process is a worker that joined from another machine."""
+    """Whether this process is a worker of another machine."""
     return bool(os.environ.get(VARIABLE))
 
 
@@ -104,7 +104,7 @@ def run(folder: str, number: int) -> None:
 def _copy_job(
     ledger: Ledger, root: Path, job: JobRecord, files: door.Files, known: dict[str, tuple[int, int]]
 ) -> JobRecord:
-    """Copy the job into the small lab as waiting. Sign the copy: the lab's machine has checked the original."""
+    """Copy the job into the small lab as waiting. Sign the copy; the lab's machine has checked the original job."""
     for lease in ledger.leases():  # a worker here may have lost the scheduler during an earlier attempt
         if lease.job == job.id:
             alive.end_attempt(lease.token, alive.TERM_S)
@@ -135,7 +135,7 @@ def _tell(
     known: dict[str, tuple[int, int]],
     over: threading.Event,
 ) -> None:
-    """Until the attempt ends, send its progress, log and files to the lab, and pass the user's requests to it."""
+    """Until the attempt ends, send its progress, log and files to the lab, and pass the user's requests to the job."""
     every = float(os.environ.get(FILES_VARIABLE) or FILES_S)
     silent_since: float | None = None
     checked = time.monotonic()
@@ -146,7 +146,7 @@ def _tell(
             log: bytes | None = None
             if time.monotonic() - checked >= every:
                 checked = time.monotonic()
-                with suppress(JobError):  # the error is reported at the end
+                with suppress(JobError):  # the error is raised at the end
                     files, log = door.files_of(job_folder(root, number), known), _log(root, job)
             try:
                 wish = _ask(client, door.beat, folder, number, token, (job.progress, job.message), files, log)
@@ -157,7 +157,7 @@ def _tell(
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since < PATIENCE_S:
                     continue
-                wish = None  # the lab is gone, or gives the job to another worker
+                wish = None  # the lab does not exist any more, or another worker has the job
             else:
                 silent_since = None
             _heed(ledger, number, wish)
@@ -173,7 +173,7 @@ def _heed(ledger: Ledger, number: int, wish: str | None) -> None:
 
 
 def _how(ledger: Ledger, job: JobRecord) -> Ending:
-    """Return how the attempt ended, as the lab records it."""
+    """Return the ending of the attempt in the form in which the lab records it."""
     seconds = job.wall_s, job.cpu_s
     if job.state == "finished":
         return Ending("finished", "", job.result, *seconds)
@@ -190,7 +190,7 @@ def _log(root: Path, job: JobRecord) -> bytes | None:
 
 
 def _ask(client: Client, call: Callable[..., Any], *args: Any) -> Any:
-    """Return the result of a function in the door. Raises JobError where the door does not answer or refuses."""
+    """Call a function of the door. Raises JobError where the door does not answer or refuses."""
     try:
         request: Future[Any] = client.submit(
             call, *args, key=f"syno-door-{uuid.uuid4().hex}", resources={door.HOME: 1}, pure=False, priority=100

@@ -31,7 +31,7 @@ PATIENCE_S = 600.0
 
 
 def main(arguments: list[str]) -> None:
-    """Run one attempt. Every ending but the death of this process becomes one row in the store."""
+    """Run one attempt. Run the job and record its ending as a row of the store, unless this process dies."""
     private.keep_private()
     root, number, token = Path(arguments[0]), int(arguments[1]), arguments[2]
     started = time.monotonic()
@@ -51,7 +51,7 @@ def _run(ledger: Ledger, number: int, context: JobContext) -> Ending:
     """Call the function of the job and return the ending."""
     job = ledger.job(number)
     try:
-        trust.check_signed(ledger, job)  # the last check, in the process that runs the job
+        trust.check_signed(ledger, job)  # check the signature in the process that runs the job
         result = _function(job.kind)(job.params, context)
         if not isinstance(result, dict):
             raise JobFailed(f"a job of kind {job.kind} gave {type(result).__name__}, expected a mapping")
@@ -83,7 +83,7 @@ def _function(kind: str) -> Function:
 
 
 def insist(log: Callable[[str], None], write: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Write, and repeat the write while the store or the lab refuses it, so that no result is lost."""
+    """Write the ending; repeat the write while the store or the lab refuses it, so that no result is lost."""
     deadline, wait = time.monotonic() + patience_s, 0.5
     while True:
         try:
@@ -105,7 +105,7 @@ def cpu_seconds() -> float:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the class and the message of an exception in one line."""
+    """Return a line with the class and the message of an exception."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".rstrip(": ")
 
 

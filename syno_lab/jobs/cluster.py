@@ -1,10 +1,10 @@
-"""The lab's own Dask scheduler and worker. Dask's own commands start both detached, and a file has their addresses.
+"""The lab's own Dask scheduler and worker. Dask's own commands start these detached processes.
 
 One worker process serves the whole machine: it supervises the processes of jobs, in one thread for each. Scheduler and
-worker end when the lab stops them, or after they have been idle. A foreign cluster is used by its address.
+worker end when the lab stops them, or after they have been idle. Foreign clusters are only used, never stopped.
 
 The address, the identities of the processes and the key are in the user's own settings, in a folder for each lab.
-Another user may own a lab's folder, so no file in it says where to connect or which process to end.
+Another user may own a lab's folder, so its files never decide where to connect or which process to end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SPARE_THREADS = 4
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The numbers with which a cluster was started: :class:`Settings` without empty fields."""
+    """The settings with which a cluster was started: :class:`Settings` with a number in every field."""
 
     slots: int = msgspec.field(default_factory=lambda: max(1, cores() // CORES_A_SLOT))
     gpus: int = 0
@@ -63,7 +63,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The content of the file about a cluster.
+    """The content of the file that describes a running cluster.
 
     Attributes:
         address: the scheduler's address.
@@ -91,8 +91,8 @@ class Settings:
     Attributes:
         slots: the number of jobs that train at a time; None: as at the last start, or one for every two cores.
         gpus: the number of GPUs for jobs, as the resource ``GPU``; None: as at the last start, or none.
-        idle_minutes: minutes for which scheduler and worker stay without a job; None: as at the last start, or 10.
-        listen: the address of this machine on which the scheduler listens for workers of other machines. That cluster
+        idle_minutes: minutes without a job after which scheduler and worker end; None: as at the last start, or 10.
+        listen: the address of this machine on which the scheduler listens for workers of other machines. Such a cluster
             keeps its key until it is stopped. None: as at the last start, or loopback. Empty: loopback.
         port: the port at that address; None: as at the last start, or :data:`PORT`.
 
@@ -116,7 +116,7 @@ class Settings:
             check_own_address(self.listen)
 
     def filled(self, last: Numbers | None) -> Numbers:
-        """Return complete numbers: the fields of these settings, else the last numbers, else the defaults."""
+        """Fill each missing field with its value at the last start, else with its default."""
         settings = {name: value for name, value in asdict(self).items() if value is not None}
         return msgspec.structs.replace(last or Numbers(), **settings)
 
@@ -154,7 +154,7 @@ class Cluster:
         with self._locked():
             state = self._state()
             if not alive.is_alive(state.scheduler):
-                if alive.is_alive(state.worker):  # this worker would search for its old scheduler for a while
+                if alive.is_alive(state.worker):  # the old worker would search for the old scheduler for a while
                     os.kill(alive.pid_of(state.worker), signal.SIGKILL)
                 state = self._start_scheduler()
             if not alive.is_alive(state.worker):
@@ -194,11 +194,11 @@ class Cluster:
         return {role: alive.pid_of(name) for role, name in identities.items() if alive.is_alive(name)}
 
     def stop(self, patience_s: float = 5.0, *, listens: bool = False) -> None:
-        """End scheduler and worker; jobs continue. With ``listens`` the next scheduler has the same address."""
+        """End scheduler and worker; running jobs continue. With ``listens`` the next scheduler has the same address."""
         with self._locked():
             state = self._state()
             names = [state.worker, state.scheduler]
-            # A worker that is asked to end would wait for its jobs. All its data are in the store too.
+            # A request to end would let the worker wait for its jobs. All data of the worker are in the store too.
             for numbers in ((signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL, signal.SIGKILL)):
                 for name, number in zip(names, numbers, strict=True):
                     if alive.is_alive(name):
@@ -213,7 +213,7 @@ class Cluster:
             self._keep(state, worker="", scheduler="", address="", settings=settings)
 
     def end(self, address: str) -> None:
-        """Kill this lab's scheduler and worker if the scheduler still has this address, because it does not answer.
+        """Kill this lab's scheduler, which does not answer, and its worker, if the scheduler still has this address.
 
         The processes of jobs continue, and the next worker adopts them.
         """
@@ -230,14 +230,14 @@ class Cluster:
         return _read(self._file).foreign or None
 
     def remember(self, address: str | None) -> None:
-        """Store a scheduler's address for processes that open the lab without an address."""
+        """Store a foreign scheduler's address for processes that later open the lab without an address."""
         with self._locked():
             self._keep(_read(self._file), foreign=address)
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def _start_scheduler(self) -> State:
-        # End the orphan of a process that was killed after the start of a scheduler and before the write of the file.
+        # End a scheduler whose starting process was killed before it wrote the file.
         alive.end_marked(self._token("scheduler"))
         self._forget_others()
         ready = self.home / "scheduler.json"
@@ -279,7 +279,7 @@ class Cluster:
         return alive.identity(process.pid) or ""
 
     def _token(self, role: str) -> str:
-        """Return the text that marks this folder's scheduler or worker."""
+        """Return the text that marks the processes of this folder's scheduler or worker."""
         return f"{role} of {self._root} by {self.home}"
 
     def _dask(self, *words: str, names: str | None = None) -> tuple[subprocess.Popen[bytes], Path]:
@@ -312,7 +312,7 @@ class Cluster:
         temporary = self._file.with_suffix(".new")
         try:
             with private.create(temporary) as file:
-                file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # a path may be no UTF-8
+                file.write(json.dumps(msgspec.to_builtins(state), indent=1).encode())  # a path may not be UTF-8
             temporary.replace(self._file)
         except OSError as error:
             raise JobError(f"{temporary} cannot be written to ({error.strerror or error}); make room there") from None
@@ -328,14 +328,14 @@ class Cluster:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Let one process at a time into the block; the lock ends with its process."""
+        """Let only one process at a time run the block; the lock ends with the process."""
         with private.create(self.home / "cluster.lock") as lock:
             take(lock, self.home / "cluster.lock", is_patient=True)
             yield
 
 
 def dask_command(*words: str) -> list[str]:
-    """Return Dask's command with our preload and without Dask's web pages."""
+    """Return Dask's command with the preload module of this package and without Dask's web pages."""
     http = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--preload", node.__name__]
     return module_command("dask", *words, *http)
 
@@ -345,19 +345,19 @@ def dask_environment(key: Path, token: str, names: str | None = None) -> dict[st
 
     Args:
         key: a PEM file.
-        token: the mark of our process.
-        names: the names of a worker's GPUs, separated by commas; None: no GPUs were named.
+        token: the text that marks a process of this lab's cluster.
+        names: the names of a worker's GPUs, separated by commas; None: the user has named no GPUs.
     """
     # A dead worker does not count against the jobs in its queue: the store counts the deaths of each job. Jobs that
-    # wait for a slot count as a worker's load. A driver needs no slot and must not wait behind them. Dask's monitor,
-    # which runs fifty times a second, would take 2 % of a core from trainings that last minutes.
+    # wait for a slot count as a worker's load. A driver needs no slot and must not wait behind such jobs. Dask's
+    # monitor, which runs fifty times a second, would take 2 % of a core from trainings that last minutes.
     settings = {
         "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
         "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1000000",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "inf",
-        # Dask starts an HTTP server in any case. Without routes that server has no pages until it closes.
+        # Dask always starts an HTTP server. Without routes that server has no pages until it closes.
         "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
         "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
         **tls.environment(key),
@@ -373,7 +373,7 @@ def dask_environment(key: Path, token: str, names: str | None = None) -> dict[st
 
 
 def check_own_address(address: str) -> None:
-    """Refuse an address on which this machine cannot listen. Raises JobError."""
+    """Raise JobError for an address on which this machine cannot listen."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.bind((address, 0))
@@ -382,10 +382,10 @@ def check_own_address(address: str) -> None:
 
 
 def _read(path: Path) -> State:
-    """Read the state from our own file, or from the file of Dask's scheduler, which has the address."""
+    """Read the state from the lab's file, or the address from the file of Dask's scheduler."""
     try:
         return msgspec.convert(json.loads(inputs.read_text(path, _MOST_BYTES)), State)
-    except (OSError, ValueError, RecursionError):  # no file, or a part of it from a killed process
+    except (OSError, ValueError, RecursionError):  # the file is missing, or incomplete after a kill of its writer
         return State()
 
 

@@ -16,7 +16,7 @@ from syno_lab.jobs import attempts
 from syno_lab.jobs.ledger import Ledger, now
 from syno_lab.processes import alive
 
-#: Seconds between two reads of the store. Progress is written once in that time at most.
+#: Seconds between two reads of the store, and the least seconds between two writes of the progress.
 PERIOD_S = 0.5
 #: Seconds between two heartbeats in the store.
 BEAT_S = 5.0
@@ -48,7 +48,7 @@ class JobContext:
         self._guard = threading.Lock()
 
     def report(self, fraction: float, message: str = "") -> None:
-        """Report the progress of the job, from 0 to 1. Calls may be frequent: only two reports a second are stored."""
+        """Report the job's progress, from 0 to 1. Calls may be frequent: only two reports a second are stored."""
         with self._guard:
             self._report = min(max(float(fraction), 0.0), 1.0), " ".join(str(message).split())
 
@@ -62,14 +62,14 @@ class JobContext:
             print(f"{now()} {line}", file=sys.stderr, flush=True)  # noqa: T201 - the log is our standard error
 
     def flush(self) -> None:
-        """Write the last report into the store."""
+        """Write the last reported progress into the store."""
         with self._guard:
             report, self._report = self._report, None
         if report is not None:
             attempts.progress(self._ledger, self.id, self._token, *report)
 
     def keep(self) -> None:
-        """Start a thread that renews the lease. The process ends when another process has the lease."""
+        """Start a thread that renews the lease. This process ends when another process has the lease."""
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
 
     def _keep(self) -> None:
@@ -99,7 +99,7 @@ class JobContext:
     def _heed(self, wish: str) -> None:
         if wish == "pause":
             self._ask("paused")
-        elif self.stop_reason == "paused":  # the job was resumed before its checkpoint
+        elif self.stop_reason == "paused":  # the user resumed the job before it wrote its checkpoint
             self.stop_reason = ""
             self._stop.clear()
 

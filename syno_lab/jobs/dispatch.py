@@ -60,16 +60,16 @@ def worker_client() -> Client:
 
     worker = get_worker()
     security: Any = worker.security
-    if not security.tls_client_cert:  # Dask's command sets the worker's key, but not its client's key
+    if not security.tls_client_cert:  # Dask's command sets the key of the worker, not of its client
         security.tls_client_cert, security.tls_client_key = security.tls_worker_cert, security.tls_worker_key
     return within(WORKER_ANSWER_S + GRACE_S, lambda: worker._get_client(timeout=WORKER_ANSWER_S))
 
 
 def within(seconds: float, connect: Callable[[], Client]) -> Client:
-    """Return the result of ``connect``, within ``seconds`` of the monotonic clock.
+    """Call ``connect`` and return its result, within ``seconds`` by the monotonic clock.
 
-    Dask's own timeout follows the wall clock: where that clock is set back, Dask waits longer by the same time. A
-    connection that comes after the timeout is closed. Raises TimeoutError at the timeout.
+    Dask's own timeout uses the wall clock: if that clock is set back by an hour, Dask waits an hour longer. If the
+    connection succeeds after the timeout, it is closed. Raises TimeoutError at the timeout.
     """
     pending: Future[Client] = Future()
 
@@ -94,14 +94,14 @@ def within(seconds: float, connect: Callable[[], Client]) -> Client:
 
 
 def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str], *, is_again: bool = False) -> Any:
-    """Put a job into a scheduler's queue, under its round's key, so that several processes queue a round once.
+    """Submit a job to a scheduler under the key of its round, so that several processes submit a round only once.
 
-    ``is_again`` gives the task a new key. Dask does not run a key a second time while any client holds its result, and
-    two clients that take turns could hold a result for ever.
+    ``is_again`` gives the task a new key. Dask does not run a key again while any client holds the result of that key,
+    and two clients in turn could hold it for ever.
 
-    ``counted`` are the resources that the workers have. Slots are requested only where workers count slots; elsewhere
-    the workers' threads are the slots. Any other resource is requested in any case. A job that works in the lab's store
-    runs on the lab's own machine.
+    ``counted`` are the names of the resources that the workers have. Slots are requested only where workers count
+    slots; elsewhere the workers' threads are the slots. Any other resource is always requested. A job that works in the
+    lab's store runs on the lab's own machine.
     """
     from distributed import fire_and_forget
 
@@ -115,14 +115,14 @@ def send(client: Client, folder: Path, job: JobRecord, counted: Collection[str],
 
 
 def counted_resources(client: Client) -> frozenset[str]:
-    """Return the resources of a foreign scheduler's workers. Raises JobError where the scheduler does not answer."""
+    """Return the names of a foreign scheduler's resources. Raises JobError where the scheduler does not answer."""
     return frozenset(name for worker in _information(client)["workers"].values() for name in worker["resources"])
 
 
 def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
     """Return the identifier of a scheduler. A scheduler that starts later at the same address has another identifier.
 
-    Raises JobError where no scheduler answers within ``timeout`` seconds, or it refuses this key.
+    Raises JobError where no scheduler answers within ``timeout`` seconds, or the scheduler refuses this key.
     """
     client = connect(endpoint, timeout)
     try:
@@ -132,7 +132,7 @@ def scheduler_name(endpoint: Endpoint, timeout: float) -> str:
 
 
 def _information(client: Client) -> dict[str, Any]:
-    """Return a scheduler's facts on itself and its workers. Raises JobError where the scheduler does not answer."""
+    """Return data on a scheduler and its workers. Raises JobError where the scheduler does not answer."""
     pool = ThreadPoolExecutor(1)
     try:
         information: dict[str, Any] = pool.submit(client.scheduler_info, n_workers=-1).result(ANSWER_S)

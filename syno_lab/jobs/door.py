@@ -1,7 +1,8 @@
-"""The functions of a lab's door. The worker on the lab's machine runs them for workers that do not see the folder.
+"""The functions of a lab's door. Workers that do not see the lab's folder call them on the worker that sees it.
 
-A worker elsewhere takes a job, renews its lease and sends its results. Each request is a small Dask task on the worker
-with the resource :data:`HOME`. The store and all decisions stay with the lab: only a token's holder can end an attempt.
+A worker on another machine takes a job, renews its lease and sends its results. Each request is a small Dask task on
+the worker with the resource :data:`HOME`. The lab keeps the store and decides: only a token's holder can end an
+attempt.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from syno_lab.version import __version__
 
 #: The resource of the worker that sees the lab's folder. Tasks that need the folder require this resource.
 HOME = "home"
-#: The amount of :data:`HOME` on that worker, more than tasks can require at once.
+#: The worker's amount of :data:`HOME`, more than all tasks together can require.
 HOMES = 100_000
-#: The most bytes that are sent of a job's folder, and of its log.
+#: The largest size in bytes of a job's folder that is sent, and of its log.
 MOST_BYTES, MOST_LOG_BYTES = 1 << 30, 1 << 20
 
-#: Files by their path in a folder.
+#: The contents of files by their paths in a folder.
 Files = dict[str, bytes]
 
 
 @dataclass(frozen=True)
 class Taken:
-    """An attempt in the name of a worker on another machine.
+    """An attempt of a worker on another machine.
 
     Attributes:
         token: the attempt's token.
@@ -50,7 +51,7 @@ class Taken:
 
 
 def take(folder: str, number: int, place: str, boot: str, supervisor: str, version: str) -> Taken | None:
-    """Start an attempt in the name of a worker on another machine; None where the job does not wait for an attempt.
+    """Start an attempt for a worker on another machine; None where the job does not wait for an attempt.
 
     Raises:
         JobError: the worker has another version, the job is not signed, or its folder is too large to send.
@@ -72,7 +73,7 @@ def beat(
     """Renew the lease of an attempt, and store the progress, the files and the log that its worker sends.
 
     Returns:
-        The user's request (``pause``, ``cancel`` or empty); None where another process has the attempt.
+        The user's request (``pause``, ``cancel`` or an empty text); None where another process has the attempt.
     """
     ledger = _ledger(folder)
     if not attempts.beat(ledger, number, token):
@@ -84,7 +85,7 @@ def beat(
 
 
 def end(folder: str, number: int, token: str, ending: Ending, files: Files, log: bytes | None) -> bool:
-    """Record the ending of an attempt, as its own process would; return False where another process has the attempt."""
+    """Record the ending of an attempt; return False where another process has the attempt."""
     ledger = _ledger(folder)
     lease = ledger.lease(number)
     if lease is None or lease.token != token:
@@ -98,7 +99,7 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
 
     Args:
         folder: a job's folder.
-        known: size and modification time of files that were read before. Only changed files are read; it is updated.
+        known: size and modification time of files that were read before. Only changed files are read. Updated in place.
 
     Raises JobError where the files are too large to send.
     """
@@ -121,7 +122,7 @@ def files_of(folder: Path, known: dict[str, tuple[int, int]] | None = None) -> F
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write files below a folder. Raises JobError for a path out of the folder, before any file is written."""
+    """Write files below a folder. Raises JobError for a path outside the folder, before any file is written."""
     for name in files:
         parts = name.split("/")
         if name.startswith("/") or any(part in ("", ".", "..") or "\\" in part or "\0" in part for part in parts):
@@ -147,7 +148,7 @@ def _keep(root: Path, ledger: Ledger, number: int, files: Files, log: bytes | No
 
 
 def _ledger(folder: str) -> Ledger:
-    """Return the ledger in the store that this worker has open. Raises StoreError where there is no lab."""
+    """Return the jobs in the store that this worker has open. Raises StoreError where there is no lab."""
     from syno_lab.jobs.supervise import open_store
     from syno_lab.store.database import FILE_NAME
 

@@ -1,6 +1,6 @@
 """Endpoints of Dask clusters: the lab's own, a cluster that the user names, or the cluster that started this job.
 
-No endpoint is read from a lab's folder, which another user may own: the lab trusts any scheduler at an endpoint.
+The lab trusts the scheduler at an endpoint, so no endpoint is read from a lab's folder, which another user may own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syno_lab.processes.own_listener import is_loopback
 
 #: The file in the user's settings that names the cluster, as ``address``, and its TLS files.
 SETTINGS = "cluster.toml"
-#: An environment variable of a job that a foreign worker has started: the endpoint of that worker's cluster.
+#: An environment variable of a job that a foreign worker has started. It has the endpoint of that worker's cluster.
 VARIABLE = "SYNO_LAB_CLUSTER"
 _MOST_BYTES = 1 << 16
 
@@ -76,7 +76,7 @@ class Endpoint:
 
 
 def named(address: str | None) -> Endpoint | None:
-    """Return the cluster at an address, by default at the address in the user's settings; None without any address.
+    """Return the cluster at an address, by default at the address in the user's settings; None if neither exists.
 
     The TLS files are those in the user's settings, ``cluster.toml`` in `private.config_folder`, for example::
 
@@ -105,7 +105,7 @@ def named(address: str | None) -> Endpoint | None:
 
 
 def inherited() -> Endpoint | None:
-    """Return the foreign cluster whose worker started this process as a job, else None."""
+    """Return the foreign cluster whose worker started this process as a job; None for any other process."""
     text = os.environ.get(VARIABLE)
     if not text:
         return None
@@ -116,14 +116,14 @@ def inherited() -> Endpoint | None:
 
 
 def passed_on() -> dict[str, str]:
-    """Return a job's environment variable with this worker's cluster; empty where a lab started the worker."""
+    """Return the environment variable that names a foreign worker's cluster to a job; empty for a lab's worker."""
     from distributed import get_worker
 
     from syno_lab.jobs import node
 
     try:
         worker: Any = get_worker()
-    except ValueError:  # a supervisor outside a worker
+    except ValueError:  # this process is no worker
         return {}
     if node.is_ours():
         return {}

@@ -2,7 +2,7 @@
 
 A lab's worker has the names of its GPUs in :data:`VARIABLE`. The process of an attempt gets its GPUs in
 ``CUDA_VISIBLE_DEVICES``, which is empty where the job requires no GPU. Names are numbers or UUIDs, as in CUDA. Only
-:func:`found` asks a driver. A worker without the variable does not change the environment of its jobs.
+:func:`found` queries NVIDIA's driver. A worker without the variable does not change the environment of its jobs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 def first(count: int) -> tuple[str, ...]:
-    """Return the names of the first ``count`` GPUs that this process may see; numbers from 0 on where it sees all."""
+    """Return the names of the first ``count`` GPUs that this process may see; 0, 1, … if it may see all."""
     visible = os.environ.get(VISIBLE)
     if visible is None:
         return tuple(map(str, range(count)))
@@ -71,7 +71,7 @@ def found() -> tuple[str, ...]:
 
 
 class Pool:
-    """The GPUs of a worker and the load of each; safe for threads."""
+    """The GPUs of a worker and the load of each GPU; safe to use from threads."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._load = dict.fromkeys(names, 0.0)
@@ -84,7 +84,7 @@ class Pool:
 
     @contextlib.contextmanager
     def some(self, amount: float) -> Iterator[tuple[str, ...]]:
-        """Reserve an amount of GPUs within the block, those with the least load. Amounts below 1 may share a GPU.
+        """Reserve an amount of GPUs with the least load, within the block. Amounts below 1 may share a GPU.
 
         Dask never runs more jobs than the worker's GPUs allow.
         """
@@ -103,7 +103,7 @@ class Pool:
 
     @contextlib.contextmanager
     def held(self, names: Sequence[str], amount: float) -> Iterator[None]:
-        """Count, within the block, the GPUs of a process that another worker has started."""
+        """Count the GPUs of a process that another worker has started as used, within the block."""
         share, known = min(amount, 1.0), [name for name in names if name in self._load]
         with self._guard:
             for name in known:

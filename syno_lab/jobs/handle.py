@@ -21,7 +21,7 @@ MOST_LOG = 1 << 28
 
 
 class JobFuture(Future[dict[str, Any]]):
-    """The future result of a job; to cancel the future cancels the job."""
+    """The future of a job's result; cancelling the future cancels the job."""
 
     def __init__(self, ledger: Ledger, number: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class JobFuture(Future[dict[str, Any]]):
         self.job = number
 
     def cancel(self) -> bool:
-        """Cancel the job; the future is cancelled when the job is."""
+        """Cancel the job; the future is cancelled as soon as the job is cancelled."""
         return self.cancelled() or self._ledger.cancel(self.job)
 
     def settle(self) -> bool:
@@ -70,11 +70,11 @@ class JobHandle:
         return self._lab.ledger.attempts(self.id)
 
     def future(self) -> JobFuture:
-        """Return a future of the job's result that raises `JobError` without a result and is cancelled with the job."""
+        """Return a future of the job's result; it raises `JobError` without a result, and is cancelled with the job."""
         return self._lab.keeper.watch(JobFuture(self._lab.ledger, self.id))
 
     def cancel(self) -> bool:
-        """Cancel the job, a running job within seconds, and its child jobs. Return False when the job has ended."""
+        """Cancel the job and its child jobs; a running job ends within seconds. Return False when the job has ended."""
         return self._lab.ledger.cancel(self.id)
 
     def pause(self) -> bool:
@@ -91,7 +91,7 @@ class JobHandle:
         return done
 
     def allow(self, record: JobRecord | None = None) -> None:
-        """Sign another user's job, as in this record (by default as it is now): the job then runs in your name.
+        """Sign another user's job as in this record (by default its current record), so that it runs in your name.
 
         First read the job's parameters and code: ``record().params``. Raises JobError if the job has changed since.
         """

@@ -1,7 +1,7 @@
 """The keeper: a thread of an open lab that sends waiting jobs to a worker and sets the results of futures.
 
-Any number of processes may have a keeper. A keeper's actions are in the store, and a repeated action does no harm.
-Without a keeper, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
+Any number of processes may have a keeper. The results of a keeper's actions are in the store, and a repeated action
+does no harm. Without a keeper, running jobs continue; jobs that only a keeper can restart wait for the next keeper.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two reads of the store, and between two sweeps.
 PERIOD_S, SWEEP_S = 0.1, 1.0
-#: Seconds for which an error of the store or the scheduler lasts before it is logged. A caller gets the error at once.
+#: Seconds after which a persistent error of the store or the scheduler is logged. For a caller it is raised at once.
 LASTS_S = 5.0
-#: Seconds for a connection to close. The scheduler at its other end may be dead.
+#: Seconds within which a connection must close. The scheduler at its other end may be dead.
 CLOSE_S = 2.0
-#: Seconds within which the lab's own scheduler must answer. Then the keeper checks whether it was killed.
+#: Seconds within which the lab's own scheduler must answer, before the keeper checks whether it was killed.
 OWN_ANSWER_S = 5.0
 #: Seconds after which the lab's own scheduler is replaced if it lives but does not answer.
 SILENT_S = 30.0
@@ -48,7 +48,7 @@ class Keeper:
         self._client: Client | None = None
         self._is_foreign = False
         self._counted: frozenset[str] = frozenset()
-        self._silent: tuple[str, float] | None = None  # the scheduler that did not answer, and since when
+        self._silent: tuple[str, float] | None = None  # the scheduler without an answer, and since when
         self._sent: dict[tuple[int, int], Future] = {}
         self._futures: list[JobFuture] = []
         self._guard = threading.Lock()
@@ -71,7 +71,7 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and the connection. The submitted jobs still run."""
+        """End the thread and the connection. Submitted jobs continue."""
         self._ended.set()
         self._awake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -80,7 +80,7 @@ class Keeper:
         self._disconnect()
 
     def wake(self) -> None:
-        """Let the thread read the store at once."""
+        """Make the thread read the store at once."""
         self._awake.set()
 
     def hand_over(self, timeout: float | None = None) -> bool:
@@ -102,7 +102,7 @@ class Keeper:
         return True
 
     def watch(self, future: JobFuture) -> JobFuture:
-        """Settle a future when its job ends."""
+        """Set the result of a future when its job ends."""
         if not future.settle():
             with self._guard:
                 self._futures.append(future)
@@ -119,7 +119,7 @@ class Keeper:
                     swept = time.monotonic()
                     sweep(self._ledger, self._watch)
                     if self._client is not None and not self._is_connected():
-                        self._disconnect()  # at once: Dask's client would search for its scheduler and log that
+                        self._disconnect()  # close at once, or Dask's client would search for its scheduler and log
                 if is_due or current != version:
                     version = current
                     self._settle()
@@ -145,7 +145,7 @@ class Keeper:
         current = {*waiting, *((job.id, job.round) for job in orphans)}
         for key in [key for key in self._sent if key not in current]:
             del self._sent[key]
-        # A task that ended while its job has not ended is sent again.
+        # If a task has ended but its job has not, submit the task again.
         ended = {key: future for key, future in self._sent.items() if future.status != "pending"}
         for key in ended:
             del self._sent[key]
@@ -154,7 +154,7 @@ class Keeper:
         fresh += [job for job in orphans if (job.id, job.round) not in self._sent]
         if fresh or (
             any(lease.is_here for lease in leases) and self._is_down()
-        ):  # attempts continue without a scheduler, but waiting jobs would not start
+        ):  # running attempts need no scheduler, but waiting jobs would not start
             client = self._connected()
             for job in fresh:
                 key = job.id, job.round
@@ -178,7 +178,7 @@ class Keeper:
         return None if last is None else endpoint.named(last)
 
     def _connected(self) -> Client:
-        """Return a connection to the cluster; start the lab's own cluster where it is not up."""
+        """Return a connection to the cluster; start the lab's own cluster where it does not run."""
         if self._client is not None and self._is_connected():
             return self._client
         other = self._named or self._default()
@@ -189,12 +189,12 @@ class Keeper:
             except JobError:
                 if self._named is not None:
                     raise
-                self._inherited = None  # the user did not name it, so use this machine
+                self._inherited = None  # the user has not named this cluster, so use this machine
                 self._cluster.remember(None)
         own = self._cluster.endpoint()
         client = self._client
         if client is not None and client.status == "running" and client.scheduler.address == own.address:
-            return client  # only its worker was missing
+            return client  # only the worker of the cluster was missing
         self._disconnect()
         self._client, self._is_foreign, self._counted = self._answering(own), False, COUNTED
         return self._client
@@ -217,7 +217,7 @@ class Keeper:
         return client
 
     def _is_silent(self) -> bool:
-        """Whether the lab's own scheduler does not answer and will soon be replaced, so that callers should wait."""
+        """Whether the lab's own scheduler, which does not answer, will soon be replaced, so that callers must wait."""
         return self._silent is not None and time.monotonic() - self._silent[1] < SILENT_S + START_S
 
     def _join(self, other: Endpoint) -> Client:

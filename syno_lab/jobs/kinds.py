@@ -1,7 +1,7 @@
 """The kinds of jobs: the function ``run(params, context) -> result`` of each, and the resources that a job takes.
 
-Only registered kinds can run. A foreign store names kinds and never functions. The environment variable
-``SYNO_LAB_KINDS="name=module:function;…"`` registers more kinds, for tests and for users.
+Only registered kinds can run. A store from another person can only name registered kinds, and never a function. The
+environment variable ``SYNO_LAB_KINDS="name=module:function;…"`` registers more kinds, for tests and for users.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS: dict[str, str] = {
 #: them; it takes no slot, so that it cannot block the jobs that it waits for.
 RESOURCES: dict[str, dict[str, float]] = {"search": {}}
 ONE_SLOT: dict[str, float] = {"slot": 1}
-#: Kinds that work in the lab's store and so run on a machine that sees its folder. Drivers run there too.
+#: The kinds of jobs that use the lab's store, and so run only on a machine that sees the lab's folder. Drivers too.
 AT_HOME = ("rungs", "search")
 VARIABLE = "SYNO_LAB_KINDS"
 

@@ -69,10 +69,10 @@ class Lab(Closing):
         Args:
             folder: the lab's folder.
             address: the address of a foreign Dask scheduler, ``tls://host:port`` (``tcp://`` only on this machine).
-                None: the scheduler of the user's settings (`endpoint.named`), else the lab's own, which the first job
-                starts.
-            slots: the number of jobs that train at once on a cluster that this call starts; None: as at the last start,
-                or one for every two cores.
+                None: the scheduler in the user's settings (`endpoint.named`), else the lab's own scheduler, which
+                starts with the first job.
+            slots: the number of jobs that train at a time on a cluster that this lab starts; None: as at the last
+                start, or one for every two cores.
             gpus: the number of that cluster's GPUs, as the resource ``GPU``; None: as at the last start, or none.
             idle_minutes: minutes without a job after which that cluster ends; None: as at the last start, or 10.
             listen: the address of this machine on which that cluster listens for workers of other machines, with TLS;
@@ -108,7 +108,7 @@ class Lab(Closing):
         max_attempts: int = 3,
         resources: Mapping[str, float] | None = None,
     ) -> JobHandle:
-        """Store a job, and start it as soon as there is room for it. The job is safe when this method returns.
+        """Store a job, and start it as soon as a worker is free. When this method returns, the job is on the disk.
 
         Args:
             kind: a name of :mod:`syno_lab.jobs.kinds`.
@@ -116,8 +116,8 @@ class Lab(Closing):
             name: a title for people.
             after: the numbers of jobs that must finish first. If one of those jobs fails, this job fails.
             max_attempts: the number of deaths (signals, exits without a result, out of memory) that poison the job.
-            resources: the amounts that the job takes of a worker, such as ``{"slot": 1, "GPU": 1}``; None: the amounts
-                of its kind; empty: for a job that only waits for other jobs.
+            resources: the amounts of a worker's resources that the job takes, such as ``{"slot": 1, "GPU": 1}``; None:
+                the default of its kind; empty: for a job that only waits for other jobs.
 
         Raises:
             JobError: the kind is unknown, or a number is out of range.
@@ -132,7 +132,7 @@ class Lab(Closing):
         return JobHandle(self, number)
 
     def sweep(self) -> list[int]:
-        """End the attempts of dead processes; return the numbers of their jobs."""
+        """End the attempts of dead processes; return the numbers of the jobs with such attempts."""
         return [] if self.store.database.is_read_only else sweep(self.ledger, self._watch)
 
     def jobs(
@@ -162,7 +162,7 @@ class Lab(Closing):
             time.sleep(0.2)
 
     def hand_over(self, timeout: float | None = None) -> bool:
-        """Wait until the cluster has every job that is ready now, for which it is started. Then the lab may close.
+        """Start the cluster, and wait until it has every job that is ready now. Then the lab may close.
 
         Returns:
             Whether the cluster had all jobs within `timeout` seconds.

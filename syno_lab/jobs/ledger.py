@@ -36,7 +36,7 @@ CANCELLED = "cancelled by the user"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The machine and the processes of an attempt, by their names in :mod:`syno_lab.processes.alive`.
+    """A lease: the machine and the processes of an attempt, by their names in :mod:`syno_lab.processes.alive`.
 
     ``beat`` counts the supervisor's heartbeats. ``at`` is the monotonic clock of ``place`` at the start, in seconds.
     """
@@ -52,12 +52,12 @@ class Lease:
 
     @property
     def is_here(self) -> bool:
-        """Whether the attempt is of this machine and this boot; a copied store has attempts of other machines."""
+        """Whether the attempt runs on this machine and this boot; a copied store has attempts of other machines."""
         return (self.place, self.boot) == (alive.place(), alive.boot())
 
 
 def now() -> str:
-    """Return the time for people: ISO 8601, UTC, to the millisecond. No decision depends on this time."""
+    """Return the current time for people: ISO 8601, UTC, to the millisecond. No decision depends on this time."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -76,7 +76,7 @@ class Ledger:
         return [from_row(row, reports.get(row[0], (0.0, ""))) for row in rows]
 
     def job(self, number: int) -> JobRecord:
-        """Return one job. Raises JobError where no job has this number."""
+        """Return one job. Return a job. Raises JobError where no job has this number."""
         jobs = self.jobs("job=?", (number,))
         if not jobs:
             raise JobError(f"no job {number} in {self.database.path.parent}")
@@ -101,7 +101,7 @@ class Ledger:
         return Lease(*rows[0]) if rows else None
 
     def waiting(self) -> list[tuple[int, int]]:
-        """Return number and round of the waiting jobs, in order; cheap enough for frequent calls."""
+        """Return the number and the round of each waiting job, in order; a cheap call."""
         rows = self.database.column("SELECT job || ' ' || round FROM syno_jobs WHERE state='waiting' ORDER BY job")
         return [(int(job), int(turn)) for job, turn in map(str.split, rows)]
 
@@ -111,7 +111,7 @@ class Ledger:
         return [job for jobs in candidates for job in jobs if self.is_ready(job)]
 
     def is_ready(self, job: JobRecord) -> bool:
-        """Whether a job waits and is signed, and all its predecessors have finished."""
+        """Whether a job is waiting and signed, and all jobs that it comes after have finished."""
         is_due = job.state == "waiting" and all(self.state(number) == "finished" for number in job.after)
         return is_due and trust.is_signed(self, job)
 
@@ -166,7 +166,7 @@ class Ledger:
         return True
 
     def pause(self, number: int) -> bool:
-        """Pause a job: a waiting job at once, a running job at its next checkpoint. Return False if it has ended."""
+        """Pause a job: a waiting job at once, a running job at a checkpoint. Return False if the job has ended."""
         with self.database.transaction():
             job = self.job(number)
             if job.is_ended or job.wish == "cancel":
@@ -206,7 +206,7 @@ class Ledger:
             self.write(in_line(replace(job, deaths=0, reason="", ended=None)))
 
     def allow(self, job: JobRecord) -> None:
-        """Sign a job in the user's name, as in this record, and queue the job if it was paused as unsigned.
+        """Sign a job in the user's name in the state of this record, and queue the job if it was paused as unsigned.
 
         Raises JobError where the stored job differs from the record; SynoError where no key exists or can be created.
         """
@@ -229,7 +229,7 @@ class Ledger:
 
 
 def in_line(job: JobRecord) -> JobRecord:
-    """Return the job as waiting again. Schedulers distinguish the new round from earlier rounds by its number."""
+    """Return the record of the waiting job. Schedulers distinguish the new round from earlier rounds by its number."""
     return replace(job, state="waiting", wish="", round=job.round + 1)
 
 

@@ -1,6 +1,6 @@
 """The module that a lab's Dask scheduler and worker import first (``--preload``).
 
-This module imports nothing of the lab, because the scheduler needs nothing of it.
+This module imports no other module of the lab, because the scheduler needs none.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _ours: list[Any] = []
 def use_steady_clock() -> None:
     """Make Dask's streams and connections wait by the monotonic clock.
 
-    Dask (``distributed`` 2026.8.0) waits for a time of the wall clock. After that clock is set back by an hour, a
-    stream would send no message for an hour.
+    Dask (``distributed`` 2026.8.0) waits until a time of the wall clock. If that clock is set back by an hour, a stream
+    would send no message for an hour.
     """
     from distributed import batched
     from distributed.comm import core

@@ -19,7 +19,7 @@ ENDED = ("finished", "failed", "cancelled", "poisoned")
 
 
 class JobFailed(JobError):  # noqa: N818 - the name reads well where a function raises it
-    """Raised by a kind's function that cannot do the job. With ``retry`` the job runs again, as after a death."""
+    """Raised by the function of a job that cannot be done. With ``retry`` the job runs again, as after a death."""
 
     def __init__(self, reason: str, *, retry: bool = False) -> None:
         super().__init__(reason)
@@ -36,9 +36,9 @@ class JobRecord:
 
     Attributes:
         id: the job's number in the lab, from 1 on.
-        kind: the kind of its function, a name in :mod:`syno_lab.jobs.kinds`.
+        kind: the kind of the job, a name in :mod:`syno_lab.jobs.kinds`.
         name: a title for people.
-        params: the parameters of the function.
+        params: the parameters of the job's function.
         parent: the number of the job that submitted this job.
         after: the numbers of jobs that must finish first.
         resources: the amounts that the job takes of a Dask worker; empty for drivers, which mostly wait.
@@ -48,15 +48,15 @@ class JobRecord:
         wish: the user's pending request: ``pause`` or ``cancel``.
         round: the number of times that the job was put in the queue.
         attempt: the number of times that the job was started.
-        deaths: the number of deaths: by a signal, by an exit without a result, out of memory.
+        deaths: the number of attempts that ended by a signal, by an exit without a result, or out of memory.
         reason: the reason for the state, in one line; empty without an error.
-        result: the return value of the function.
+        result: the return value of the job's function.
         started: the start of the last attempt.
         ended: the end of the job.
         wall_s: seconds of all attempts together.
         cpu_s: processor seconds of all attempts together, including descendants.
         progress: the last reported progress, from 0 to 1.
-        message: the message with that progress.
+        message: the message that was reported with ``progress``.
     """
 
     id: int
@@ -84,7 +84,7 @@ class JobRecord:
 
     @property
     def is_ended(self) -> bool:
-        """Whether only a retry can change the job."""
+        """Whether the job has ended, so that only a retry can change it."""
         return self.state in ENDED
 
 
@@ -106,8 +106,8 @@ class Ending(msgspec.Struct, frozen=True):
     """The ending of an attempt.
 
     Attributes:
-        how: ``finished``; ``failed``: the job cannot be done; ``stopped`` without a fault of the job, which waits again
-            or is paused on request; ``died``: the job continues from its folder, or is poisoned.
+        how: ``finished``; ``failed``: the job cannot be done; ``stopped``: by no fault of the job, which waits again or
+            is paused on request; ``died``: the job is tried again or poisoned.
         reason: one line; empty for ``finished``.
         result: the return value of the function, for ``finished``.
         wall_s, cpu_s: the seconds and processor seconds of the attempt.
@@ -150,6 +150,6 @@ def from_row(row: Sequence[Any], progress: tuple[float, str] = (0.0, "")) -> Job
 
 
 def to_row(record: JobRecord, texts: dict[str, str]) -> list[Any]:
-    """Return the row of a record; ``texts`` has the JSON of its mappings."""
+    """Return the row of a record; ``texts`` has the JSON texts of the record's mappings."""
     names = [field.name for field in fields(JobRecord)[:-2]]
     return [texts[name] if name in texts else getattr(record, name) for name in names]

@@ -47,10 +47,10 @@ def open_store(folder: str) -> Store:
 
 
 def supervise(folder: str, number: int) -> None:
-    """Run a job that still waits, or adopt its attempt; return when the attempt has ended. Dask's workers call this.
+    """Run a job that still waits, or adopt its attempt; return when the attempt has ended. Dask calls this.
 
-    Dask may call this function twice, late, or on another worker after a death: the store alone decides. Raises
-    JobError where the lab's folder is not on this machine.
+    Dask may call it twice, late, or on another worker after a death, so the store alone decides whether the job runs.
+    Raises JobError where the lab's folder is not on this machine.
     """
     root = Path(folder)
     if away.is_away():
@@ -65,10 +65,10 @@ def supervise(folder: str, number: int) -> None:
     needs = ledger.job(number).resources
     if not needs:
         _make_room()
-    # An attempt that a dead worker left still takes resources. Supervise it first, or too many jobs would run.
+    # An attempt of a dead worker still takes resources. Supervise this attempt first, or too many jobs would run.
     is_sent = False
     while lease := _adopt(ledger, number, needs):
-        if lease.job != number and not is_sent:  # else this job would wait for the other job
+        if lease.job != number and not is_sent:  # else this job would wait for the adopted job
             _send_again(ledger, root, number)
             is_sent = True
         Supervisor(ledger, root, lease).watch()
@@ -81,7 +81,7 @@ def supervise(folder: str, number: int) -> None:
 
 
 def _adopt(ledger: Ledger, number: int, needs: dict[str, float]) -> Lease | None:
-    """Adopt an attempt without a supervisor: of this job, or of a job with the same resources."""
+    """Adopt an attempt that has no supervisor, of this job or of a job with the same resources."""
     for lease in filter(is_orphan, ledger.leases()):
         if lease.job == number or (needs and ledger.job(lease.job).resources == needs):
             adopted = attempts.adopt(ledger, lease.job)
@@ -91,7 +91,7 @@ def _adopt(ledger: Ledger, number: int, needs: dict[str, float]) -> Lease | None
 
 
 def _make_room() -> None:
-    """Return this task's thread to Dask for another job, because a driver only waits."""
+    """Let Dask use this task's thread for another job, because a driver only waits."""
     from distributed import secede
 
     with contextlib.suppress(ValueError):  # this process is no worker
@@ -106,14 +106,14 @@ def _send_again(ledger: Ledger, root: Path, number: int) -> None:
 
     with contextlib.suppress(
         ValueError, OSError, TimeoutError, StoreError
-    ):  # without a worker the job runs after that attempt
+    ):  # without a worker the job runs after the adopted attempt
         job = ledger.job(number)
         if job.state == "waiting":
             send(worker_client(), root, job, get_worker().state.total_resources, is_again=True)
 
 
 def _pass_on(ledger: Ledger, root: Path, number: int) -> None:
-    """Send the jobs that became ready at the end of this job, so that they run without an open lab."""
+    """Submit the jobs that became ready at the end of this job, so that they run without an open lab."""
     from distributed import get_worker
 
     from syno_lab.jobs.dispatch import send, worker_client
@@ -140,7 +140,7 @@ class _Started:
 
 
 def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, str]) -> _Started:
-    """Start the process of an attempt with the environment variables ``more``. Raises OSError where the start fails."""
+    """Start the process of an attempt with ``more`` environment variables. Raises OSError where the start fails."""
     private.folder(log.parent)
     with private.create(log, "ab") as output:
         child = subprocess.Popen(
@@ -156,7 +156,7 @@ def _start(root: Path, number: int, token: str, log: Path, more: Mapping[str, st
 
     def end() -> tuple[int, float]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)  # the identifier is not reused before `wait4`
+            os.killpg(child.pid, signal.SIGKILL)  # the system does not reuse the process identifier before `wait4`
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         return child.returncode, usage.ru_utime + usage.ru_stime
@@ -230,11 +230,11 @@ class Supervisor:
             alive.end_attempt(self.lease.token, alive.TERM_S)
 
     def _write_down(self, cause: str, wall_s: float, cpu_s: float) -> None:
-        """Record how the attempt ended, unless its process has recorded that."""
+        """Record the ending of the attempt, unless the process of the attempt has recorded it."""
         self._insist(Ending("died", cause, None, wall_s, cpu_s))
 
     def _give_back(self, reason: str) -> None:
-        """Put the job in the queue again without a death. A process of the attempt finds no lease any more."""
+        """Put the job in the queue again without a death. The attempt's process ends without a lease."""
         self._insist(Ending("stopped", reason))
 
     def _insist(self, ending: Ending) -> None:
@@ -248,7 +248,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def ended(pid: int) -> Iterator[Callable[[float], bool]]:
-    """Yield a function that waits some seconds for the end of the process and returns whether it has ended."""
+    """Yield a function that waits some seconds for the end of the process and returns whether the process has ended."""
     name = alive.identity(pid)
     try:
         descriptor = os.pidfd_open(pid)
@@ -269,7 +269,7 @@ def ended(pid: int) -> Iterator[Callable[[float], bool]]:
 
 
 def oom_kills() -> int:
-    """Return how often this system's kernel has killed for lack of memory; 0 where the count is not readable."""
+    """Return how many processes Linux has killed for lack of memory; 0 where the count is not readable."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             if line.startswith("oom_kill "):

@@ -1,7 +1,7 @@
 """The sweep ends the attempts of dead processes. Every reader of a lab's jobs runs a sweep first.
 
-No clock decides whether an attempt lives. On this machine and boot, the attempt's processes decide. On other machines
-the heartbeat decides: an attempt is dead if a reader has watched for some time without a heartbeat.
+The wall clock does not decide whether an attempt is alive. On this machine and boot, an attempt is alive while its
+processes are alive. On other machines, an attempt is dead if a reader has seen no heartbeat for some time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from syno_lab.processes import alive
 
 #: Seconds without a heartbeat after which an attempt on another machine is dead.
 GRACE_S = 60.0
-#: The most seconds between two sweeps that count as watching, because the reader may have slept meanwhile.
+#: The most seconds between two sweeps that count as watched time, because the reader may have slept between them.
 LONGEST_LOOK_S = 5.0
 
 
 @dataclass
 class Watch:
-    """The memory of one process between sweeps: how long each heartbeat has not changed, and which jobs are signed."""
+    """The data that a process keeps between sweeps: how long each heartbeat is unchanged, and which jobs are signed."""
 
     grace_s: float = GRACE_S
     signed: set[tuple[int, int]] = field(default_factory=set)
@@ -32,7 +32,7 @@ class Watch:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, leases: list[Lease], at: float) -> set[str]:
-        """Return the tokens of leases without a heartbeat for ``grace_s``; ``at`` is this process's monotonic clock."""
+        """Return the tokens of leases without a heartbeat for ``grace_s``; ``at`` is a time of the monotonic clock."""
         with self._guard:
             passed = 0.0 if self._looked is None else min(at - self._looked, LONGEST_LOOK_S)
             self._looked = at
@@ -45,7 +45,7 @@ class Watch:
 
 
 def sweep(ledger: Ledger, watch: Watch) -> list[int]:
-    """Put the jobs of dead attempts in the queue again. Fail jobs whose predecessors failed, and pause unsigned jobs.
+    """Queue the jobs of dead attempts again. Fail jobs whose predecessors failed, and pause unsigned jobs.
 
     Return the numbers of the jobs of dead attempts.
     """
@@ -73,12 +73,12 @@ def is_orphan(lease: Lease) -> bool:
 
 
 def _loss(lease: Lease, is_silent: bool) -> str | None:
-    """Return why an attempt has no supervisor any more; None while it has one."""
+    """Return the reason why an attempt has no supervisor any more; None while it has a supervisor."""
     if lease.place != alive.place():
         return "nothing was heard of its machine any more" if is_silent else None
     if lease.boot != alive.boot():
         return "the machine was started anew"
-    if alive.is_alive(lease.child):  # without a supervisor it is adopted or ends by itself
+    if alive.is_alive(lease.child):  # an attempt without a supervisor is adopted or ends by itself
         return None
     if not alive.is_alive(lease.supervisor):
         return "it and the worker that supervised it died"

@@ -1,7 +1,7 @@
 """The key and certificate of a lab's own Dask processes. A process without the file cannot connect.
 
-Dask unpickles functions from every client. So its scheduler, worker and clients trust one certificate alone, which no
-other file has. Each scheduler gets a new certificate, without an expiry, so that a wrong clock cannot lock the lab out.
+Dask unpickles functions from every client. So the lab's scheduler, worker and clients trust only the certificate in
+this file. Each scheduler gets a new certificate, without an expiry, so that a wrong clock cannot lock the lab out.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from syno_lab import private
 
-#: The validity: from a time in the past of any clock to the time that means "no expiry" (RFC 5280, section 4.1.2.5).
+#: The validity: from a time that is past on any clock, to the time that means "no expiry" (RFC 5280, section 4.1.2.5).
 _BEGIN, _END = datetime.datetime(2000, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59)
 _NAME = "syno-lab"
 
 
 def make(path: Path) -> None:
-    """Write a new private key and its certificate, in PEM, to ``path`` atomically, readable by the user alone.
+    """Write a new private key and its certificate to the PEM file ``path`` atomically; only the user can read the file.
 
     Raises OSError where the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The signatures of jobs. A job runs only if the store has a signature of the job by the user's own account.
+"""The signatures of jobs. A job runs only if the store has a signature of the job by the account that runs it.
 
 A lab's folder may be a copy from another person, and its store may have any content. A submitted job is signed with the
 key of :mod:`syno_lab.signing`. A job without a valid signature is paused, with a line on how to allow it. The signature
@@ -25,7 +25,7 @@ SIGNATURE = "job, signature"
 
 
 def unsigned(number: int) -> str:
-    """Return why a job is paused, and how to allow the job, in one line."""
+    """Return a line that says why an unsigned job is paused, and how to allow it."""
     return f"not signed with your key: `syno-lab jobs allow {number}` shows what it would run, and allows it"
 
 
@@ -44,7 +44,7 @@ def sign(ledger: Ledger, job: JobRecord) -> None:
 
 
 def is_signed(ledger: Ledger, job: JobRecord) -> bool:
-    """Whether the user has signed this job as it is now. Raises SynoError where the key cannot be read."""
+    """Whether the user has signed this job in its current form. Raises SynoError where the key cannot be read."""
     rows = ledger.database.read(SIGNATURE, "FROM syno_signatures WHERE job=?", (job.id,))
     return bool(rows) and signing.is_signed(PURPOSE, request(job), str(rows[0][1]))
 
@@ -64,7 +64,7 @@ def hold(ledger: Ledger, job: JobRecord) -> None:
 
 
 def code_in(params: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every user's source code in a job's parameters, as plain data of :class:`.UserCode`."""
+    """Yield each piece of a user's source code in a job's parameters, as plain data of :class:`.UserCode`."""
     if isinstance(params, Mapping):
         if isinstance(params.get("source"), str):
             yield params

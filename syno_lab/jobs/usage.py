@@ -1,4 +1,4 @@
-"""Use of processor, memory and GPU by the jobs on this machine, and by the whole machine."""
+"""Measure how much processor, memory and GPU the jobs on this machine use, and the whole machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syno_lab.jobs.ledger import Lease
 from syno_lab.processes import alive
 
 _MIB, _GIB = 1 << 20, 1 << 30
-#: Seconds between two queries of the GPU's driver, which take 0.1 s each.
+#: Seconds between two queries of the GPU's driver; a query takes 0.1 s.
 GPU_S = 5.0
 _GPU_PATIENCE_S = 2.0
 
@@ -28,7 +28,7 @@ class Usage:
     Attributes:
         cores: processor seconds per second since the last measurement; None at the first measurement.
         memory_mib: resident memory in MiB; shared memory counts for every process.
-        gpu_mib: GPU memory in MiB; None where none is used or the driver does not report it.
+        gpu_mib: GPU memory in MiB; None where the job uses no GPU memory or the driver does not report it.
     """
 
     cores: float | None
@@ -42,17 +42,17 @@ class Usage:
 
 
 class UsageMeter:
-    """Measures the processes of jobs repeatedly. Processor use is the use between two measurements."""
+    """Measures the processes of jobs repeatedly. Processor use is the average between two measurements."""
 
     def __init__(self) -> None:
         self._before: dict[int, float] = {}  # processor seconds by process
         self._at = 0.0
         self._gpus: dict[int, float] = {}
         self._asked_at = -float("inf")
-        psutil.cpu_percent()  # the first result has no meaning
+        psutil.cpu_percent()  # the first result of psutil has no meaning
 
     def look(self, leases: Iterable[Lease]) -> dict[int, Usage]:
-        """Return the use of the jobs with these leases by their numbers, without jobs on other machines."""
+        """Return the usage of each job with a lease, by the job's number, without jobs on other machines."""
         now, before = time.monotonic(), self._before
         own = {lease.job: list(_processes(lease)) for lease in leases if lease.is_here and alive.is_alive(lease.child)}
         gpus = self._on_gpus(now) if own else {}
@@ -73,7 +73,7 @@ class UsageMeter:
         return usages
 
     def machine(self) -> str:
-        """Describe the use of this machine: processor since the last call, memory, and the GPU's memory."""
+        """Describe the usage of this machine: processor since the last call, memory, and GPU memory."""
         memory, count = psutil.virtual_memory(), psutil.cpu_count() or 1
         words = f"processor {psutil.cpu_percent():.0f} % of {count_of(count, 'core')}"
         words += f", memory {(memory.total - memory.available) / _GIB:.1f} of {memory.total / _GIB:.1f} GiB"
@@ -81,7 +81,7 @@ class UsageMeter:
         return f"{words}, GPU {gpu:,.0f} MiB" if gpu else words
 
     def _on_gpus(self, now: float) -> dict[int, float]:
-        """Return MiB of GPU memory by process, from NVIDIA's driver; empty without a driver."""
+        """Return the GPU memory of each process in MiB, from NVIDIA's driver; empty without a driver."""
         program = shutil.which("nvidia-smi")
         if program is not None and now - self._asked_at >= GPU_S:
             self._asked_at, self._gpus = now, {}
@@ -98,7 +98,7 @@ class UsageMeter:
 
 
 def on_gpus(text: str) -> dict[int, float]:
-    """Return MiB by process from lines ``pid, MiB`` of ``nvidia-smi``, without lines that have no numbers."""
+    """Parse lines ``pid, MiB`` of ``nvidia-smi`` into MiB by process; skip lines that have no numbers."""
     memory: dict[int, float] = {}
     for line in text.splitlines():
         pid, mib = (integer(part.strip()) for part in (*line.split(","), "")[:2])
