@@ -1,4 +1,4 @@
-"""The space around a state, for every system: its next steps and their next steps, expanded state by state."""
+"""The states around a start state, for every system: a tree of steps that is expanded state by state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syno_lab.systems import system_for
 
 #: The limit of states that are expanded.
 MOST_STATES = 400
-#: The limit of shown next steps of a state, the most promising first. A state may have tens of thousands.
+#: The limit of shown next steps of a state, the most promising first. A state may have tens of thousands of next steps.
 MOST_STEPS = 200
 
 
@@ -32,21 +32,21 @@ class _Place:
 
 
 class Found(NamedTuple):
-    """The next places of a place with the steps to them, and the number of further steps."""
+    """The child nodes of a node with the steps to them, and the number of next steps that are not shown."""
 
     shown: list[tuple[Branch, Any]]
     hidden: int
 
 
 class Around:
-    """The places that can be reached from a state (:class:`syno_lab.search.branches.Branching`).
+    """The tree of all states that can be reached from a start state (:class:`syno_lab.search.branches.Branching`).
 
-    A key is the way from the state: the steps' indices among the candidates, such as ``3.17``. The key of the state is
-    ``start``. :meth:`grow` expands states; nothing is expanded before its first call.
+    The key of a node lists the steps from the start by their indices among the candidates, such as ``3.17``. The key of
+    the start is ``start``. :meth:`grow` expands nodes; no node is expanded before the first call.
 
     Args:
         start: a value that a session can begin with.
-        pruned: whether steps that a rule rejects are places too; these places are not expanded.
+        pruned: whether steps that a rule rejects have nodes too; these nodes are not expanded.
         rules: the user's own rules, in addition to the system's rules (:meth:`.Session.restrict`).
 
     Raises:
@@ -65,7 +65,7 @@ class Around:
         session.restrict(self._own)
         self._session, self._explored = session, construction
         self._has_pruned = pruned
-        self.steps = session.position  # the number of steps to the state
+        self.steps = session.position  # the number of steps from the session's first state to the start state
         standing = self._keyed(self.root, construction.standing(session.state))
         self._places = {self.root: _Place(standing, session.state, None, None, session.state)}
         self.looked_at = 0
@@ -74,7 +74,7 @@ class Around:
         return replace(branch, key=key, measure=self._session.construction.labels.measure)
 
     def session(self, key: str = "start") -> Session:
-        """Return a session that begins with the state at a place, with the same rules.
+        """Return a session that begins with the state of a node, with the same rules.
 
         Raises KeyError for an unknown key.
         """
@@ -83,7 +83,7 @@ class Around:
         return session
 
     def look(self, key: str, effort: Effort | None = None) -> Found:
-        """Find the next places of a place, for :meth:`put`. The method changes nothing, so a thread can call it.
+        """Compute the child nodes of a node for :meth:`put`. The method changes nothing, so a thread can call it.
 
         Raises EffortError when the effort does not suffice, and CodeError when a rule of the user's own fails.
         """
@@ -113,23 +113,23 @@ class Around:
         return len(self._places)
 
     def branch(self, key: str) -> Branch:
-        """Return the facts about a place. Raises KeyError for an unknown key."""
+        """Return the facts about a node. Raises KeyError for an unknown key."""
         return self._places[key].branch
 
     def above(self, key: str) -> str | None:
-        """Return the key of the parent; None for the first place."""
+        """Return the key of a node's parent; None for the start."""
         return self._places[key].parent
 
     def below(self, key: str) -> Sequence[str]:
-        """Return the keys of the next places, canonical and near to the input first; empty before the expansion."""
+        """Return the keys of a node's children, canonical steps near to the input first; empty before the expansion."""
         return self._places[key].children or ()
 
     def weight(self, key: str) -> float:
-        """Return the width of the place's box: wide if it has next places, else narrow."""
+        """Return the relative width of a node's box: 1 for an operator or an open state, else 0."""
         return 1.0 if self._places[key].branch.kind in ("open", "operator") else 0.0
 
     def state_at(self, key: str) -> Any:
-        """Return the state at a place, even after a pruned step. Raises KeyError for an unknown key."""
+        """Return the state of a node, even after a pruned step. Raises KeyError for an unknown key."""
         place = self._places[key]
         if place.after is None:
             assert place.step is not None
@@ -138,11 +138,11 @@ class Around:
         return place.after
 
     def child_key(self, key: str, index: int) -> str:
-        """Return the key of the place after a step; ``index`` is the step's index among the candidates."""
+        """Return the key of the node after a step; ``index`` is the step's index among the candidates."""
         return str(index) if key == self.root else f"{key}.{index}"
 
     def grow(self, depth: int, key: str = "start") -> bool:
-        """Expand the nearest unexpanded state within ``depth`` levels below a place; return whether there was a state.
+        """Expand the nearest unexpanded node within ``depth`` levels below a node; return whether a node was left.
 
         Raises KeyError for an unknown key.
         """
@@ -152,7 +152,7 @@ class Around:
         return place is not None
 
     def waiting(self, depth: int, key: str = "start") -> str | None:
-        """Return the key of the place that :meth:`grow` expands next; None if there is none."""
+        """Return the key of the node that :meth:`grow` expands next; None if no node is left."""
         if self.looked_at >= MOST_STATES:
             return None
         row = [key]
@@ -181,7 +181,7 @@ class Around:
         return place.children is None and (key == first or place.branch.kind == "open")
 
     def put(self, key: str, found: Found) -> None:
-        """Store what :meth:`look` found."""
+        """Store the child nodes that :meth:`look` computed."""
         place, state = self._places[key], self.state_at(key)
         for branch, step in found.shown:
             self._places[branch.key] = _Place(branch, state, key, step)

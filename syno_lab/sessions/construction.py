@@ -44,28 +44,28 @@ class State(Protocol):
 
 
 class Patience(NamedTuple):
-    """The limits of a search for a way: ``seconds`` of computing (None: no limit), and a callback ``should_stop``."""
+    """The limits of a search for steps: ``seconds`` of computing (None: no limit), and a callback ``should_stop``."""
 
     seconds: float | None = PATIENCE_S
     should_stop: Stop | None = None
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """The stepper's words for things of a system.
+    """The stepper's texts for a system: headings, tooltips and progress texts.
 
     Attributes:
-        distance: the heading of the distance from a state to an operator.
-        groups: the heading of the explanation of the distance.
-        far: the distance of one state, with ``#`` for the number.
-        reached: the words for a distance of 0.
+        distance: the heading above the distance from a state to an operator.
+        groups: the heading above the explanation of the distance.
+        far: the text for the distance of a state, with ``#`` for the number.
+        reached: the text for a distance of 0.
         suggest, finish, random, reset: the tooltips of these buttons.
         more: how unlisted steps compare with the listed steps.
-        none: the words for a state without a next step.
-        way, random_way: the progress texts during these searches.
-        strip: the heading of the bars.
-        offered, refused: the words for steps that may be taken, and for steps that a rule refuses.
+        none: the text for a state without a next step.
+        way, random_way: the progress texts while a shortest way, or random steps, are computed.
+        strip: the heading above the bars that show how much of each limit is used.
+        offered, refused: the headings above steps that may be taken, and above steps that a rule refuses.
         progress: the tooltip of the button that undoes steps without progress; empty for no such button.
-        graph: the name of the picture inside a sentence.
+        graph: the word for the picture inside a sentence.
     """
 
     distance: str = "Distance"
@@ -93,14 +93,14 @@ class Labels(msgspec.Struct, frozen=True):
 
 
 class HandLabels(msgspec.Struct, frozen=True):
-    """The stepper's words for steps that the user ticks by hand; a system without them has no such steps.
+    """The stepper's texts for steps that the user builds by ticking nodes; empty for a system without such steps.
 
     Attributes:
-        group: the primitive in whose group steps are ticked; empty for a group of its own.
-        title, text: the title of the separate group, and an instruction for the user.
-        columns: the heads of the columns: what is ticked, and the two ways to tick it.
-        button: the label of the button that takes the ticked step; empty where the preview has ``choices``.
-        nothing: the text while nothing is ticked.
+        group: the primitive whose group in the menu holds the nodes to tick; empty for a separate group.
+        title, text: the title of this separate group, and an instruction for the user.
+        columns: the headers of the three columns: the node, and the two ways to use a ticked node.
+        button: the label of the button that takes the step; empty where the preview has ``choices``.
+        nothing: the text while no node is ticked.
         work: the progress text while the preview is computed.
     """
 
@@ -114,7 +114,7 @@ class HandLabels(msgspec.Struct, frozen=True):
 
 
 class Beginning(NamedTuple, Generic[S, T]):
-    """The beginning of a session: its first state, the steps from there, and the operator the caller passed."""
+    """The beginning of a session: the first state, the steps from that state, and the operator passed by the caller."""
 
     state: S
     steps: Sequence[T] = ()
@@ -123,16 +123,16 @@ class Beginning(NamedTuple, Generic[S, T]):
 
 @dataclass(frozen=True)
 class Place(Generic[S, T]):
-    """One place in the history of a session.
+    """A node in the tree of a session, with its state.
 
     Attributes:
         construction: the construction of the place's system.
         state: the state at the place.
         step: the step that led to the place; None for a beginning.
-        note: ``start``, ``reset``, ``open`` or ``load conv2d`` at a beginning; empty after a step.
-        operator: the operator the caller passed, if its last step ends here.
+        note: how a beginning was made: ``start``, ``reset``, ``open`` or ``load conv2d``; empty after a step.
+        operator: the operator that the caller passed, if its last step leads to this place.
         number: the number of the place, in order of creation.
-        parent: the number of the place before; None for the first.
+        parent: the number of the parent; None for the first place.
         comment: the user's comment about the place.
     """
 
@@ -153,12 +153,12 @@ class Place(Generic[S, T]):
 
     @property
     def built(self) -> Any:
-        """Return the operator that the caller passed, or the state's operator. Raises SynoError for other states."""
+        """Return the operator from the caller, or the state's operator. Raises SynoError for an incomplete state."""
         return self.operator or self.construction.operator(self.state)
 
     @property
     def distance(self) -> float | None:
-        """Return the distance from the state to an operator, for example in steps; None if none can be reached."""
+        """Return the distance from the state to an operator, for example in steps; None if it is infinite."""
         return self.measured()
 
     def measured(self, effort: Effort | None = None) -> float | None:
@@ -166,31 +166,31 @@ class Place(Generic[S, T]):
         return self.kept("distance", lambda: self.construction.distance(self.state, effort))
 
     def kept(self, name: str, measure: Callable[[], float | None]) -> float | None:
-        """Return a cached number of the place; the first call measures it."""
+        """Return the number ``name`` of the place from the cache; the first call computes the number by ``measure``."""
         if name not in self._numbers:
             self._numbers[name] = measure()
         return self._numbers[name]
 
 
 class Records(NamedTuple):
-    """The records of places for a file: ``heads`` (no list or one list that beginnings refer to) and ``places``."""
+    """The records for a file: ``places``, and in ``heads`` at most one list, of the beginnings' specs or aims."""
 
     heads: Sequence[Sequence[Any]]
     places: Sequence[Any]
 
 
-#: Makes a place from its record, the places before it, and its name for messages.
+#: Makes a place from its record, the earlier places, and the name of the place in messages.
 Reader = Callable[[Any, Sequence[Place[S, T]], str], Place[S, T]]
 
 
 class Construction(ABC, Generic[S, T, C]):
     """How operators of a system are built: from a state S by steps T, chosen from a list of candidates C.
 
-    States and steps are immutable values; equal states have the same steps. Methods have no memory, so threads can call
+    States and steps are immutable values; equal states have the same steps. Methods store nothing, so threads can call
     them. Methods with ``should_stop`` or an effort check it often and raise StoppedError or EffortError.
     """
 
-    #: The stepper's words for things of this system.
+    #: The stepper's texts for this system.
     labels: ClassVar[Labels] = Labels()
     #: The system's rules without the user's own, and the type of a rule.
     rules: ClassVar[tuple[Any, ...]] = ()
@@ -198,7 +198,7 @@ class Construction(ABC, Generic[S, T, C]):
     #: The ``format`` of a session's JSON, and the type of its record, with the fields of :class:`.text.SessionRecord`.
     format: ClassVar[str]
     record: ClassVar[type[Any]]
-    #: By ``format``, the functions that read a text that a session can begin with, such as an operator's file.
+    #: For each ``format`` of a text that can begin a session, such as an operator's file, the function that reads it.
     readers: ClassVar[Mapping[str, Callable[[str], Any]]]
     #: The known operators that a session loads by name.
     known: ClassVar[Mapping[str, Callable[[], Any]]]
@@ -214,7 +214,7 @@ class Construction(ABC, Generic[S, T, C]):
         """Return the beginning of a session for a value that :meth:`knows` accepts, or an operator of the system."""
 
     def step(self, state: S, given: Any) -> T:
-        """Convert a candidate, or another form of a step, to a step. Raises SynoError for anything else."""
+        """Convert a candidate, or another form of a step, to a step. Raises SynoError for a value that is no step."""
         step: T = getattr(given, "step", given)
         return step
 
@@ -229,7 +229,7 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def distance(self, state: S, effort: Effort | None = None) -> float | None:
-        """Return the distance from the state to an operator; None if none can be reached."""
+        """Return the distance from the state to an operator; None if no operator can be reached."""
 
     @abstractmethod
     def candidates(self, state: S, rules: Sequence[Any], should_stop: Stop | None = None) -> Sequence[C]:
@@ -237,10 +237,10 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def way(self, state: S, rules: Sequence[Any], patience: Patience, rng: random.Random | None = None) -> Sequence[T]:
-        """Return a shortest way to an operator, or random steps with ``rng``. Raises SynoError for none."""
+        """Return shortest steps to an operator, or random steps with ``rng``. Raises SynoError without such steps."""
 
     def rule(self, own: OwnRule) -> Any:
-        """Convert a rule of the user's own for :meth:`candidates`, to a :attr:`row` if the system has such rows."""
+        """Convert a rule of the user's own to a rule that :meth:`candidates` takes, of type :attr:`row` if not None."""
         return own
 
     def loaded(self, operator: Any, first: S, shown: S) -> Any:
@@ -259,7 +259,7 @@ class Construction(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def reader(self, record: Any) -> Reader[S, T]:
-        """Return the function that reads the places of a session's :attr:`record`. Raises SynoError for bad heads."""
+        """Return the function that makes the places of a session's :attr:`record`. Raises SynoError for bad heads."""
 
     # -- as a page shows it ------------------------------------------------------------------------------------------
 
@@ -275,12 +275,12 @@ class Construction(ABC, Generic[S, T, C]):
     def menu(self, state: S, found: Sequence[C], chosen: str = "", whole: Collection[str] = ()) -> Sequence[Group]:
         """Group the candidates; with a ``chosen`` node of the picture, keep only those that use the node.
 
-        Groups with many candidates may hold only the first of them; primitives in ``whole`` get complete groups.
+        A group with many candidates may list only the nearest; the groups of the primitives in ``whole`` are complete.
         """
 
     @abstractmethod
     def why(self, state: S, candidate: C) -> Why:
-        """Explain why a candidate is refused. Raises SynoError for a candidate that may be taken."""
+        """Explain why a candidate is refused. Raises SynoError for a candidate that is not refused."""
 
     def status(self, place: Place[S, T], name: str | None, effort: Effort | None) -> str:
         """Describe a place in one or two sentences; ``name`` is the name of its known operator."""
@@ -298,7 +298,7 @@ class Construction(ABC, Generic[S, T, C]):
         return ()
 
     def course(self, places: Sequence[Place[S, T]], here: int, first: int) -> str:
-        """Draw the distances of places along a line as SVG; see :func:`.course_svg`."""
+        """Draw the distances of the places on a line as SVG; see :func:`.course_svg`."""
         return course_svg([place.distance for place in places], here, first, name=self.labels.distance)
 
 
@@ -307,7 +307,7 @@ def _distance_text(far: float | None) -> str:
 
 
 class ByHand(ABC, Generic[S, T, C]):
-    """A construction whose user can combine ticked nodes to a step, in two columns: shared and given."""
+    """A construction whose user can combine nodes to a step; the user ticks each node in one of two columns."""
 
     hand: ClassVar[HandLabels]
 
@@ -317,7 +317,7 @@ class ByHand(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def ticked(self, state: S, share: Sequence[str], give: Sequence[str], choice: str = "") -> T:
-        """Return the step of the ticked nodes; ``choice`` names a step where the preview has several.
+        """Return the step of the ticked nodes; ``choice`` names the step where several steps use these nodes.
 
         Raises SynoError for unknown nodes or choices.
         """
@@ -332,7 +332,7 @@ class ByHand(ABC, Generic[S, T, C]):
         rules: Sequence[Any],
         should_stop: Stop | None,
     ) -> Preview:
-        """Describe the step of at least one ticked node."""
+        """Describe the step that uses the ticked nodes, of which there is at least one."""
 
 
 class Aiming(ABC, Generic[S, T]):
@@ -340,7 +340,7 @@ class Aiming(ABC, Generic[S, T]):
 
     @abstractmethod
     def aimed(self, state: S, choice: str) -> T:
-        """Return the step that changes the target to a named choice. Raises SynoError for an unknown choice."""
+        """Return the step that changes the target to this choice. Raises SynoError for an unknown choice."""
 
     @abstractmethod
     def is_aim(self, step: T) -> bool:
@@ -360,11 +360,11 @@ class Detours(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def instead(self, path: Sequence[S], candidate: C, rules: Sequence[Any]) -> Detour[T] | None:
-        """Return the replacement of a candidate, or None; ``path`` holds the states that led to the candidate's."""
+        """Return the replacement of a candidate, or None; ``path`` holds the states up to the candidate's state."""
 
 
 class Explorable(ABC, Generic[S, T, C]):
-    """A construction whose space around a state can be explored; the caller sets the keys of branches."""
+    """A construction whose states can be explored as a tree; the caller sets the ``key`` of each branch."""
 
     @abstractmethod
     def standing(self, state: S) -> Branch:
@@ -379,18 +379,18 @@ class Explorable(ABC, Generic[S, T, C]):
 
     @abstractmethod
     def leading(self, state: S) -> Callable[[C], Branch]:
-        """Return a function that describes where each next step of the state leads."""
+        """Return a function that describes the state after a next step of this state."""
 
 
-#: The number of steps that are listed across the groups of a menu.
+#: The default number of steps that :func:`nearest` lists.
 NEAREST = 8
 
 
 def nearest(menu: Sequence[Mapping[str, Any]], most: int = NEAREST) -> list[dict[str, Any]]:
-    """Return the canonical steps of a menu across its groups, those with the least left to do first.
+    """Return the canonical steps of all groups of a menu, sorted by the distance after the step.
 
     Steps after which the budget suffices come first. Each entry has the menu's facts about the step, and the ``title``,
-    the ``sign`` and the ``colour`` of its group. The menu lists the nearest steps of each group.
+    the ``sign`` and the ``colour`` of the step's group.
     """
     steps = [
         {**item, **{name: group[name] for name in ("title", "sign", "colour")}}

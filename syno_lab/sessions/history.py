@@ -1,8 +1,8 @@
-"""The history of building step by step: a tree of places, for the sessions of every system.
+"""The history of a session of any system: a tree of places.
 
-A history never forgets a place. A second step from a place begins a branch; a repeated step goes to the existing place.
-Undo goes to the place before, and redo to the last visited of the next places. So undo and redo move along a *line*
-through the tree. The session can go to any place.
+No place is ever removed. A second step from a place begins a branch; a repeated step goes to the existing place. Undo
+goes to the parent, and redo goes to the child that was visited last. So undo and redo move along a *line* through the
+tree. The session can go to any place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syno_lab.protocol import Stepwise
 from syno_lab.sessions.construction import Aiming, Construction, Place, State
 from syno_lab.systems import system_for
 
-#: The limit of places in a history, far more than anyone steps through by hand.
+#: The limit of places in a history; a user takes far fewer steps by hand.
 MAX_PLACES = 20_000
 #: The limit of letters in a comment.
 MAX_COMMENT = 1000
@@ -37,10 +37,10 @@ def construction_for(start: Any) -> Construction[Any, Any, Any]:
 
 
 class History:
-    """A tree of places, with the shown state and all that led to it.
+    """A tree of places with one shown place.
 
     Args:
-        start: a value the system can begin with: a spec (shows its output), a state, or an operator (its last step).
+        start: the value to begin with: a spec (shows its output), a state, or an operator (shows its last step).
         known: the operators that :meth:`load` finds by name; by default the system's known operators.
         construction: the system's construction; by default from the system that recognises ``start``.
     """
@@ -56,7 +56,7 @@ class History:
         self.known: Known = dict(construction.known if known is None else known)
         self._places: list[Place[Any, Any]] = []
         self._children: list[list[int]] = []
-        self._ahead: list[int | None] = []  # for each place the next place that redo goes to
+        self._ahead: list[int | None] = []  # for each place, the child that redo goes to
 
     @classmethod
     def restored(
@@ -72,7 +72,7 @@ class History:
         Args:
             construction: the construction of the session's system.
             places: all places, numbered from 0.
-            turns: the places that redo goes to although their parents have newer children.
+            turns: the places that redo goes to although the parent has a newer child.
             place: the number of the shown place.
             known: see the class.
 
@@ -85,7 +85,7 @@ class History:
         for turn in turns:
             parent = session._places[turn].parent if 0 <= turn < len(session._places) else None
             if parent is None:
-                raise SynoError(f"turns: expected a place behind another one, found {turn}")
+                raise SynoError(f"turns: expected a place with a parent, found {turn}")
             session._ahead[parent] = turn
         session.go(place)
         return session
@@ -108,15 +108,15 @@ class History:
         return self._places[self._place]
 
     def children(self, place: int) -> tuple[int, ...]:
-        """Return the numbers of the places directly after a place, the oldest first."""
+        """Return the numbers of a place's children, the oldest first."""
         return tuple(self._children[place])
 
     def ahead(self, place: int) -> int | None:
-        """Return the next place that redo goes to from a place; None if there is none."""
+        """Return the child that redo goes to from a place; None for a place without children."""
         return self._ahead[place]
 
     def behind(self, step: Hashable) -> int | None:
-        """Return the child of the shown place that a step or candidate has led to; None if it was not taken."""
+        """Return the child of the shown place after a step or candidate; None if this step was not taken."""
         try:
             wanted = self.construction.step(self.state, step)
         except SynoError:  # the value is no step
@@ -125,7 +125,7 @@ class History:
 
     @property
     def turns(self) -> list[int]:
-        """Return the places that redo goes to although their parents have newer children."""
+        """Return the places that redo goes to although the parent has a newer child."""
         pairs = zip(self._ahead, self._children, strict=True)
         return [ahead for ahead, children in pairs if ahead is not None and ahead != children[-1]]
 
@@ -159,12 +159,12 @@ class History:
 
     @property
     def operator(self) -> Any:
-        """Return the shown operator, passed by the caller or made of the state. Raises SynoError for none."""
+        """Return the operator of the shown place (:attr:`.Place.built`). Raises SynoError for an incomplete state."""
         return self.entry.built
 
     @property
     def name(self) -> str | None:
-        """Return the name of the known operator that is shown; None for other operators and incomplete states."""
+        """Return the name of the shown operator; None for an unknown operator or an incomplete state."""
         return self.construction.name(self.operator, self.known) if self.is_complete else None
 
     @property
@@ -177,12 +177,12 @@ class History:
     def apply(self, step: Hashable) -> State:
         """Take a step or a candidate, canonical or not.
 
-        Raises PrimitiveError for an illegal step and then changes nothing.
+        Raises PrimitiveError for an illegal step; then the history is unchanged.
         """
         return self.go(self._behind(self._place, step))
 
     def undo(self) -> State:
-        """Go back by one place. Raises SynoError at the beginning."""
+        """Go to the parent of the shown place. Raises SynoError at the first place."""
         if self.entry.parent is None:
             raise SynoError("nothing to undo: this is the beginning of the history")
         return self.go(self.entry.parent)
@@ -190,7 +190,7 @@ class History:
     def undo_to_progress(self) -> State:
         """Go back to the last place with progress: a smaller distance, a beginning, or a change of the target.
 
-        Raises SynoError if this is the shown place.
+        Raises SynoError if the shown place is itself the last place with progress.
         """
         entry = self.entry
         while not self._stays(entry):
@@ -208,7 +208,7 @@ class History:
         return after is not None and (before is None or after < before)
 
     def redo(self) -> State:
-        """Go forward by one place, along the branch that was visited last. Raises SynoError at the end."""
+        """Go to the child of the shown place that was visited last. Raises SynoError for a place without children."""
         ahead = self._ahead[self._place]
         if ahead is None:
             raise SynoError("nothing to redo: this is the end of the history")
@@ -236,7 +236,7 @@ class History:
         return self.state
 
     def reset(self) -> State:
-        """Begin again at the start of the way to this place; :meth:`undo` returns to the earlier place."""
+        """Append a child with the first state of this construction; :meth:`undo` returns from the child."""
         first = self.construction.begin(self.state).state
         return self.go(self._grow(self._place, (Place(self.construction, first, note="reset"),)))
 
@@ -250,11 +250,11 @@ class History:
         self._places[self._place] = replace(self.entry, comment=text.strip())
 
     def load(self, operator: Any, *, at_start: bool = False) -> State:
-        """Append an operator step by step, and go to its end, or to its start to replay it by :meth:`redo`.
+        """Append the steps of an operator; go to its last place, or to its first place to replay it by :meth:`redo`.
 
         Args:
             operator: an operator, or the name of a known operator.
-            at_start: whether to go to the operator's first place.
+            at_start: whether to go to the operator's first place rather than its last.
 
         Raises SynoError for an unknown name, and SpecError for an operator of another system.
         """
@@ -275,7 +275,7 @@ class History:
         return self.go(start) if at_start else self.state
 
     def lay(self, steps: Iterable[Any], at_start: bool = False) -> State:
-        """Append steps, and go to their end; with ``at_start`` stay here, to play them by :meth:`redo`.
+        """Append steps and go to the last; with ``at_start`` stay here, so that :meth:`redo` replays them.
 
         Raises PrimitiveError for an illegal step.
         """
@@ -288,7 +288,7 @@ class History:
     # -- growing -----------------------------------------------------------------------------------------------------
 
     def _line(self, start: Any, note: str) -> tuple[Place[Any, Any], ...]:
-        """Return the places from a beginning to the value that a session begins with."""
+        """Return the places from a first state to ``start``, the value that a session begins with."""
         beginning = self.construction.begin(start)
         line = [Place(self.construction, beginning.state, note=note)]
         for step in beginning.steps:
@@ -300,7 +300,7 @@ class History:
         return Place(self.construction, self.construction.apply(state, step), step)
 
     def _behind(self, place: int, choice: Hashable) -> int:
-        """Return the number of the child after this step; add the child if it does not exist."""
+        """Return the number of a place's child after this step; add the child if it does not exist."""
         state = self._places[place].state
         step = self.construction.step(state, choice)
         for child in self._children[place]:
@@ -309,7 +309,7 @@ class History:
         return self._grow(place, (self._after(state, step),))
 
     def _grow(self, parent: int | None, entries: tuple[Place[Any, Any], ...]) -> int:
-        """Add consecutive places and return the number of the last."""
+        """Add places, each as the child of the place before; return the number of the last place."""
         self._check_room(len(entries))
         for entry in entries:
             number = len(self._places)

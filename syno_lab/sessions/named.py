@@ -1,4 +1,4 @@
-"""Constructions whose steps are names: a small system lists its steps and gets a stepper and a search space."""
+"""Constructions with names as steps: a small system lists its steps, and gets a stepper and a search space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLOUR, _WALKS = "#334155", 100
 
 
 class Named(NamedTuple):
-    """A step by its name, with the name of the rule that refuses it and the reason; empty texts for no refusal."""
+    """The name of a step, and the rule that refuses the step with the reason; empty texts if no rule refuses it."""
 
     step: str
     rule: str = ""
@@ -38,7 +38,7 @@ class Named(NamedTuple):
 
 
 class PlaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The record of a place, as in :class:`.text.PlaceRecord`; a step is its name."""
+    """The record of a place, see :class:`.text.PlaceRecord`; ``step`` is the name of the step."""
 
     parent: int | None = None
     step: str | None = None
@@ -59,7 +59,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
 
     @abstractmethod
     def names(self, state: S) -> Mapping[str, str]:
-        """Map each next step to the reason that refuses it; an empty text means no refusal."""
+        """Map the name of each next step to the reason for its refusal; an empty text means that it is not refused."""
 
     @abstractmethod
     def steps_to(self, value: Any) -> Sequence[str]:
@@ -88,7 +88,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
     def way(
         self, state: S, rules: Sequence[OwnRule], patience: Patience, rng: random.Random | None = None
     ) -> Sequence[str]:
-        """Find a shortest way breadth first; with ``rng``, walk at random and begin anew at a dead end."""
+        """Find the fewest steps to an operator, breadth first; with ``rng``, walk at random, anew after a dead end."""
         effort = Effort(*patience)
         for _ in range(_WALKS if rng else 0):
             at, steps = state, list[str]()
@@ -113,7 +113,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
         raise SynoError("no way to an operator was found from here; undo some steps")
 
     def records(self, places: Sequence[Place[S, str]]) -> Records:
-        """Return the record of each place: the name of its step, and the file of an operator passed by the caller."""
+        """Return the record of each place: the name of its step, and the JSON of an operator from the caller."""
         files = [None if place.operator is None else place.operator.to_json() for place in places]
         records = [PlaceRecord(step=place.step, operator=text) for place, text in zip(places, files, strict=True)]
         return Records((), records)
@@ -135,11 +135,11 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
         return place
 
     def picture(self, place: Place[S, str]) -> Picture:
-        """Draw the state by :meth:`svg`; the picture has no nodes that can be chosen."""
+        """Draw the state by :meth:`svg`; the user can choose no nodes of this picture."""
         return Picture(self.svg(place.state), str(place.state), {})
 
     def menu(self, state: S, found: Sequence[Named], chosen: str = "", whole: Collection[str] = ()) -> Sequence[Group]:
-        """Group the steps by the first words of their names, the nearest first."""
+        """Group the steps by the first words of their names; steps near to an operator come first."""
         groups: dict[str, tuple[list[Item], list[Item]]] = {}
         for index, candidate in enumerate(found):
             far = self._after(state, candidate)
@@ -156,7 +156,7 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
             return None
 
     def why(self, state: S, candidate: Named) -> Why:
-        """Name the rule that refuses a step and its reason. Raises SynoError for a step that may be taken."""
+        """Return the rule that refuses a step, with the reason. Raises SynoError for a step that is not refused."""
         if not candidate.rule:
             raise SynoError("expected a refused step; this one may be taken")
         kind = "limit" if candidate.rule == "system" else "your own rule"
@@ -169,11 +169,11 @@ class NamedSteps(Construction[S, str, Named], Explorable[S, str, Named]):
         return Branch("", str(state), kind, distance=None if far is None else round(far))
 
     def following(self, state: S, rules: Sequence[Any], pruned: bool, effort: Effort) -> Sequence[tuple[int, Named]]:
-        """Return the steps, those without a refusal first."""
+        """Return the next steps, first the steps that no rule refuses."""
         return sorted(enumerate(self.candidates(state, rules)), key=lambda pair: bool(pair[1].rule))
 
     def leading(self, state: S) -> Callable[[Named], Branch]:
-        """Return a function of a step: it reports a pruned step, or the kind of the state after the step."""
+        """Return a function that describes a step as pruned, or by the kind of the state after the step."""
 
         def branch(candidate: Named) -> Branch:
             if candidate.rule:
@@ -207,14 +207,14 @@ class Searched:
         return bool(self.at.is_complete)
 
     def children(self) -> Sequence[Taken]:
-        """Return the steps that the system does not refuse, with the states after them; none for an operator."""
+        """Return the steps that the system does not refuse, each with the state after it; none for an operator."""
         names = () if self.is_complete else self.construction._next(self.at, ())
         return [
             Taken(Step(name, (name,), Searched(self.construction, self.at.apply(name), self.accepts))) for name in names
         ]
 
     def operator(self) -> Any:
-        """Return the operator of the state; None if it is not accepted."""
+        """Return the operator of the state; None if ``accepts`` rejects the operator."""
         operator = self.construction.operator(self.at)
         return operator if self.accepts(operator) else None
 
@@ -224,7 +224,7 @@ class Searched:
         return {name: names.count(name) for name in names}
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """Return the next step on the way to an operator; empty if the state is not on the way."""
+        """Return the next step towards an operator; empty if the operator's steps do not pass through this state."""
         done, steps = self.construction.steps_to(self.at), self.construction.steps_to(operator)
         following = steps[len(done) : len(done) + 1] if [*steps[: len(done)]] == [*done] else ()
         return [child.step for child in self.children() if child.step.name in following]
@@ -242,11 +242,11 @@ class NamedSpace:
         return "all operators of these steps"
 
     def root(self, accepts: Callable[[Any], bool]) -> Searched:
-        """Return the first state of a search for accepted operators."""
+        """Return the first state of a search for operators that ``accepts`` returns True for."""
         return Searched(self._construction, self._construction.root, accepts)
 
     def known(self, root: Any) -> Mapping[str, Operator]:
-        """Return the known operators that are accepted, by name."""
+        """Return the known operators that the search accepts, by name."""
         operators = {name: make() for name, make in self._construction.known.items()}
         return {name: operator for name, operator in operators.items() if root.accepts(operator)}
 
@@ -255,7 +255,7 @@ class NamedSpace:
         return hashlib.sha256(operator.to_json().encode()).hexdigest()[:32]
 
     def lower(self, spare_flops: int) -> None:
-        """Do nothing: no budget is filled."""
+        """Do nothing: this space has no operators that fill a spare budget."""
 
     def probe(self, operator: Operator) -> None:
         """Return None: these operators have no probe."""

@@ -35,13 +35,14 @@ class OwnRule:
 
 
 def own_rule(given: OwnRule | RuleFunction) -> OwnRule:
-    """Make a rule from a user's function, in the process of the user.
+    """Make a rule from a user's function, which runs in this process.
 
     Args:
         given: a function of a state and a step that returns True to refuse the step. The function's name becomes the
-            rule's name, and the first line of its docstring the reason. Or ``file.py:function``; the file is run here.
+            rule's name, and the first line of its docstring the reason. Or ``file.py:function``; this process runs the
+            file.
 
-    Raises CodeError for any other value, and when the file cannot be run.
+    Raises CodeError for any other value, and for a file that fails.
     """
     if isinstance(given, OwnRule):
         return given
@@ -71,11 +72,11 @@ def check_names(names: Iterable[str]) -> None:
     """Raise SpecError if two rules have one name, because messages could not distinguish them."""
     twice = [name for name, number in Counter(names).items() if number > 1]
     if twice:
-        raise SpecError(f"rules: expected a name of its own for each, found {quoted(twice[0])} twice; rename one")
+        raise SpecError(f"rules: expected a different name for each rule, found {quoted(twice[0])} twice; rename one")
 
 
 def told(status: str, absent: Sequence[str]) -> str:
-    """Add a line to a session's status if rules are ``absent`` (by name) that the session was built with."""
+    """Add to a session's status the names of ``absent`` rules: the session was built with these rules."""
     if not absent:
         return status
     shown = ", ".join(map(quoted, absent[:_MOST_NAMES]))

@@ -1,7 +1,7 @@
-"""A session for a page without a kernel: what a stepper shows at each place, as plain data.
+"""A session for a page without a Jupyter kernel: what a stepper shows at each place, as plain data.
 
-The page moves by itself: back to the place before, forward to the place that redo goes to, and to any place of the
-tree. So the data hold the tree, and for each place the picture and all texts beside the picture.
+The page changes the shown place without Python: to the parent, to the child that redo goes to, and to any place of the
+tree. So the data contain the tree, and for each place the picture and all texts beside the picture.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from syno_lab.sessions.shown import plain
 MOST_BYTES = 1_500_000
 #: The number of places with a list of next steps: lists are long, and some take a second to compute.
 LISTS = 24
-#: The number of places that are drawn on the line of distances, around the shown place.
+#: The number of places around the shown place in the chart of distances.
 COURSE = 48
 
 
 def page_of(session: Session) -> dict[str, Any]:
-    """Return a session's data for a stepper's page: all places, and what is slow to compute for the shown place."""
+    """Return a session's data for a stepper's page: all places, and slow facts only for the shown place."""
     player = played(session)
     place, end = str(session.place), str(session.history[-1].number)
     here = player["places"][place]
@@ -41,11 +41,11 @@ def played(session: Session, *, lists: int = LISTS, most_bytes: int = MOST_BYTES
         most_bytes: the limit of the places' bytes in a page; the shown place is always included.
 
     Returns:
-        ``parents`` and ``ahead``: for each place the number of the place before it and of redo's target, or None.
+        ``parents`` and ``ahead``: for each place the number of the parent, and of the child that redo goes to, or None.
         ``places``: by the place's number as text: ``svg``, ``description``, ``links``, ``status``, ``strip``,
         ``complete``, ``distance`` and, for some places, the next steps as ``menu``. In a menu, ``leads`` is the number
-        of the place that the session reached by the step. ``courses``: the line of distances as SVG, by the last place
-        of the line and the shown place (numbers as text).
+        of the place after the step, if the session took the step. ``courses``: the chart of distances as SVG, by the
+        last place of a line and the shown place (numbers as text).
 
     Raises SynoError when the layout program is missing.
     """
@@ -98,7 +98,7 @@ def _place_data(session: Session, *, is_listed: bool) -> dict[str, Any]:
 
 
 def _courses(session: Session, places: Sequence[int], most_bytes: int) -> dict[str, dict[str, str]]:
-    """Draw the line of distances at each place, for each line through the place."""
+    """Draw the chart of distances for each place on each line of the tree."""
     wanted, spent = set(places), 0
     courses: dict[str, dict[str, str]] = {}
     ends = [place.number for place in session.places if session.ahead(place.number) is None]

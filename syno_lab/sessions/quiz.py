@@ -1,7 +1,6 @@
 """A quiz on a session: the user guesses its hidden next step, and the guess is graded.
 
-The right step is the step that redo goes to. A guess is right if it leads to the same state, in whatever way the step
-is written.
+The right step is the step that redo takes. A guess is also right if another step leads to the same state.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Quiz:
 def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
     """Grade a guess of the next step; return the new quiz and whether the guess is right. The session does not move.
 
-    Raises SynoError if no step lies ahead, and for a guess that cannot be taken here.
+    Raises SynoError for a place without a next step, and for a guess that is illegal here.
     """
     place = session.place
     ahead = _ahead(session)
@@ -61,7 +60,7 @@ def guessed(session: Session, quiz: Quiz, guess: Hashable) -> tuple[Quiz, bool]:
 
 
 def shown(session: Session, quiz: Quiz) -> Quiz:
-    """Return the quiz after the next step was shown instead of guessed. Raises SynoError if no step lies ahead."""
+    """Return the quiz after the next step was shown, not guessed. Raises SynoError for a place without a next step."""
     _ahead(session)
     missed = quiz.missed | {session.place}
     return Quiz(quiz.asked | {session.place}, quiz.right - {session.place}, missed, "This was the step.")

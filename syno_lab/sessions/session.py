@@ -58,24 +58,24 @@ def session_of(start: Any) -> Session:
 
 
 class Session(History):
-    """A state to step on from, its history, and what a page shows of them as plain data (:mod:`.shown`).
+    """A history with suggestions, rules of the user's own, and plain data for a page (:mod:`.shown`).
 
-    Methods with a ``state`` change nothing, so a thread may call them while the session moves. Methods with
-    ``should_stop`` call it often and raise StoppedError when it returns True. All others need one caller at a time.
+    Methods with a ``state`` change nothing, so a thread may call them at any time. Methods with ``should_stop`` call it
+    often and raise StoppedError when it returns True. Other methods need one caller at a time.
     """
 
-    #: The user's own rules that are present (:meth:`restrict`), and the names of absent rules: the session was built
-    #: with them before it was written as text.
+    #: The user's own rules (:meth:`restrict`), and the names of absent rules. A session that is read from text knows
+    #: only the names of the rules that it was built with.
     own: tuple[Any, ...] = ()
     absent: tuple[str, ...] = ()
 
     def _clear(self, construction: Construction[Any, Any, Any], known: Known | None) -> None:
         super()._clear(construction, known)
-        self._ways: dict[int, tuple[Any, ...]] = {}  # by place, the rest of a suggested way
+        self._ways: dict[int, tuple[Any, ...]] = {}  # for each place, the further steps of a suggestion
         self._rows: dict[int, Row] = {}
 
     def copy(self) -> Self:
-        """Return a session with the same places and rules that moves independently; cached numbers are shared."""
+        """Return a copy of the session with its own shown place; both sessions share the cached numbers."""
         copied = self.restored(self.construction, self._places, self.turns, self._place, self.known)
         copied.own, copied.absent = self.own, self.absent
         return copied
@@ -85,7 +85,7 @@ class Session(History):
     def restrict(self, rules: Sequence[Any]) -> None:
         """Add rules of the user's own that refuse steps, in addition to the system's rules.
 
-        Lists show the refused steps with the reason; suggestions and random ways avoid them.
+        Lists show the refused steps with the reason; suggestions and random steps contain no refused step.
 
         Args:
             rules: functions of a state and a step (:func:`.own_rule`), or rows of the system's own type.
@@ -111,11 +111,11 @@ class Session(History):
 
     @property
     def rule_names(self) -> list[str]:
-        """Return the names of rules for the session's text: those that are present, then those that are absent."""
+        """Return the names of the user's own rules for the session's text, then the names of the absent rules."""
         return [*self.own_names, *self.absent]
 
     def _miss(self, names: Iterable[str] = ()) -> None:
-        """Update :attr:`absent` with more names; long names are cut."""
+        """Add names to :attr:`absent` and remove the names of present rules; long names are cut."""
         here = {name[: texts.MAX_NOTE] for name in self.own_names}
         named = dict.fromkeys(name[: texts.MAX_NOTE] for name in (*self.absent, *names))
         self.absent = tuple([name for name in named if name not in here])
@@ -123,11 +123,11 @@ class Session(History):
     # -- suggestions -------------------------------------------------------------------------------------------------
 
     def look_ahead(self, seconds: float | None = PATIENCE_S, should_stop: Stop | None = None) -> None:
-        """Find the way that :meth:`take_suggestion` and :meth:`finish` will take from here; the session does not move.
+        """Compute the steps that :meth:`take_suggestion` and :meth:`finish` will take from here, and take none.
 
         Args:
             seconds: the limit of computing time.
-            should_stop: a callback; True ends the search without a way.
+            should_stop: a callback; True ends the search without steps.
 
         Raises StoppedError when ``should_stop`` returns True, and SynoError if there is nothing to suggest.
         """
@@ -150,7 +150,7 @@ class Session(History):
     def finish(
         self, seconds: float | None = PATIENCE_S, *, at_start: bool = False, should_stop: Stop | None = None
     ) -> State:
-        """Append a shortest way to an operator and go to its end; with ``at_start`` stay, to play it by redo."""
+        """Append shortest steps to an operator and go to the last; with ``at_start`` stay here for :meth:`redo`."""
         known = self._ways.get(self._place)
         return self.lay(self._way(seconds, should_stop) if known is None else known, at_start)
 
@@ -165,22 +165,22 @@ class Session(History):
         *,
         should_stop: Stop | None = None,
     ) -> tuple[Any, ...]:
-        """Return random steps from a state to an operator. Raises SynoError if none are found."""
+        """Return random steps from a state to an operator. Raises SynoError if no such steps are found."""
         return tuple(self.construction.way(state, self.rules, Patience(seconds, should_stop), rng))
 
     def take_instead(self, candidate: Hashable) -> State:
-        """Replace a refused step by canonical steps, as a branch after the place where they begin.
+        """Take canonical steps in place of a refused step, as a branch after an earlier place or the shown place.
 
         Raises SynoError if no replacement is known.
         """
         way = self._detour(self.state, candidate)
         if way is None:
-            raise SynoError("no canonical steps are known in place of this one; undo, and choose one of the lists")
+            raise SynoError("no known canonical steps replace this step; undo, and choose a step of the list")
         self.jump(self.position - way.back)
         return self.lay(way.steps)
 
     def _detour(self, state: State, candidate: Hashable) -> Detour[Any] | None:
-        """Find the replacement of a candidate; ``state`` may be the shown state, with its known path, or another."""
+        """Find the replacement of a candidate; the path before ``state`` is known only for the shown state."""
         if not isinstance(self.construction, Detours):
             return None
         entry, path = self.entry, [state]
@@ -190,7 +190,7 @@ class Session(History):
         return self.construction.instead(path, candidate, self.rules)
 
     def aimed(self, state: State, choice: str) -> Hashable:
-        """Return the step that changes the target to a named choice.
+        """Return the step that changes the target to the choice of this name.
 
         Raises SynoError for an unknown choice, and for systems without such steps.
         """
@@ -202,7 +202,7 @@ class Session(History):
 
     @property
     def labels(self) -> dict[str, str | list[str]]:
-        """Return the stepper's words for this system: :class:`.Labels`, and :class:`.HandLabels` with ``hand_``."""
+        """Return the stepper's texts: the fields of :class:`.Labels`, and of :class:`.HandLabels` after ``hand_``."""
         hand = self.construction.hand if isinstance(self.construction, ByHand) else HandLabels()
         return {**plain(self.construction.labels), **{f"hand_{name}": words for name, words in plain(hand).items()}}
 
@@ -230,11 +230,11 @@ class Session(History):
         return [*plain(self.construction.menu(state, found, chosen, whole))]
 
     def ticks(self, state: State) -> list[JSON]:
-        """Return the nodes that the user can combine to a step, as records of :class:`.Tick`; [] for none."""
+        """Return the nodes that the user can tick for a step, as records of :class:`.Tick`; [] for no nodes."""
         return [*plain(self.construction.ticks(state))] if isinstance(self.construction, ByHand) else []
 
     def ticked(self, state: State, share: Sequence[str], give: Sequence[str], choice: str = "") -> Hashable:
-        """Return the step of the ticked nodes; ``choice`` names a step where the preview has several.
+        """Return the step of the ticked nodes; ``choice`` names the step where several steps use these nodes.
 
         Raises SynoError for unknown nodes or choices, and for systems without steps by hand.
         """
@@ -251,14 +251,14 @@ class Session(History):
         *,
         should_stop: Stop | None = None,
     ) -> dict[str, JSON]:
-        """Describe the step of :meth:`ticked` in a record of :class:`.Preview`; {} if no node is or can be ticked."""
+        """Describe the step of :meth:`ticked` in a record of :class:`.Preview`; {} without ticked nodes."""
         if not isinstance(self.construction, ByHand) or not (share or give):
             return {}
         facts: dict[str, JSON] = plain(self.construction.preview(state, found, share, give, self.rules, should_stop))
         return facts
 
     def why(self, state: State, candidate: Hashable) -> dict[str, JSON]:
-        """Explain in a record of :class:`.Why` why a candidate is refused. Raises SynoError for other candidates."""
+        """Explain in a record of :class:`.Why` why a candidate is refused. Raises SynoError if it is not."""
         facts: dict[str, JSON] = plain(self.construction.why(state, candidate))
         if isinstance(self.construction, Detours):
             way = self._detour(state, candidate)
@@ -277,10 +277,10 @@ class Session(History):
         return self.construction.course(line[first : first + most], here - first, first)
 
     def rows(self, *, should_stop: Stop | None = None) -> list[JSON]:
-        """List the tree of all places from the first place on, as records of :class:`.Row`.
+        """List all places of the tree, the first place first, as records of :class:`.Row`.
 
-        After a place with several next places come its branches, indented, and then the oldest way, not indented. The
-        distances of places are cached.
+        After a place with several children come the newer children with their subtrees, indented, and then the oldest
+        child, not indented. The distances of places are cached.
         """
         effort = Effort(should_stop=should_stop)
         rows, waiting = [], [(0, 0, False)]
@@ -305,7 +305,7 @@ class Session(History):
 
     @classmethod
     def reading(cls, text: str, construction: Construction[Any, Any, Any], known: Known | None = None) -> Self:
-        """Read a session from its JSON, its word, or a file that a session can begin with, such as an operator's.
+        """Read a session from its JSON, its word, or the text of a file that can begin a session (an operator's).
 
         Raises FormatError with one line: the expected value, the found value and the position.
         """
@@ -336,7 +336,7 @@ class Session(History):
         return self.reading(text, self.construction, self.known)
 
     def graft(self, other: Self) -> State:
-        """Append all places of another session after the shown place, and go to the place that it shows."""
+        """Append all places of another session after the shown place, and go to the place that ``other`` shows."""
         offset = len(self._places)
         self._check_room(len(other._places))
         for entry in other._places:

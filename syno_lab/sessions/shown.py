@@ -1,4 +1,4 @@
-"""What a page shows of a session, as records; :func:`plain` converts a record for the browser.
+"""The records of what a page shows of a session; :func:`plain` converts a record for the browser.
 
 The name of a node is its id in the picture: ``c3`` in a pGraph, ``t2`` in a kernel.
 """
@@ -37,12 +37,12 @@ class Item(msgspec.Struct, frozen=True):
         index: the index among the candidates.
         text: the step in words.
         distance: the distance after the step; None if no operator can be reached then.
-        reaches: whether the remaining steps suffice for the distance.
+        reaches: whether the number of remaining steps is at least the distance.
         reason: the reason of the refusal, empty for a canonical step; :class:`Why` has the details.
         rule: the name of the rule that refuses the step.
         operands: the nodes that the step uses; for a CONTRACTION the shared coordinates.
-        given: the nodes that are given to a weight.
-        notes: what the step makes and changes, in a few words each.
+        given: for a CONTRACTION, the nodes that become dimensions of the weight alone.
+        notes: what the step creates and changes; each note has a few words.
     """
 
     index: int
@@ -57,7 +57,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The candidates of one primitive, the nearest first.
+    """The candidates of one primitive, sorted by their distances to an operator.
 
     ``more_canonical`` and ``more_pruned`` count steps that are not listed; ``unjudged`` counts steps that no rule has
     judged yet.
@@ -83,7 +83,7 @@ class Why(msgspec.Struct, frozen=True):
         text: the step in words.
         rule: the name of the rule.
         kind: the kind of the rule: ``exact``, ``approximate``, ``space``, ``limit`` or ``your own rule``.
-        section: the section of the paper with the rule.
+        section: the section of the paper that describes the rule.
         reason: the reason in a sentence; for an approximate rule, with the share of elements that differ.
         before: the proposed expression, over wildcards ``#0``, ``#1``, ...
         after: the canonical expression for the same function, with the meaning of the wildcards.
@@ -107,7 +107,7 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """The property distance in a number (None if the wish is out of reach) and in words."""
+    """The property distance as a number (None if no step can meet the wishes any more) and in words."""
 
     number: Number
     words: Sequence[str]
@@ -123,7 +123,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Now(msgspec.Struct, frozen=True):
-    """The current values beside the target values, as a table."""
+    """A table of current values, which a page shows beside the target values."""
 
     title: str
     rows: Sequence[str]
@@ -138,8 +138,8 @@ class Wanted(msgspec.Struct, frozen=True):
         title, corner, rows, columns: the titles of the table, its corner, its rows and its columns.
         wanted: the texts of the target values.
         now: the current values.
-        lacks: the rows and columns of the entries that are not met.
-        words: the meanings of the texts.
+        lacks: the rows and columns of the entries whose current value does not satisfy the target value.
+        words: the meaning of each text.
         choices: the possible values of each entry.
     """
 
@@ -155,7 +155,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The distance from a state to an operator, with the reasons.
+    """The distance from a state to an operator, with an explanation.
 
     Attributes:
         number: the distance; None if no operator can be reached.
@@ -175,7 +175,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """How much of a limit is used: ``share`` is the used part of 1, or None without a limit."""
+    """How much of a limit is used: ``share`` is the used part, 1 for all; None without a limit."""
 
     name: str
     text: str
@@ -184,7 +184,7 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """A node that the user can tick for a step by hand."""
+    """A node that the user can tick to build a step by hand."""
 
     id: str
     text: str
@@ -192,7 +192,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Ticked(msgspec.Struct, frozen=True):
-    """One of several possible steps with the ticked nodes; see :class:`Item` and :class:`Preview`."""
+    """One of several steps that use the ticked nodes; :class:`Item` and :class:`Preview` explain the fields."""
 
     name: str
     text: str
@@ -204,7 +204,7 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """The step of the ticked nodes, or the ``choices`` if there are several steps."""
+    """The step that uses the ticked nodes; ``choices`` if several steps use these nodes."""
 
     legal: bool
     canonical: bool
@@ -214,16 +214,16 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A place in the tree of a session.
+    """A row in the list of a session's places.
 
     Attributes:
         place, parent: the numbers of the place and of its parent; None for the parent of the first place.
         text: the text of the row.
-        start: whether the place is a beginning rather than the end of a step.
+        start: whether the place is a beginning, not the result of a step.
         distance: the distance from the place to an operator.
         complete: whether the place has an operator.
         level: the level of indentation.
-        branch: whether a branch begins at the place.
+        branch: whether the place is the first place of a branch.
         comment: the user's comment about the place.
     """
 
@@ -239,5 +239,5 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def plain(shown: Any) -> Any:
-    """Convert a record, or several, to lists, dictionaries, texts and numbers for a browser."""
+    """Convert one or several records to lists, dictionaries, texts and numbers for a browser."""
     return msgspec.to_builtins(shown)

@@ -1,6 +1,6 @@
 """A session as text: JSON for files, and the same JSON in one word to paste; all systems share the format.
 
-A file holds only data: reading it replays each step through the same checks as a step by hand. The system's
+A file contains data only. Reading a file repeats each step, with the same checks as for a step by hand. The system's
 :class:`.Construction` defines how steps and beginnings are written.
 """
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from syno_lab.sessions.session import Session
 
 VERSION = 1
-#: The limits of a session's JSON in bytes, and of a note in letters.
+#: The limit of a session's JSON in bytes, and the limit of a note in letters.
 MAX_BYTES, MAX_NOTE = 1 << 22, 80
 PREFIX = "syno-session:"
 
 
 class PlaceRecord(Protocol):
-    """The record of one place: a step after ``parent``, or a beginning; a system's own record decides which.
+    """The record of one place: a step after ``parent``, or a beginning. Each system has its own class of records.
 
     Attributes:
-        parent: the number of the place before; None for the first place.
+        parent: the number of the parent; None for the first place.
         note: the note of a beginning.
         comment: the user's comment about the place.
 
-    A system's record may also have a ``step``, and the ``spec`` or ``aim`` of a beginning as a number in the session's
-    list. The field ``operator`` is the text of an operator's file; the operator's last step ends here.
+    A system's record may also have a ``step``, and for a beginning a ``spec`` or an ``aim`` as an index of the
+    session's list. The field ``operator`` is the JSON of an operator whose last step leads to this place.
     """
 
     parent: int | None
@@ -50,15 +50,15 @@ P = TypeVar("P", bound=PlaceRecord)
 
 
 class SessionRecord(msgspec.Struct, Generic[P], forbid_unknown_fields=True, omit_defaults=True):
-    """The record of a session; a system's own record may have a list of heads for beginnings before the places.
+    """The record of a session; a system's own class may have a list of specs or aims before ``places``.
 
     Attributes:
         format: the format of the system's sessions.
         version: the version of the format.
         places: all places; each place comes after its parent.
         place: the number of the shown place.
-        turns: the places that redo goes to although their parents have newer children.
-        rules: the names of the user's own rules that refused steps; the rules' code is not stored.
+        turns: the places that redo goes to although the parent has a newer child.
+        rules: the names of the user's own rules in this session; the code of the rules is not stored.
     """
 
     format: str
@@ -79,10 +79,10 @@ H = TypeVar("H")
 def head_of(
     parent: int | None, has_step: bool, number: int | None, heads: Sequence[H], what: str, where: str
 ) -> H | None:
-    """Return a beginning's head by its number, or None for a step. Raises FormatError for both or neither."""
+    """Return entry ``number`` of ``heads`` for a beginning, None for a step. Raises FormatError for both or neither."""
     if has_step:
         if parent is None or number is not None:
-            raise FormatError(f"session: {where}: expected a step behind a place, or {what}, found both")
+            raise FormatError(f"session: {where}: expected a step after a place, or {what}, found both")
         return None
     if number is None or not 0 <= number < len(heads):
         raise FormatError(f"session: {where}: expected a step, or {what} from 0 to {len(heads) - 1}")
@@ -90,7 +90,7 @@ def head_of(
 
 
 def check_operator(is_same: bool, where: str) -> None:
-    """Raise FormatError if the operator of a record is not the operator of the steps that lead to its place."""
+    """Raise FormatError unless a record's operator is the operator of the steps to the record's place."""
     if not is_same:
         raise FormatError(f"session: {where}: expected an operator of the steps before it, found another one")
 
@@ -115,7 +115,7 @@ def word_of(text: str) -> str:
 
 
 def text_of(text: str) -> str:
-    """Return the JSON in a word, or a text that is JSON. Raises FormatError with the expected and the found text."""
+    """Return the JSON that a word encodes, or a text that is JSON already. Raises FormatError for another text."""
     text = text.strip()
     if text.startswith(PREFIX):
         return _unpacked(text.removeprefix(PREFIX))
@@ -148,7 +148,7 @@ def named(text: str) -> str:
 
 
 def read(text: str, construction: Construction[Any, Any, Any]) -> SessionRecord[Any]:
-    """Parse the JSON of a session to its record. Raises FormatError with one line."""
+    """Parse the JSON of a session to a record. Raises FormatError with one line."""
     record: SessionRecord[Any] = read_versioned(
         text, construction.record, what="session", name=construction.format, version=VERSION, most=MAX_BYTES
     )
@@ -156,13 +156,13 @@ def read(text: str, construction: Construction[Any, Any, Any]) -> SessionRecord[
 
 
 def replayed(records: Sequence[PlaceRecord], read: Reader[Any, Any], most: int, letters: int) -> list[Place[Any, Any]]:
-    """Replay the places from their records, in order.
+    """Make the places of a session from their records, in order.
 
     Args:
         records: the records; each ``parent`` is the number of an earlier place, and the first record has none.
         read: a function that makes a place from a record.
         most: the limit of the number of places.
-        letters: the limit of the letters of a comment; longer comments are cut.
+        letters: the limit of letters in a comment; a longer comment is cut.
 
     Raises FormatError with one line: the expected value, the found value and the position.
     """

@@ -170,7 +170,7 @@ BAD = {
         "place 0: expected an operator of the steps before it",
     ),
     "no such place": ({"place": 9}, "session: no place 9"),
-    "no such turn": ({"turns": [0]}, "turns: expected a place behind another one, found 0"),
+    "no such turn": ({"turns": [0]}, "turns: expected a place with a parent, found 0"),
 }
 
 

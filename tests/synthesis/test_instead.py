@@ -80,5 +80,5 @@ def test_the_session_takes_it_as_a_branch() -> None:
     assert session.state == way.state
     assert session.places[:places][1].step is not None, "what was taken before is still there"
     canonical = next(one for one in candidates(session.state) if one.verdict.canonical)
-    with pytest.raises(SynoError, match="no canonical steps are known in place of this one"):
+    with pytest.raises(SynoError, match="no known canonical steps replace this step"):
         session.take_instead(canonical)

@@ -67,11 +67,11 @@ BAD = {
     "a parent ahead": (changed(places=[ROOT, {"parent": 1, "spec": 0}]), "place 1: expected a place before it"),
     "a step and a spec": (
         changed(places=[ROOT, {"parent": 0, "spec": 0, "step": {"primitive": "SHIFT"}}]),
-        "place 1: expected a step behind a place, or a spec, found both",
+        "place 1: expected a step after a place, or a spec, found both",
     ),
     "a step at the beginning": (
         changed(places=[{"step": {"primitive": "SHIFT", "operands": [0]}}]),
-        "place 0: expected a step behind a place",
+        "place 0: expected a step after a place",
     ),
     "an illegal step": (
         changed(places=[ROOT, {"parent": 0, "step": {"primitive": "SHIFT", "operands": [0]}}]),
@@ -87,7 +87,7 @@ BAD = {
     ),
     "a wrong match": (changed(places=[ROOT | {"match": [0, 1, 2, 3]}]), "place 0: match: expected one data coordinate"),
     "no such place": (changed(place=9), "session: no place 9: expected a number from 0 to 6"),
-    "no such turn": (changed(turns=[0]), "turns: expected a place behind another one, found 0"),
+    "no such turn": (changed(turns=[0]), "turns: expected a place with a parent, found 0"),
     "a malformed spec": (changed(specs=[{"input_shape": "[", "output_shape": "", "primary_specs": []}]), "session: "),
     "a damaged word": (PREFIX + "%%", "the text behind syno-session: is damaged"),
     "half a word": (Session(conv2d()).to_word()[:80], "the text breaks off|is damaged"),

@@ -171,7 +171,7 @@ def test_rules_that_are_none_are_refused_in_one_line(system: str) -> None:
         Stepper(start(), rules=[3])
     with pytest.raises(CodeError, match="expected a function written with def"):
         Stepper(start(), rules=[lambda state, step: False])
-    with pytest.raises(SpecError, match="rules: expected a name of its own for each, found 'perhaps' twice"):
+    with pytest.raises(SpecError, match="rules: expected a different name for each rule, found 'perhaps' twice"):
         Stepper(start(), rules=[perhaps, perhaps])
     for rule, said in ((perhaps, "expected True or False, found None"), (broken, "AttributeError: .*'nothing'")):
         with pytest.raises(CodeError, match=f"{rule.__name__} of .*: {said}"):
