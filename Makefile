@@ -11,7 +11,7 @@ TEST := env OMP_NUM_THREADS=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --timeout
 # Two processes, each file whole in one of them: what a file works out once is worked out once.
 PARALLEL := -n 2 --dist loadfile
 # Notebooks are all in one file of tests, and know nothing of each other.
-SPREAD := -n 2 --dist worksteal
+SPREAD := -n 2 --dist worksteal --durations=10
 # Seconds that each part of the tests may take; several times what two quiet cores need. Ended by SIGINT, so that pytest
 # still says what has failed.
 TEST_BUDGET := 4800
@@ -46,7 +46,7 @@ fast: $(VENV)/.installed-dev ## The tests without browser, TVM and notebooks
 	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not tvm and not notebook" $(ARGS)
 
 unit: $(VENV)/.installed-dev ## The tests without browser and notebooks
-	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) -m "not browser and not notebook" $(ARGS)
+	timeout -s INT -k 60 $(TEST_BUDGET) $(TEST) $(PARALLEL) --durations=30 -m "not browser and not notebook" $(ARGS)
 
 chance: $(VENV)/.installed-dev ## The tests that draw, each with ten seeds (ARGS="tests/ir --draws 100")
 	$(TEST) $(PARALLEL) --draws 10 -m "draws and not browser and not notebook" $(ARGS)
@@ -55,7 +55,7 @@ trust: $(VENV)/.installed-dev ## Loop nest, PyTorch and TVM on random operators 
 	$(BIN)/python benchmarks/trust.py $(ARGS)
 
 browser: chromium $(VENV)/.installed-dev ## The tests in a real Chromium
-	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) -m browser $(ARGS)
+	timeout -s INT -k 60 $(BROWSER_BUDGET) $(TEST) $(PARALLEL) --durations=10 -m browser $(ARGS)
 
 notebooks: $(VENV)/.installed-dev ## Every notebook, from a clean kernel
 	timeout -s INT -k 60 $(NOTEBOOK_BUDGET) $(TEST) $(SPREAD) -m notebook --timeout=$(NOTEBOOK_BUDGET) $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import warm
 from hypothesis import HealthCheck, settings
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # behind all else: some names are common
@@ -33,6 +35,10 @@ if "SYNO_LAB_CONFIG" not in os.environ:
 # A shell starts what runs in the background with SIGINT ignored, and our children would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# One test alone would wait longer for the imports than it saves.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    warm.install()
 
 # No test asserts a time, so none fails on a machine that is busy; a counterexample is printed so that it can be run
 # again. Hypothesis would draw the same in every run where it finds itself in CI.
@@ -74,6 +80,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say it again below a failure: a short report has no header."""
     if terminalreporter.stats.get("failed"):
         terminalreporter.write_line(f"SYNO_LAB_SEED={SEED}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Tests marked ``cold`` start every process; those marked ``warm`` fork their programs too (``warm.py``)."""
+    with contextlib.ExitStack() as held:
+        for name, hold in (("cold", warm.cold), ("warm", warm.programs)):
+            if item.get_closest_marker(name):
+                held.enter_context(hold())
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

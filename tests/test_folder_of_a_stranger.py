@@ -33,6 +33,8 @@ from syno_lab.store import Store
 from syno_lab.trial import TrialRequest
 from syno_lab.version import __version__
 
+pytestmark = pytest.mark.cold
+
 #: What one command may take: processor seconds and seconds of the clock.
 CPU_S, WALL_S = 5.0, 60
 #: Names of modules that we or libraries import by and by: none of those in the folder may be taken for them.

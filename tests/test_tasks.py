@@ -1,4 +1,4 @@
-"""Each line of code of docs/tasks.md and each Python block of the README, alone in a fresh interpreter.
+"""Each line of code of docs/tasks.md and each Python block of the README, alone in a process of its own.
 
 The tables below give the names that a line stands on, as the page says them, and make minutes and epochs small.
 """
@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 import syno_lab as sl
+
+pytestmark = pytest.mark.warm
 
 ROOT = Path(__file__).parents[1]
 NET = """

@@ -10,6 +10,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.cold
+
 ROOT = Path(__file__).parent.parent
 ROOMS = ("syno_lab", "widgets/syno_widgets")
 

@@ -157,7 +157,7 @@ def test_files_of_edited_networks() -> None:
     assert Variant.from_json(edits, edited.seed).edits == edited.edits
     _, other = seed("cnn", width=8)
     with pytest.raises(
-        FormatError, match=f"expected edits of the network {other.seed.digest}, found those of '{edited.seed.digest}'"
+        FormatError, match=f"expected edits of the network {other.seed.digest}, found edits of '{edited.seed.digest}'"
     ):
         Variant.from_json(edits, other.seed)
     record = json.loads(text)

@@ -22,6 +22,8 @@ from syno_lab.store import Store
 from syno_lab.store.database import FILE_NAME
 from syno_lab.tuning.method import Method, from_job, to_job
 
+pytestmark = pytest.mark.cold
+
 CODE = {"name": "rule", "source": "def rule(s, b):\n\topen('/tmp/x')\x1b[2J\n", "origin": "mine.py"}
 
 

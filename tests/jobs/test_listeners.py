@@ -29,6 +29,8 @@ from syno_lab.commands.lab import notebooks_folder
 from syno_lab.jobs import Lab
 from syno_lab.tuning.board import local_board
 
+pytestmark = pytest.mark.cold
+
 LECTURE = notebooks_folder().parent / "docs" / "lecture.ipynb"
 
 #: What lets somebody in without a secret, or seems to, with the reason why it may.

@@ -21,7 +21,10 @@ from labs import TESTS, show_kinds, until
 from syno_lab.jobs import Lab
 from syno_lab.processes import alive
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user to try what that one can")
+pytestmark = [
+    pytest.mark.cold,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user to try what that one can"),
+]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from syno_lab.jobs import Lab
 from syno_lab.processes.alone import alone, holder
 from syno_lab.trial import TrialRequest
 
+pytestmark = pytest.mark.cold
+
 HOLD = "import sys; from pathlib import Path; from syno_lab.processes.alone import alone\n"
 HOLD += "with alone(Path(sys.argv[1]), 'busy'): print('held', flush=True); sys.stdin.read()"
 

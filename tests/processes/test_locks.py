@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.cold
+
 #: Locks fail as on a mount of NFS whose server has none.
 NO_LOCKS = """
 #define _GNU_SOURCE

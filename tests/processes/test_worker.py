@@ -15,6 +15,8 @@ import pytest
 from syno_lab.errors import SynoError, TrackerError, TuningError
 from syno_lab.processes.worker import CrashedError, Worker, once
 
+pytestmark = pytest.mark.cold
+
 
 def killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

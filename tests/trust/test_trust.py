@@ -26,6 +26,8 @@ from trust.shrink import Edit, edited
 from trust.sources import BUILT, SPECS, Case, cases
 from trust.tvm_parent import Child
 
+pytestmark = pytest.mark.cold
+
 VALUES, TENTH = 400, 60
 PLANTED = str(Path(planted.__file__))
 

@@ -218,7 +218,7 @@ def test_files_that_hold_no_such_function(tmp_path):
     [
         ({"rules": "tiling"}, r"expected rules as a list such as \('inline', 'tiling'\), found 'tiling'"),
         ({"rules": ["tilling"]}, "expected a rule among default, inline, .*, a function or .*, found 'tilling'"),
-        ({"rules": ["tiling"], "space": whole}, "expected rules or a space of one's own"),
+        ({"rules": ["tiling"], "space": whole}, "expected rules or a space of your own"),
         ({"strategy": "annealing"}, "expected a strategy among evolutionary, replay-trace, .*, found 'annealing'"),
         (
             {"cost_model": "linear"},
