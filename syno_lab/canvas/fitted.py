@@ -1,8 +1,8 @@
 """Kernels with numbers for the places of a network: Canvas's operators (:class:`syno_lab.protocol.Operator`).
 
 An operator maps [N, C_in, s·H, s·W] to [N, C_out, H, W]. The template runs on C = min(C_in, C_out) channels and H x W
-pixels; a stride s is an average pooling before the template. If the numbers of channels differ by a factor A,
-the template runs in A parts with separate weights. With fewer output channels, each part reads one of A blocks of input
+pixels; a stride s is an average pooling before the template. If the numbers of channels differ by a factor A, the
+template runs in A parts with separate weights. With fewer output channels, each part reads one of A blocks of input
 channels, and the results are averaged. With more output channels, all parts read the same input, and the results are
 concatenated (Canvas, section 4).
 

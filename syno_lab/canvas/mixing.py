@@ -1,8 +1,8 @@
 """The mixing property of αNAS (section 3.1) for Canvas's kernels, wishes for this property, and the probe.
 
-For each element of a tensor, bits mark the indices along each input axis on which the element depends.
-Views move these sets of bits; sums and comparisons unite the sets of their inputs. So the matrix is exact for generic
-weights. A dependence that cancels out, as in a softmax of a constant, still counts.
+For each element of a tensor, bits mark the indices along each input axis on which the element depends. Views move these
+sets of bits; sums and comparisons unite the sets of their inputs. So the matrix is exact for generic weights. A
+dependence that cancels out, as in a softmax of a constant, still counts.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def wishes_text(wants: Sequence[Wish]) -> str:
 def pairing_of(kernel: Kernel, window: tuple[int, int] = (3, 3)) -> Pairing:
     """Return the mixing property of a kernel from [N, C_in, H, W] to [N, C_out, H, W]; ``window`` is (KH, KW).
 
-    The property holds if C_in = C_out; for other layers a kernel runs in parts, which mix more. Raises
-    SpecError where the kernel has no whole sizes at the sizes of :data:`_SIZES`.
+    The property holds if C_in = C_out; for other layers a kernel runs in parts, which mix more. Raises SpecError where
+    the kernel has no whole sizes at the sizes of :data:`_SIZES`.
     """
     outer = {**_SIZES, "KH": window[0], "KW": window[1]}
     bound = Fitted(kernel, _GROUPS if "G" in kernel.variables else 1).template(outer)[1]
@@ -155,8 +155,8 @@ MOST_ELEMENTS, MOST_FLOPS = 1 << 23, 1 << 33
 def probe(operator: Fitted, place: Place) -> Probe | None:
     """Return the probe of an operator in a layer, on a smaller image, with the same random weights each time.
 
-    Batch normalisations have mean 0 and variance 1. Return None where the operator is too large for the probe,
-    or a derivative is not finite. Raises SpecError where the operator does not fit the place.
+    Batch normalisations have mean 0 and variance 1. Return None where the operator is too large for the probe, or a
+    derivative is not finite. Raises SpecError where the operator does not fit the place.
     """
     import torch
 

@@ -23,7 +23,7 @@ NO_MEASURES: Measures = MappingProxyType({})
 
 
 class Search(ABC):
-    """The base of all searches: proposes operators, learns rewards, continues from records. Searches need one thread.
+    """The base class of searches: proposes operators, learns from rewards, continues from records. Not thread-safe.
 
     Args:
         root: the first state of the space.
@@ -36,7 +36,7 @@ class Search(ABC):
         self.told: list[tuple[Any, float]] = []
         self._next_number = 0
         self._waiting: dict[int, tuple[Candidate, Trail]] = {}
-        self._again: list[Candidate] = []  # what :meth:`resume` asked for and got no reward for
+        self._again: list[Candidate] = []  # candidates of :meth:`resume` without a reward
         self.facts = Facts()
         self._known: set[int] = set()  # hashes, because operators are large and may be many
         self._should_stop: Stop = never
@@ -50,7 +50,7 @@ class Search(ABC):
         return draw(self.root, self.rng, self.facts, self._known, self._should_stop)
 
     def _first_new(self, ways: Iterable[Steps | None]) -> tuple[Trail, Any] | None:
-        """Return the first way with an operator that was not asked for yet; without one, draw an operator at random."""
+        """Return the first of these paths that ends in a new operator; if no path does, draw an operator at random."""
         for steps in ways:
             operator = None if steps is None else claim(steps[-1].state, self.facts, self._known)
             if steps is not None and operator is not None:
@@ -61,10 +61,10 @@ class Search(ABC):
         """Prepare for the evaluation of an operator that :meth:`_propose` did not return."""
 
     def _learn(self, operator: Any, trail: Trail, reward: float, measures: Measures) -> None:  # noqa: B027 - likewise
-        """Learn the reward and the further measures of an operator that was proposed or expected."""
+        """Learn from the reward and the further measures of an operator."""
 
     def _release(self, trail: Trail) -> None:  # noqa: B027 - likewise
-        """Forget an operator that was asked for and will not be evaluated."""
+        """Forget a proposed operator that will not be evaluated."""
 
     @property
     def outstanding(self) -> tuple[Candidate, ...]:
@@ -78,14 +78,14 @@ class Search(ABC):
 
     @property
     def best(self) -> tuple[Any, float] | None:
-        """Return the operator with the highest reward so far and the reward; of equal rewards the first."""
+        """Return the operator with the highest reward so far, and this reward; of equal rewards the earliest."""
         return max(self.told, key=lambda pair: pair[1], default=None)
 
     def ask(self, should_stop: Stop = never) -> Candidate | None:
-        """Return an operator to evaluate, each only once; None when no operator is left to ask for.
+        """Return an operator to evaluate, never the same operator twice; None when no operator is left.
 
         ``should_stop`` is called during the search for an operator, and True ends the call with None. A call can take
-        long where a hard limit refuses almost all operators.
+        long if a hard limit refuses almost all operators.
         """
         if self._again:
             return self._again.pop(0)
@@ -99,9 +99,9 @@ class Search(ABC):
         """Register an operator that this search did not ask for; return None if the space lacks the operator.
 
         Callers adopt operators that were outstanding when an earlier search ended (after :meth:`resume`), and operators
-        that they want to evaluate in any case. ``trail`` holds the steps from the root to the operator, if the caller
-        has them; without it the method looks for the steps, which takes time. Raises SearchError for an operator that
-        was told already or is outstanding.
+        that must be evaluated in any case. ``trail`` holds the steps from the root to the operator, if the caller has
+        them; without it the method looks for the steps, which takes time. Raises SearchError for an operator that was
+        told already or is outstanding.
         """
         for candidate in self._again:
             if candidate.operator == operator:
@@ -117,7 +117,7 @@ class Search(ABC):
         return candidate
 
     def knows(self, operator: Any) -> bool:
-        """Return whether an operator was asked for, adopted or told."""
+        """Return whether the search has met an operator: it was asked for, adopted or told."""
         return hash(operator) in self._known
 
     def trail_of(self, candidate: Candidate) -> Trail:
@@ -218,7 +218,7 @@ class Search(ABC):
 
 
 class RandomSearch(Search):
-    """Random descents by the weights alone, each operator once, without learning: the baseline of all searches."""
+    """Draws operators at random by the weights of the space, each once, without learning: a baseline for searches."""
 
     def _propose(self) -> tuple[Trail, Any] | None:
         return self._by_chance()
@@ -255,9 +255,9 @@ def check_measures(measures: Measures) -> None:
 
 
 def check_numbers(*rows: tuple[str, float, bool, str]) -> None:
-    """Refuse the first wrong setting; a row has its name, its value, whether the value is right, what is expected.
+    """Check settings: a row has the name, the value, whether the value is right, and a text that says what is expected.
 
-    Raises SearchError for the wrong value.
+    Raises SearchError for the first wrong value.
     """
     for name, value, is_right, expected in rows:
         if not is_right:

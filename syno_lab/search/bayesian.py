@@ -1,18 +1,18 @@
-"""Search by an estimate: Bayesian optimisation over random descents, without a tree.
+"""Search by estimated rewards: Bayesian optimisation over random descents, without a tree.
 
-A descent costs little in comparison with a training. So each question draws several operators and asks for the operator
-with the highest upper confidence bound of its estimated reward (:class:`Estimate`). Some draws begin at the root, by
-the space's weights alone, so that the search leaves the region of its first rewards. Other draws regrow one of the best
-operators after a random position, because in a large space random draws seldom resemble the best. (Hutter, Hoos and
-Leyton-Brown, Sequential model-based optimization for general algorithm configuration, 2011, also search near the best.)
-Operators that were drawn and not asked for stay in a *pool* for the next comparison.
+A descent costs little in comparison with a training. So each call of ``ask`` draws several operators and returns the
+operator with the highest upper confidence bound of its estimated reward (:class:`Estimate`). Some draws begin at the
+root, by the space's weights alone, so that the search leaves the region of its first rewards. Other draws regrow one of
+the best operators after a random position, because in a large space random draws seldom resemble the best. (Hutter,
+Hoos and Leyton-Brown, Sequential model-based optimization for general algorithm configuration, 2011, also search near
+the best.) Operators that were drawn and not returned stay in a *pool* for the next comparison.
 
-A share of the questions explores without regard to the promise. The estimate can be too sure of regions where it saw
-little, and wrong where rewards depend on more than its words. A search by the estimate alone would stay in the first
-good region. Half of the share draws an operator by the weights alone. So the search is slower than random search by at
-most a constant factor. (Hutter and others, 2011, interleave random draws; Falkner, Klein and Hutter, BOHB, 2018, draw a
-third at random.) The other half takes the operator with the least certain estimate (MacKay, Information-based objective
-functions for active data selection, 1992).
+A share of the calls of ``ask`` explores, and ignores the upper confidence bound (the *promise*). The estimate can be
+too certain in regions with few rewards, and wrong where rewards depend on more than its words. A search by the estimate
+alone would stay in the first good region. Half of these calls draw an operator by the weights alone. So the search is
+slower than random search by at most a constant factor. (Hutter and others, 2011, interleave random draws; Falkner,
+Klein and Hutter, BOHB, 2018, draw a third at random.) The other half return the operator with the least certain
+estimate (MacKay, Information-based objective functions for active data selection, 1992).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ SLOPE, SLOPE_VARIANCE = 1.0, 1.0
 
 
 class Portrait(NamedTuple):
-    """An operator as the estimate sees it: the words of its steps (``done``), :meth:`.State.traits`, and a ``prior``.
+    """The features of an operator for the estimate: the words of its steps (``done``), its traits, and its ``prior``.
 
-    A greater ``prior`` means that more is expected of the operator; equal priors for all operators have no effect.
+    A greater ``prior`` means a higher expected reward before training; equal priors of all operators have no effect.
     """
 
     done: Bag
@@ -54,13 +54,13 @@ class Estimate:
     """An estimate of an operator's reward from its actions and traits: a Gaussian process over bags of words.
 
     AMAF adds up the values of single actions; this estimate also sees combinations of actions. A space decides which
-    words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`). There are hundreds of whole actions, and
-    an action teaches little about the same primitive at other sizes. The kernel of two bags is the share of their
-    common words, ``sum(min(x, y)) / sum(max(x, y))``. (Tanimoto or min-max kernel: Ralaivola and others, Graph kernels
-    for chemical informatics, 2005.) In a large space, similar operators often have different steps. So a second bag has
-    the traits of an operator (:meth:`.State.traits`). The kernel is the mean over the two kinds of bags; a kind without
-    any word is left out. The promise is an upper confidence bound (Srinivas and others, Gaussian process optimization
-    in the bandit setting, 2010).
+    words of a step are counted (:attr:`syno_lab.protocol.SearchStep.words`). Words are smaller than actions: there are
+    hundreds of actions, and an action shows little about the same primitive at other sizes. The kernel of two bags is
+    the share of their common words, ``sum(min(x, y)) / sum(max(x, y))``. (Tanimoto or min-max kernel: Ralaivola and
+    others, Graph kernels for chemical informatics, 2005.) In a large space, similar operators often have different
+    steps. So a second bag has the traits of an operator (:meth:`.State.traits`). The kernel is the mean over the two
+    kinds of bags; a kind without any word is left out. The promise is an upper confidence bound (Srinivas and others,
+    Gaussian process optimization in the bandit setting, 2010).
 
     A prior, such as a score without training, sets the mean of the process. The mean is a line over the prior, and the
     rewards set the slope of the line (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.7).
@@ -90,8 +90,8 @@ class Estimate:
 
         Each ``waiting`` portrait counts with the reward that the prior predicts, or with the mean reward, so that
         similar operators promise little (the constant liar of Ginsbourger and others, 2010). Without rewards, the mean
-        is the prior and all deviations are 1. The deviations leave out the doubt about the slope: the doubt is no
-        reason to evaluate operators with a bad prior.
+        is the prior and all deviations are 1. The deviations leave out the uncertainty of the slope, which is no reason
+        to evaluate operators with a bad prior.
         """
         priors = np.array([portrait.prior for portrait in asked])
         if not self._rewards:
@@ -119,14 +119,14 @@ class Estimate:
 
 
 def _standard(numbers: np.ndarray, middle: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return ``numbers`` less the mean of ``middle``, in standard deviations of ``spread``; 0 if that is 0."""
+    """Return ``numbers`` minus the mean of ``middle``, over the standard deviation of ``spread``; 0 if that is 0."""
     if not np.ptp(spread) > 0:  # the computed deviation of equal numbers may exceed 0
         return np.zeros(len(numbers))
     return (numbers - middle.mean()) / spread.std()
 
 
 class _View:
-    """One kind of bag for every stored reward, and the kernel between these bags. ``V``: the number of known words."""
+    """The bags of stored operators in one view (steps or traits), and their kernel. ``V``: number of known words."""
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {}
@@ -148,7 +148,7 @@ class _View:
         self._kernel = kernel[-MOST_REWARDS:, -MOST_REWARDS:]
 
     def kernels(self, queries: Sequence[Bag], pending: Sequence[Bag]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kernel of stored and ``pending`` bags ``[R + H, R + H]``, and of ``queries`` with all of them."""
+        """Return the kernel of stored and ``pending`` bags ``[R + H, R + H]``, and of ``queries`` with these bags."""
         together = self._vectors([*queries, *pending])  # together, because each list may have new words
         wanted, extra = together[: len(queries)], together[len(queries) :]
         rows = self._wide()
@@ -172,7 +172,7 @@ class _View:
 
 
 def _common(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the kernel of each row of ``x`` with each of ``y``; sum(max) = sum(x) + sum(y) - sum(min)."""
+    """Return the kernel of each row of ``x`` with each row of ``y``; sum(max) = sum(x) + sum(y) - sum(min)."""
     if len(x) > len(y):  # the loop runs over the shorter array
         return _common(y, x).T
     least = np.array([np.minimum(row, y).sum(axis=1) for row in x]).reshape(len(x), len(y))
@@ -180,7 +180,7 @@ def _common(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.divide(least, most, out=np.ones_like(least), where=most > 0)
 
 
-#: What a question asks for: the operator with the highest promise, a random operator, or the least certain operator.
+#: What a call of ``ask`` returns: the operator with the highest promise, a random or the least certain operator.
 Wish = Literal["promise", "chance", "unknown"]
 
 
@@ -189,14 +189,14 @@ class Settings:
     """How the search fills the pool and takes operators from the pool.
 
     Attributes:
-        strays: the number of random descents from the root for each question.
-        near: the number of descents from a random position of one of the best operators. Until the number of rewards is
+        strays: the number of random descents from the root for each call of ``ask``.
+        near: the number of descents from a random step of one of the best operators. Until the number of rewards is
             twice ``parents``, the descents begin at the root instead.
         parents: the number of operators that count as the best.
-        kept: the number of operators that stay in the pool for the next question.
-        bound: the number of standard deviations from the expected reward up to the promise.
-        chance: the share of questions after the first reward that draw a random operator.
-        unknown: the share of questions after the first reward that take the operator with the least certain reward.
+        kept: the number of operators that stay in the pool for the next call.
+        bound: the promise is the expected reward plus this number of standard deviations.
+        chance: the share of calls after the first reward that draw a random operator.
+        unknown: the share of calls after the first reward that return the operator with the least certain reward.
 
     Raises SearchError for numbers out of range.
     """
@@ -227,12 +227,12 @@ class EstimateSearch(Search):
     Args:
         root: the first state of the space.
         rng: the only random generator that the search uses.
-        settings: how the pool is filled, and the shares of questions that explore.
-        prior: a function from an operator to a number, greater where more is expected before any reward. The number
-            sets the mean of the estimate; the rewards decide its slope.
+        settings: how the pool is filled, and the shares of calls that explore.
+        prior: a function from an operator to a number, greater for a higher expected reward. The mean of the estimate
+            is a line over this number; the rewards set the slope of the line.
 
     Attributes:
-        pool: the operators that were drawn and not asked for, by the keys of their states; the most promising first.
+        pool: the operators that were drawn and not returned, by the keys of their states; the most promising first.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class EstimateSearch(Search):
         self.pool: dict[Hashable, Steps] = {}
         self._prior = prior
         self._portraits: dict[Hashable, tuple[Steps, Portrait]] = {}
-        self._best: list[tuple[float, Trail]] = []  # the parents, best first; of equal rewards the earlier
+        self._best: list[tuple[float, Trail]] = []  # the parents by reward, highest first; of equals the earlier
 
     def _propose(self) -> tuple[Trail, Any] | None:
         wish = self._toss()
@@ -262,7 +262,7 @@ class EstimateSearch(Search):
         return self._first_new(self.in_order([*fresh.values(), *old], wish))
 
     def _toss(self) -> Wish:
-        """Decide at random what the next question asks for, by the shares of the settings."""
+        """Decide at random which kind of operator the next call returns, by the shares of the settings."""
         toss = self.rng.random()
         if not len(self.estimate):
             return "promise"
@@ -276,7 +276,7 @@ class EstimateSearch(Search):
         return len(self.estimate) >= 2 * self.settings.parents
 
     def _near(self) -> Iterator[Steps]:
-        """Yield operators that begin like one of the best."""
+        """Yield paths to operators whose first steps are those of one of the best."""
         for _ in range(self.settings.near if self._are_parents_best else 0):
             if self._should_stop():
                 return
@@ -286,7 +286,7 @@ class EstimateSearch(Search):
                 yield steps
 
     def drawn(self, more: int = 0) -> Iterator[Steps]:
-        """Yield different random ways from the root to complete states; ``more`` adds to the number in the settings.
+        """Yield different random paths from the root to complete states: ``strays`` of the settings plus ``more``.
 
         Without a reward and a prior nothing can be compared: then the result is empty.
         """
@@ -299,9 +299,9 @@ class EstimateSearch(Search):
                 yield steps
 
     def in_order(self, trails: Sequence[Steps], wish: Wish = "promise") -> list[Steps]:
-        """Sort the ways by promise, highest first; the wish "unknown" moves the least certain operator to the front.
+        """Sort the paths by promise, highest first; the wish "unknown" moves the least certain operator to the front.
 
-        Complete states that are no operators of the space are left out. The pool stores all ways but the first, up to
+        Complete states that are no operators of the space are left out. The pool stores all paths but the first, up to
         the limit in the settings.
         """
         ordered = [steps for steps in trails if self._is_there(steps[-1].state)]
@@ -330,7 +330,7 @@ class EstimateSearch(Search):
         return False
 
     def _portrait(self, steps: Steps) -> Portrait:
-        """Return the portrait of an operator; its traits and prior are computed once while it is compared."""
+        """Return the portrait of an operator; traits and prior are computed once while the operator is in the pool."""
         end = steps[-1].state
         way, portrait = self._portraits.get(end.key, (None, None))
         if portrait is None:

@@ -1,4 +1,4 @@
-"""Trees as seen from one node: the tree of a search, or the space around a state."""
+"""The protocol of trees that are shown: the tree of a search, or the space around a state."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Branch:
         text: the step that leads to the node.
         kind: ``open``, ``operator`` (complete), ``dead end`` (no operator can be completed), ``pruned`` (a rule rejects
             the step), ``done`` (nothing is left to try below).
-        visits, outstanding, fruitless: searches through the node with a reward, without a reward yet, without result.
-        reward, best: the mean and the highest of the rewards below; None without rewards.
-        distance: a lower bound of the steps to an operator; None if none can be reached or no bound is known.
+        visits, outstanding, fruitless: searches through the node with a reward, without one yet, without an operator.
+        reward, best: the mean and the highest reward below the node; None without rewards.
+        distance: a lower bound of the number of steps to an operator; None without a bound or a reachable operator.
         reason: why the node is pruned or a dead end.
-        probe: the score of an operator's probe, from 0 to about 1; None without a probe.
+        probe: the score of the operator's probe, from 0 to about 1; None without a probe.
         measure: the name of the distance: ``distance`` in the system's Labels if the system is known.
     """
 
@@ -48,7 +48,7 @@ class Branch:
 
     @property
     def words(self) -> str:
-        """Return all facts in one sentence, for people who do not see the picture."""
+        """Return all facts in one sentence, as a text alternative of the picture."""
         parts: list[str] = [self.kind] if self.kind != "open" else []
         if self.searches:
             parts.append(count_of(self.searches, "search", "searches"))
@@ -84,4 +84,4 @@ class Branching(Protocol):
         """Return the keys of the children, the most important first."""
 
     def weight(self, key: str) -> float:
-        """Return the width of a node in relation to its siblings."""
+        """Return the relative width of a node among its siblings in the picture."""

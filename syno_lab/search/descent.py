@@ -12,8 +12,8 @@ from syno_lab.search.protocol import Child, State, Step, Trail
 
 #: The limit of dead ends for one descent; the next descent begins elsewhere.
 TURNS = 30
-#: The number of failed descents after which some descents turn back more often, to notice an exhausted space.
-#: Most descents still begin anew, because turning back does not help in a space where few states have operators.
+#: The number of failed descents after which some descents may meet more dead ends, to notice an exhausted space. Most
+#: descents keep the low limit, because going on after dead ends does not help where few states have operators.
 ATTEMPTS = 200
 
 Prefer = Callable[[Sequence[Step]], Step]
@@ -27,7 +27,7 @@ def never() -> bool:
 
 @dataclass
 class Facts:
-    """Facts about a space that hold for every search of the space.
+    """Facts about a space that hold for every search in it.
 
     Attributes:
         dead: keys of partial states from which no operator can be completed.
@@ -49,10 +49,10 @@ class Fork:
         self.state = state
         self.rest: list[Child] = list(state.children())
         self.spare: list[Step] = []
-        self.is_dead = True  # until an operator below is found, or was found earlier
+        self.is_dead = True  # until an operator is found below the state
 
     def draw(self, rng: random.Random, facts: Facts, width: int) -> list[Step]:
-        """Return the open steps among up to ``width`` drawn children; no steps if no child is left."""
+        """Draw children until they have ``width`` open steps or no child is left; return the open steps."""
         open_steps = [step for step in self.spare if self._is_open(step, facts)]
         while self.rest and len(open_steps) < width:
             child = pop_weighted(self.rest, rng)
@@ -78,7 +78,7 @@ def descend(
     turns: int | None = TURNS,
     should_stop: Stop = never,
 ) -> tuple[Step, ...] | None:
-    """Draw random steps from ``start`` to a complete state that is not ended; add dead ends on the way to ``facts``.
+    """Draw random steps from ``start`` to a complete state that is not ended; add the met dead ends to ``facts``.
 
     Args:
         start: a partial state.
@@ -86,7 +86,7 @@ def descend(
         facts: the known facts; the descent adds dead ends.
         prefer: a function that chooses among the drawn steps; None means the first drawn step.
         width: how many steps are drawn before one is chosen.
-        turns: the limit of dead ends. Without a limit (None), the result None means that the space is exhausted.
+        turns: the most dead ends; None: no limit, and a result of None means that the space is exhausted.
         should_stop: called at each dead end; True ends the descent.
     """
     forks = [Fork(start)]
@@ -119,7 +119,7 @@ def descend(
 def draw(
     root: State, rng: random.Random, facts: Facts, known: set[int], should_stop: Stop = never
 ) -> tuple[Trail, Any] | None:
-    """Draw a random operator with a hash that is not in ``known``; None if none is left, or after a stop."""
+    """Draw a random operator with a hash that is not in ``known``; None if no operator is left or the search stops."""
     for attempt in count():
         if should_stop():
             return None
@@ -142,10 +142,10 @@ def draw(
 
 
 def _restart(attempt: int) -> int:
-    """Return the factor for :data:`TURNS` of a descent: 1, and after :data:`ATTEMPTS` 1, 1, 2, 1, 1, 2, 4, ….
+    """Return the factor for :data:`TURNS` in an attempt: 1; after :data:`ATTEMPTS` attempts 1, 1, 2, 1, 1, 2, 4, ….
 
-    The sequence costs at most a logarithmic factor more than the best sequence for the space. The best sequence is
-    unknown (Luby, Sinclair and Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
+    The sequence of factors costs at most a logarithmic factor more time than the best sequence for the space. The best
+    sequence is unknown (Luby, Sinclair and Zuckerman 1993, "Optimal speedup of Las Vegas algorithms").
     """
     number = attempt - ATTEMPTS + 1
     while number > 0:
@@ -157,7 +157,7 @@ def _restart(attempt: int) -> int:
 
 
 def claim(end: State, facts: Facts, known: set[int]) -> Any | None:
-    """Return the operator of a complete state if it is in the space and not known; mark the state as ended."""
+    """Return the operator of a complete state if the operator is in the space and new; mark the state as ended."""
     facts.ended.add(end.key)
     operator = end.operator()
     return None if operator is None or hash(operator) in known else operator

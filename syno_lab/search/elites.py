@@ -1,11 +1,10 @@
-"""Search by elites: store the best few operators of each range of cost, and make new operators from these elites.
+"""Search by elites: store the best few operators of each range of cost (elites), and make new operators from them.
 
 The method is MAP-Elites (Mouret and Clune, Illuminating search spaces by mapping elites, 2015). The cost is the only
-dimension, because a front of reward against cost needs the best operators of each cost. A question has three possible
-answers: a descent from the root, an elite with new steps after a random position, or a neighbour of an elite. In a
-neighbour, one step has another size, and the rest follows the old steps as far as possible. The search has no tree and
-no estimate, so a question costs little more than its descent. The search suits rewards that need no training
-(:func:`examine`).
+dimension, because a front of reward against cost needs the best operators of each cost. A call of ``ask`` has three
+ways to make an operator: a descent from the root, an elite with new steps after a random position, or a neighbour of an
+elite. A neighbour has another size in one step; its later steps are the elite's if possible. The search has no tree and
+no estimate, so a call costs little more than a descent. Use it for rewards that need no training (:func:`examine`).
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from syno_lab.search.descent import Stop, claim, descend, never
 from syno_lab.search.evolution import followed, most_alike, neighbours, open_steps, regrown
 from syno_lab.search.protocol import Candidate, State, Step, Steps, Trail
 
-#: The number of answers in a row without a new operator before an operator is drawn at random.
+#: The number of failed attempts in a row after which an operator is drawn at random.
 ATTEMPTS = 50
 #: The number of ranges of cost per octave.
 BINS_AN_OCTAVE = 2
-#: The three ways to answer a question and their shares: a descent from the root, a neighbour of an elite, and an elite
-#: regrown after a random step. A way that fails more often is tried less often, in proportion: in a large space most
+#: The three ways to make an operator, with their shares: a descent from the root, a neighbour of an elite, and an elite
+#: with random steps after a random position. A way that fails more often is tried less often: in a large space most
 #: descents from the root may fail, and they take longest.
 WAYS = {"fresh": 0.25, "near": 0.25, "anew": 0.5}
 
@@ -45,11 +44,11 @@ class Elite(NamedTuple):
 
 
 class Elites:
-    """The best few operators of each range of cost; each group has its own ranges and displaces no other group.
+    """The best few operators of each range of cost; each group has its own ranges, so groups do not compete.
 
     Args:
-        bins: the number of ranges of cost. The first range has costs above 2^(-1/2). Each further range reaches down to
-            2^(-1/2) of the limit before it, and the last range has all lower costs.
+        bins: the number of ranges of cost. The first range has costs above 2^(-1/2). The lower limit of each further
+            range is 2^(-1/2) of the limit before, and the last range has all lower costs.
         per_bin: the number of operators in a range.
 
     Raises SearchError for a number below 1.
@@ -65,7 +64,7 @@ class Elites:
 
     @property
     def bins(self) -> list[list[Elite]]:
-        """Return the ranges of all groups, one group after the other."""
+        """Return the elites of each range, for one group after the other."""
         return [elites for bins in self._groups.values() for elites in bins]
 
     def __iter__(self) -> Iterator[Elite]:
@@ -76,7 +75,8 @@ class Elites:
         return sum(map(len, self.bins))
 
     def add(self, elite: Elite) -> bool:
-        """Add an operator if it is among the best of its range; return whether it is. The cheaper wins a tie of scores.
+        """Add an operator if it is among the best of its range; return whether it is. The cheaper one wins a tie of
+        scores.
 
         Raises SearchError for a cost that is no number of 0 or more.
         """
@@ -91,7 +91,7 @@ class Elites:
         return elites.pop() is not elite
 
     def bin_of(self, cost: float) -> int:
-        """Return the number of the range with this cost. Raises SearchError as :meth:`add` does."""
+        """Return the number of the range that contains this cost. Raises SearchError as :meth:`add` does."""
         if not (isfinite(cost) and cost >= 0):
             raise SearchError(f"cost: expected a number of 0 or more, found {quoted(cost)}")
         if cost == 0:
@@ -105,7 +105,7 @@ class Elites:
         return rng.choice(rng.choice([elites for elites in bins if elites]))
 
     def in_turn(self) -> list[Elite]:
-        """Return all elites: the best of each range by score, then the second of each range, …; groups take turns."""
+        """Return all elites: the best of each range (by score), then the second of each range, …; groups alternate."""
         rows = []
         for bins in self._groups.values():
             ranks = [[elites[rank] for elites in bins if len(elites) > rank] for rank in range(self.per_bin)]
@@ -132,7 +132,7 @@ class EliteSearch(Search):
         bins, per_bin: see :class:`Elites`.
 
     Attributes:
-        ways: the current shares of :data:`WAYS`, used once there are elites.
+        ways: the current shares of :data:`WAYS`, which apply as soon as there are elites.
     """
 
     def __init__(
@@ -149,10 +149,10 @@ class EliteSearch(Search):
         self.cost, self.group = cost, group
         self.elites = Elites(bins, per_bin)
         self.ways = dict(WAYS)
-        self.tries: Counter[str] = Counter()  # The number of attempts by way.
-        self.answers: Counter[str] = Counter()  # The number of attempts with a new operator, by way.
-        self._first: list[Step] | None = None  # The steps from the root; there may be thousands.
-        self._near_first: dict[str, list[Step]] = {}  # The neighbours of a first step, by its name.
+        self.tries: Counter[str] = Counter()  # The number of attempts in each way.
+        self.answers: Counter[str] = Counter()  # The number of attempts in each way that found a new operator.
+        self._first: list[Step] | None = None  # The steps that are possible at the root; there may be thousands.
+        self._near_first: dict[str, list[Step]] = {}  # The neighbours of each first step, by the step's name.
 
     def _propose(self) -> tuple[Trail, Any] | None:
         for _ in range(ATTEMPTS if len(self.elites) else 0):
@@ -168,7 +168,7 @@ class EliteSearch(Search):
         return self._by_chance()
 
     def _way(self) -> str:
-        """Draw a way by its share times its rate of success (with one success in two attempts added)."""
+        """Draw one of :data:`WAYS`, by its share times its rate of success (plus one success in two attempts)."""
         weights = [share * (self.answers[way] + 1) / (self.tries[way] + 2) for way, share in self.ways.items()]
         (way,) = self.rng.choices(list(self.ways), weights)
         return way

@@ -1,4 +1,4 @@
-"""Operators made from an earlier operator: its steps are regrown after a position, or one step changes.
+"""Mutations of an operator: all steps after a position are drawn again, or one step changes.
 
 :class:`RegularizedEvolution` searches with these mutations (Real and others, Regularized evolution for image classifier
 architecture search, AAAI 2019). A search sees only the words of a step (:attr:`syno_lab.protocol.SearchStep.words`).
@@ -19,12 +19,12 @@ from syno_lab.search.asking import Measures, Search
 from syno_lab.search.descent import Facts, descend
 from syno_lab.search.protocol import State, Step, Steps, Trail, bag
 
-#: The least share of common words for a step that replaces an old step.
+#: The least share of words that a step must have in common with the old step that it replaces.
 LEAST_ALIKE = 1 / 3
-#: The number of mutations in a row without a new operator before an operator is drawn at random.
+#: The number of mutations in a row without a new operator after which an operator is drawn at random.
 MUTATIONS = 50
 
-#: Chooses the open step that replaces an old step; None if no step does.
+#: A function that chooses, among steps, the replacement of an old step; None if no step is alike.
 Match = Callable[[Sequence[Step], SearchStep], Step | None]
 
 
@@ -43,7 +43,7 @@ def regrown(root: State, steps: Sequence[Step], place: int, rng: random.Random, 
 def followed(
     taken: Sequence[Step], old: Iterable[SearchStep], match: Match, rng: random.Random, facts: Facts
 ) -> Steps | None:
-    """Return ``taken``, then ``old`` steps while ``match`` finds them, then random steps; None if this fails."""
+    """Return ``taken``, then steps that ``match`` finds for ``old`` steps, then random steps; None if this fails."""
     steps = list(taken)
     for step in old:
         again = match([candidate for child in steps[-1].state.children() for candidate in child.steps()], step)
@@ -56,7 +56,7 @@ def followed(
 
 
 def mutated(root: State, steps: Sequence[Step], rng: random.Random, facts: Facts) -> Steps | None:
-    """Mutate the steps at a random position: regrow the rest, or change the step there, with equal probability.
+    """Mutate the steps: draw all steps from a random position again, or change the step there, with equal probability.
 
     The result leads to a complete state that was not met before; None if this attempt fails.
     """
@@ -107,13 +107,13 @@ def neighbours(steps: Iterable[Step], old: SearchStep) -> list[Step]:
 
 
 class RegularizedEvolution(Search):
-    """Regularised (ageing) evolution: the best of a random few is the parent, a mutation is added, the oldest dies.
+    """Regularised (ageing) evolution: the best of a few random members is mutated; the mutation replaces the oldest.
 
     Args:
         root: the first state of the space.
         rng: the only random generator that the search uses.
-        population: the size of the population; it begins with random operators (P in the paper, 100 there).
-        tournament: the number of members drawn to find a parent (S in the paper, 25 there).
+        population: the size of the population, whose first members are random (P in the paper, where it is 100).
+        tournament: the number of members among which the best is the parent (S in the paper, where it is 25).
 
     Raises SearchError for a population below 1, or a tournament below 1 or above the population.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class JointSpace(OperatorSpace):
-    """The operators that any of several systems finds for the layers of a request.
+    """The operators of several systems for the layers of a request.
 
     All systems have equal weight before the first reward. Raises SpecError if a system has no space for the layers.
     """
@@ -43,7 +43,7 @@ class JointSpace(OperatorSpace):
 
     @property
     def wants(self) -> str:
-        """Return the wishes, with the systems' titles if the wishes differ."""
+        """Return the wishes of the systems' spaces; if they differ, with the systems' titles."""
         wants = {self._titles[name]: space.wants for name, space in self.spaces.items()}
         if len(set(wants.values())) == 1:
             return next(iter(wants.values()))
@@ -54,7 +54,7 @@ class JointSpace(OperatorSpace):
         return JointRoot({name: space.root(accepts) for name, space in self.spaces.items()}, self._titles)
 
     def known(self, root: State) -> Mapping[str, Operator]:
-        """Return the known operators of all systems, with the system's title behind each name."""
+        """Return the known operators of all systems; the system's title follows each name."""
         assert isinstance(root, JointRoot)
         return {
             f"{known} ({self._titles[name]})": operator
@@ -63,7 +63,7 @@ class JointSpace(OperatorSpace):
         }
 
     def name_of(self, operator: Operator) -> str:
-        """Return the operator's name in its own space, behind the system's title."""
+        """Return the system's title and the operator's name in this system's space."""
         return f"{self._titles[operator.format]} {self.spaces[operator.format].name_of(operator)}"
 
     def lower(self, spare_flops: int) -> None:
@@ -99,7 +99,7 @@ class JointRoot:
         return [Taken(self._into(name)) for name in self.roots]
 
     def operator(self) -> None:
-        """Return None: no operator is complete here."""
+        """Return None, because this state is not complete."""
 
     def traits(self) -> Mapping[str, int]:
         """Return no traits."""

@@ -3,14 +3,14 @@
 ``select`` goes down the tree, ``expand`` adds one node, ``simulate`` continues at random to an operator, ``backup``
 passes the reward to all nodes on the way. The reward is the accuracy; FLOPs and other budgets are hard limits of the
 space. Each operator is asked for once. Dead ends, and nodes with nothing left below, are closed. The default policy is
-UCT: values of nodes decide in the tree, and descents below it are random.
+UCT: in the tree, values of nodes choose the path; below the tree, steps are random.
 
 * Progressive widening: a node with n searches has at most ``ceil(width * n**growth)`` open children (Coulom, Computing
   Elo ratings of move patterns in the game of Go, 2007; Chaslot and others, 2008).
-* RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The nearest ancestor
-  with enough rewards has the values (GRAVE: Cazenave, Generalized rapid action value estimation, 2015). Random descents
-  use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing, 2008). The
-  values choose the new child among a few children that are drawn by weight.
+* RAVE (optional: :data:`RAVE` with :func:`.tree.rave`) values an action wherever it was taken. The values are those of
+  the nearest ancestor with enough rewards (GRAVE: Cazenave, Generalized rapid action value estimation, 2015). Random
+  descents use the root's values (MAST: Finnsson and Björnsson, Simulation-based approach to general game playing,
+  2008). The values choose the new child among a few children that are drawn by weight.
 * Virtual loss (optional): an outstanding operator counts as a loss until its reward is told, so the next search goes
   elsewhere (Chaslot, Winands and van den Herik, Parallel Monte-Carlo tree search, 2008). Otherwise it is one visit.
 """
@@ -35,11 +35,11 @@ class Settings:
 
     Attributes:
         width: the number of open children of a node after one search.
-        growth: the exponent, from 0 to 1, of the growth of open children with the number of searches.
-        looks: the number of children that are drawn before the values of actions choose one, for a new node and in
-            random descents. With 1, the child is drawn by weight alone.
-        temperature: the temperature in the choice by values of actions; infinity means a uniform choice.
-        trust: the number of rewards from which a node uses its own values of actions instead of an ancestor's.
+        growth: the number of open children grows with the number of searches to this power, from 0 to 1.
+        looks: the number of drawn children among which the values of actions choose, for a new node and in random
+            descents. With 1, the child is drawn by weight alone.
+        temperature: the temperature of the random choice by values of actions; infinity means a uniform choice.
+        trust: the least number of rewards with which a node uses its own values of actions instead of an ancestor's.
         virtual_loss: the number of losses that an outstanding operator counts for.
 
     Raises SearchError for numbers out of range.
@@ -77,7 +77,7 @@ def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -
             place.untried = list(place.state.children())
         for number in place.children:
             child = tree.places[number]
-            if not child.is_closed and tree.is_dead(child):  # another way showed the dead end
+            if not child.is_closed and tree.is_dead(child):  # a search through another node found the dead end
                 child.is_closed = True
         choices = [tree.places[i] for i in place.children if not tree.places[i].is_closed]
         if place.untried and len(choices) < ceil(settings.width * (place.searches + 1) ** settings.growth):
@@ -94,7 +94,7 @@ def select(tree: Tree, policy: Select, settings: Settings, rng: random.Random) -
 
 
 def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, knower: Record) -> Place | None:
-    """Add a node below ``place``; return None if nothing new is open there, and close an exhausted ``place``."""
+    """Add a node below ``place``; return None if no new child is open, and close ``place`` if it is exhausted."""
     if place.is_closed:
         return None
     assert place.untried is not None
@@ -124,7 +124,7 @@ def expand(tree: Tree, place: Place, settings: Settings, rng: random.Random, kno
 
 
 def prefer(tree: Tree, steps: Sequence[Step], settings: Settings, rng: random.Random, knower: Record) -> Step:
-    """Draw one of ``steps``, likelier with more valuable actions: Gibbs sampling at a temperature.
+    """Draw one of ``steps``; more valuable actions make a step likelier (Gibbs sampling at a temperature).
 
     Each estimate counts two more rewards with the mean value, so that one lucky reward does not decide.
     """
@@ -143,7 +143,7 @@ def prefer(tree: Tree, steps: Sequence[Step], settings: Settings, rng: random.Ra
 def simulate(
     tree: Tree, start: Place, settings: Settings, rng: random.Random, knower: Record
 ) -> tuple[Step, ...] | None:
-    """Return steps from a node to a complete state; () if the node is complete, None if a descent fails."""
+    """Return random steps from a node to a complete state; () if the node is complete, None if the descent fails."""
     if start.state.is_complete:
         return ()
 
@@ -172,7 +172,7 @@ class MonteCarloTreeSearch(Search):
     Args:
         root: the first state of the space.
         rng: the only random generator that the search uses.
-        policy: the function that values a step in ``select``; None means UCT.
+        policy: the function that ``select`` uses to value a step; None means UCT.
         settings: the settings for widening, virtual loss and the rest.
         observe: a callback for displays; it is called with the tree after each change.
     """
@@ -219,7 +219,7 @@ class MonteCarloTreeSearch(Search):
         return None
 
     def _knower(self, path: Sequence[Place]) -> Record:
-        """Return the record with the values of actions: the last with enough rewards, else the root's."""
+        """Return the record whose values of actions count: the last of ``path`` with enough rewards, or the root's."""
         for place in reversed(path):
             if place.record.rewards.count >= self.settings.trust:
                 return place.record
@@ -250,7 +250,7 @@ class MonteCarloTreeSearch(Search):
         self._show()
 
     def _path(self, trail: Trail) -> list[Place]:
-        """Return the nodes along a trail and add one node, as a search of the tree would."""
+        """Return the nodes along a trail, and add the next node to the tree, as a search would."""
         tree = self.tree
         place = tree.root
         path = [place]

@@ -1,7 +1,7 @@
 """Evolution along the front of the reward and further objectives (αNAS, appendix B.3, Algorithm 2).
 
-Every evaluated operator may be a parent, and none dies. Each choice of a parent draws one objective and prefers the
-operators nearest to the front of reward against this objective. The front is a curve: its points, sorted by the
+Every evaluated operator may be a parent, and none dies. Each choice of a parent draws one objective, and prefers
+operators near the front of the reward against this objective. The front is a curve: its points, sorted by the
 objective, are joined by straight lines.
 """
 
@@ -22,24 +22,24 @@ from syno_lab.search.evolution import mutated
 from syno_lab.search.protocol import State, Steps, Trail
 from syno_lab.store.pareto import pareto_front
 
-#: The number of answers in a row without a new operator before an operator is drawn at random.
+#: The number of failed attempts in a row after which an operator is drawn at random.
 ATTEMPTS = 50
-#: A reward and a value of an objective.
+#: A reward, and the value of an objective.
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The rules for the choice of a parent.
+    """The rules by which a parent is chosen.
 
     Attributes:
-        share: the share of the population, nearest to the front, from which the parent is drawn.
-        least: the least number of operators from which the parent is drawn.
+        share: the parent is drawn from this share of the population: the operators nearest to the front.
+        least: the parent is drawn from at least this number of operators.
         alone: the probability that the reward alone counts, without a front.
-        falling: whether nearer operators are likelier, in proportion to 10^-w with distances w scaled to 0 to 1. The
+        falling: whether nearer operators are likelier, in proportion to 10^-w with w the distance scaled to 0 to 1. The
             nearest operator is then ten times as likely as the farthest.
         anchored: whether distances are measured from one random point of the front instead of the whole front.
-        floor: the least reward of a parent, unless all operators have less.
+        floor: the least reward of a parent; ignored if all operators have a lower reward.
 
     Raises SearchError for a share or a probability outside 0 to 1, a number below 1, and a reward outside 0 to 1.
     """
@@ -60,7 +60,7 @@ class Selection:
         )
 
 
-#: Algorithm 2 of the paper, and the rules in the authors' published code; the paper states no share.
+#: The selection of Algorithm 2 in the paper, and that of the authors' published code; the paper states no share.
 SELECTIONS = {"paper": Selection(), "code": Selection(alone=0.2, falling=True, anchored=True)}
 
 
@@ -114,7 +114,7 @@ class ParetoEvolution(Search):
         self.members: list[Member] = []
 
     def front(self, *objectives: str) -> list[Member]:
-        """Return the members that none beats in the reward and all ``objectives`` (default: all), in their order."""
+        """Return the Pareto front of the reward and ``objectives`` (default: all), in the order of the members."""
         living = [member for member in self.members if member.reward]
         points = [{**member.measures, "": member.reward} for member in living]
         return [living[i] for i in pareto_front(points, maximise=[""], minimise=objectives or self.objectives)]
@@ -130,7 +130,7 @@ class ParetoEvolution(Search):
             yield self._first_steps() if parent is None else self._mutation(parent.trail.steps)
 
     def _first_steps(self) -> Steps | None:
-        """Return steps to one of the first operators; None if this attempt fails."""
+        """Return random steps to one of the first ``start`` operators; None if this attempt fails."""
         return descend(self.root, self.rng, self.facts, should_stop=self._should_stop)
 
     def _mutation(self, parent: Steps) -> Steps | None:
@@ -175,7 +175,7 @@ class ParetoEvolution(Search):
 
 
 def chosen(weights: Sequence[float], rules: Selection, rng: random.Random) -> int:
-    """Draw an index among those with the least weights."""
+    """Draw the index of one of the least weights."""
     order = sorted(range(len(weights)), key=weights.__getitem__)
     top = order[: max(rules.least, ceil(rules.share * len(order)))]
     if not rules.falling:
@@ -186,10 +186,10 @@ def chosen(weights: Sequence[float], rules: Selection, rng: random.Random) -> in
 
 
 def pareto_weights(points: Sequence[Point]) -> list[float]:
-    """Return the distance of each point (reward, cost) from the front of all points: 0 on it (appendix B.3).
+    """Return the distance of each point (reward, cost) from the front, 0 for points on the front (appendix B.3).
 
-    Straight lines join the points of the front. Each axis is divided by the range between the ends of the front, or by
-    the range of all points if the ends do not differ.
+    Straight lines join the points of the front. Each axis is divided by its range on the front, or by its range over
+    all points if its range on the front is 0.
     """
     line, place = _scaled(points)
     segments = list(pairwise(line)) or [(line[0], line[0])]
@@ -197,7 +197,7 @@ def pareto_weights(points: Sequence[Point]) -> list[float]:
 
 
 def _scaled(points: Sequence[Point]) -> tuple[list[Point], Callable[[Point], Point]]:
-    """Return the front sorted by cost, and a function that scales a point; the front is scaled too."""
+    """Return the scaled front, sorted by cost, and a function that scales a point in the same way."""
     named = [{"reward": reward, "cost": cost} for reward, cost in points]
     on_front = pareto_front(named, maximise=["reward"], minimise=["cost"])
     front = sorted({points[i] for i in on_front}, key=lambda point: point[1])

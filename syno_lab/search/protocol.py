@@ -19,7 +19,7 @@ class State(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """Identify the state: equal keys mean equal futures and shared statistics, or, if complete, one operator."""
+        """Identify the state: states with equal keys have equal children and share statistics, or are one operator."""
 
     @property
     def is_complete(self) -> bool:
@@ -32,10 +32,10 @@ class State(Protocol):
         """Return the (hashable) operator of a complete state; None if a hard limit puts it outside the space."""
 
     def traits(self) -> Mapping[str, int]:
-        """Describe a complete state by words with numbers of 0 or more, equal for equal behaviour. May be {}."""
+        """Describe a complete state by words with counts; operators that behave alike have equal traits. May be {}."""
 
     def towards(self, operator: Any) -> Sequence[Step]:
-        """Return the steps from here that may lead to ``operator``; none if it is not in this space."""
+        """Return the steps from this state that may lead to ``operator``; none if the space lacks the operator."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def bag(steps: Iterable[SearchStep]) -> Bag:
 
 
 class Child(Protocol):
-    """A possible step; its expansion may take time and yield no step, or several steps."""
+    """A possible step of a state; its expansion takes time, and may yield no step, one step or several steps."""
 
     @property
     def weight(self) -> float:
@@ -99,7 +99,7 @@ class Candidate:
     """An operator to evaluate.
 
     Attributes:
-        number: the number of the question, from 0 on.
+        number: the number of the candidate in its search, from 0 on.
         operator: the operator from the space.
         taken: the steps that lead to the operator.
     """

@@ -1,8 +1,8 @@
 """The tree of a search as plain data, and the value of a step in the tree; the tree can be shown and written as JSON.
 
-A :class:`Place` is a node: one way down from the root. A :class:`Record` holds the knowledge about a state; all nodes
-with the same key (transpositions) share the record, so they share what is learned. The visits are counted for each way,
-because a step that was tried elsewhere was not tried here. This is the rule UCT2 of Childs, Brodeur and Kocsis,
+A :class:`Place` is a node of the tree: one path from the root. A :class:`Record` holds the statistics of a state; all
+nodes with the same key (transpositions) share it, so they learn together. Each node counts its own visits, because a
+search may have tried a step at one node and not at another. This is the rule UCT2 of Childs, Brodeur and Kocsis,
 Transpositions and move groups in Monte Carlo tree search, 2008.
 """
 
@@ -23,8 +23,8 @@ NO_PARENT = -1
 
 # -- the value of a step ---------------------------------------------------------------------------------------------
 #
-# Letters as in the papers: N visits of the parent, n visits of the step, Q its value. A is the value of its actions
-# wherever they were taken (all moves as first, AMAF), and m is the number of times they were taken. Values are scaled:
+# Letters as in the papers: N visits of the parent, n visits of the step, Q its value. A is the value of the step's
+# actions wherever they were taken (all moves as first, AMAF), and m is how often they were taken. Values are scaled:
 # the worst reward so far is 0 and the best reward is 1.
 
 
@@ -33,9 +33,9 @@ class Choice:
     """The counts and values of a step.
 
     Attributes:
-        visits: n, the searches through the step from here; outstanding and fruitless searches count too.
+        visits: n, the searches through the step from this node; outstanding and fruitless searches count too.
         parent_visits: N, the searches through the parent; outstanding and fruitless searches count too.
-        mean: Q in [0, 1], the mean reward of the step's state; outstanding and fruitless searches count as 0.
+        mean: Q in [0, 1], the mean reward of the state after the step; outstanding and fruitless searches count as 0.
         best: the best reward below the step, in [0, 1].
         action_visits: m.
         action_mean: A in [0, 1].
@@ -57,7 +57,7 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 
     Args:
         exploration: c.
-        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q. Search wants one best operator, not a good mean.
+        best_share: w in ``(1 - w)*mean + w*best``, which replaces Q. A search needs one best operator, no good mean.
             Schadd and others (Single-player Monte-Carlo tree search, 2008) add a variance for the same reason.
 
     Raises SearchError for a negative exploration, or a share outside [0, 1].
@@ -68,9 +68,9 @@ def uct(exploration: float = 0.1, best_share: float = 0.3) -> Select:
 def rave(exploration: float = 0.1, best_share: float = 0.3, equivalence: float = 20.0) -> Select:
     """Return the policy ``(1 - b)*Q + b*A + c*sqrt(ln N / n)`` with ``b = sqrt(k / (3*n + k))``, or b = 0 if m = 0.
 
-    The formula is in section 4.3 of Gelly and Silver, Monte-Carlo tree search and rapid action value estimation in
-    computer Go, 2011, with the hand-selected schedule. At k visits (the equivalence), Q and A have equal weights.
-    Raises SearchError for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
+    The formula is the hand-selected schedule in section 4.3 of Gelly and Silver, Monte-Carlo tree search and rapid
+    action value estimation in computer Go, 2011. At k visits (the equivalence), Q and A have equal weights. Raises
+    SearchError for a negative exploration, a share outside [0, 1], or an equivalence that is not positive.
     """
     if not equivalence > 0:
         raise SearchError(f"equivalence: expected a positive number of visits, found {equivalence}")
@@ -118,14 +118,14 @@ class Tally:
 
 @dataclass
 class Record:
-    """The record of a state, shared by all ways that lead to the state.
+    """The statistics of a state; all nodes of the state share the record.
 
     Attributes:
-        rewards: the rewards of the operators below.
+        rewards: the rewards of the operators below the state.
         best: the highest of these rewards.
-        outstanding: the number of searches below that wait for a reward.
-        fruitless: the number of searches below that met a dead end, a refused operator or a known operator.
-        actions: the rewards by the actions taken below (AMAF).
+        outstanding: the number of searches through the state that wait for a reward.
+        fruitless: the number of searches through it that met a dead end, a refused operator or a known operator.
+        actions: the rewards by action, of all actions taken below the state (AMAF).
     """
 
     rewards: Tally = field(default_factory=Tally)
@@ -137,20 +137,20 @@ class Record:
 
 @dataclass
 class Place:
-    """One way down from the root.
+    """A node of the tree: one path of steps from the root.
 
     Attributes:
         number: the index of the node in the list of the tree.
         parent: the number of its parent, or ``NO_PARENT``.
         step: the last step; None at the root.
         state: the state after the last step.
-        record: the knowledge about the state.
-        visits: the number of searches along this way that have ended with a reward.
-        outstanding: the number of searches along this way that wait for a reward.
-        fruitless: the number of searches along this way that found no operator.
+        record: the statistics of the state.
+        visits: the number of searches through the node that have ended with a reward.
+        outstanding: the number of searches through the node that wait for a reward.
+        fruitless: the number of searches through the node that found no operator.
         children: the numbers of the nodes below, in the order of their creation.
         untried: the children of the state that are no nodes yet; None until the search first needs them.
-        is_closed: whether nothing is left to ask for below.
+        is_closed: whether no operator below the node is left to ask for.
     """
 
     number: int
@@ -172,7 +172,7 @@ class Place:
 
 
 class Tree:
-    """All nodes, and the range of rewards.
+    """The tree of a search: all nodes, and the range of rewards.
 
     Args:
         root: the first state.
@@ -204,7 +204,7 @@ class Tree:
         return place
 
     def child(self, place: Place, name: str) -> Place | None:
-        """Return the child that a step of this name leads to; None if there is none yet."""
+        """Return the child node after the step of this name; None if the tree does not have it yet."""
         for number in place.children:
             below = self.places[number]
             if below.step is not None and below.step.name == name:
@@ -212,7 +212,7 @@ class Tree:
         return None
 
     def close(self, place: Place) -> None:
-        """Close a node without anything left below, and each parent whose last open child this was."""
+        """Close an exhausted node, and then each parent whose last open child was closed."""
         while True:
             place.is_closed = True
             if not place.state.is_complete and all(self.is_dead(self.places[i]) for i in place.children):
@@ -220,7 +220,7 @@ class Tree:
             if place.parent == NO_PARENT:
                 return
             parent = self.places[place.parent]
-            # Untried children without any step were removed from the list.
+            # ``untried`` no longer contains children that yielded no step.
             if parent.untried is None or parent.untried or not all(self.places[i].is_closed for i in parent.children):
                 return
             place = parent
@@ -235,13 +235,13 @@ class Tree:
         self.best = reward if self.best is None else max(self.best, reward)
 
     def scaled(self, reward: float) -> float:
-        """Scale a reward within the range so far to a number from 0 to 1."""
+        """Scale a reward to a number from 0 (the worst reward so far) to 1 (the best reward so far)."""
         if self.worst is None or self.best is None or self.best == self.worst:
             return 0.5
         return min(1.0, max(0.0, (reward - self.worst) / (self.best - self.worst)))
 
     def estimate(self, actions: Iterable[str], record: Record) -> Tally:
-        """Estimate a step's scaled value by its actions in ``record``: their mean value, with their least count.
+        """Estimate a step's scaled value from its actions in ``record``: the mean of their values, and the least count.
 
         The count is 0 if an action is not known.
         """
@@ -253,7 +253,7 @@ class Tree:
         return Tally(count, count * sum(self.scaled(tally.mean) for tally in known) / len(known))
 
     def choice(self, place: Place, parent: Place, knower: Record, virtual_loss: float) -> Choice:
-        """Return the numbers of ``place`` for a policy; the record ``knower`` holds the values of actions."""
+        """Return the counts and values of ``place`` for a policy; the record ``knower`` has the values of actions."""
         rewards = place.record.rewards
         # Outstanding searches count as losses until their rewards are told, so that the next search goes elsewhere.
         lost = virtual_loss * place.record.outstanding + place.record.fruitless
@@ -270,11 +270,11 @@ class Tree:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The tree as data for ``json.dumps``: a list of nodes, parents before children.
+        """Return the tree as data for ``json.dumps``: a list of nodes, parents before children.
 
-        ``step`` is the name of the last step, and ``steps`` the number of an operator's steps in it. Nodes with equal
-        ``record`` share their knowledge. ``mean`` and ``best`` are rewards, None without rewards. ``distance`` is a
-        lower bound of the steps to the end, None if the space has no lower bound.
+        ``step`` is the name of the last step, and ``steps`` the number of building steps that it stands for. Nodes with
+        equal ``record`` share their statistics. ``mean`` and ``best`` are rewards, None without rewards. ``distance``
+        is a lower bound of the number of steps to an operator, None if the space has no such bound.
         """
         numbers: dict[int, int] = {}
         places = []
