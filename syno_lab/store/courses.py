@@ -1,7 +1,7 @@
-"""Curve files. A running job writes its curves to its folder; the result of the finished job has all curves.
+"""Curve files. A running job writes its curves to its folder. When the job has finished, its result has all curves.
 
-Only views read these files, so a job whose write fails continues. A reader gets a complete file or none. This module
-imports nothing heavy, because readers are notebooks.
+Only front ends read these files, so a job continues if a write fails. A reader never sees an incomplete file. This
+module imports no large library, because notebooks import it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from syno_lab.inputs import read_json
 
 #: The curve file of a training: for each epoch the entry of the outcome's ``curve``.
 CURVE_FILE = "curve.json"
-#: The curve file of a tuning: for each operator's label, pairs of a trial and the best milliseconds up to it.
+#: The curve file of a tuning: for each operator's label, pairs of a trial and the best latency in ms after it.
 COURSE_FILE = "course.json"
-#: The largest curve file, in bytes.
+#: The largest size of a curve file, in bytes.
 MOST_BYTES = 1 << 26
 
 
 def write_course(path: Path, course: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Replace the curve file by the curves up to now; ignore a disk that is full or missing."""
+    """Replace the curve file by the current curves; ignore a full or missing disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with suppress(OSError):
         try:

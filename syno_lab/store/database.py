@@ -2,9 +2,9 @@
 
 A finished write survives a kill of the process at any moment (write-ahead log, synchronous=FULL). Several processes and
 threads may use one file. A damaged or foreign file, or a file of another version, is refused with one line and not
-changed. Each row of this program ends with a digest, because SQLite does not notice a bit that flips inside a number.
+changed. The last column of each row is a digest, because SQLite does not detect a flipped bit inside a number.
 
-Only SQLite may open the file. To close a plain handle on it would drop the locks that SQLite holds for this process
+Only SQLite may open the file. A process that closes another handle of the file loses SQLite's locks on the file
 (https://www.sqlite.org/howtocorrupt.html, section 2.2).
 """
 
@@ -32,7 +32,7 @@ from .schema import APPLICATION_ID, KINDS, SCHEMA_VERSION, SCRIPT
 FILE_NAME = "results.sqlite"
 BUSY_SECONDS = 30.0
 _NOTHING = type(None)
-#: The Python types of the values in a column of each kind.
+#: The Python types of the values in a column, for each type of SQLite.
 _VALUES: dict[str, tuple[type, ...]] = {
     "TEXT": (str, _NOTHING),
     "TEXT NOT NULL": (str,),
@@ -43,12 +43,12 @@ _VALUES: dict[str, tuple[type, ...]] = {
 }
 
 
-#: The remedy for a lab in a folder without write permission.
+#: The advice for a lab in a folder without write permission.
 COPY = "copy the whole folder to one of your own and name that"
 
 
 def is_frozen(folder: Path) -> bool:
-    """Whether a folder cannot be written: it is another user's, or on a read-only medium or mount."""
+    """Whether a folder cannot be written, because it belongs to another user, or is on a read-only medium or mount."""
     return not os.access(folder, os.W_OK)
 
 
@@ -90,7 +90,7 @@ def damage(problem: str) -> str:
 
 
 class Closing(ABC):
-    """A base class: a ``with`` block calls the :meth:`close` of the subclass when it ends."""
+    """A base class: at its end, a ``with`` block calls the :meth:`close` of the subclass."""
 
     @abstractmethod
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Database(Closing):
 
     Args:
         path: the file; created where there is none.
-        is_thorough: whether to check the whole file for damage. Rows are checked by their digests in any case.
+        is_thorough: whether to check the whole file for damage. The digests of rows are always checked.
         is_read_only: whether to open an existing file without any write.
     """
 
@@ -151,12 +151,12 @@ class Database(Closing):
     def _create(self) -> None:
         """Create the file under another name and rename it, so that no process can open an incomplete store."""
         with self.exclusive():
-            if self.path.exists():  # another process was faster
+            if self.path.exists():  # another process has created the file first
                 return
             new = self.path.with_name(self.path.name + "-new")
             parts = [new, new.with_name(new.name + "-wal"), new.with_name(new.name + "-shm")]
             try:
-                for part in parts:  # files of a process that was killed here
+                for part in parts:  # incomplete files of a process that was killed
                     part.unlink(missing_ok=True)
                 private.create(new, "xb").close()  # SQLite's other files get the mode of this file
                 with _errors(self.path), closing(sqlite3.connect(new, isolation_level=None)) as connection:
@@ -170,9 +170,9 @@ class Database(Closing):
                     part.unlink(missing_ok=True)
 
     def _check(self, is_thorough: bool) -> None:
-        """Refuse a damaged or foreign file, and a file of another version, by a connection that cannot write.
+        """Raise StoreError for a damaged or foreign file, and for a file of another version. Write nothing.
 
-        A read-only connection keeps the write-ahead log. At its end, a writing connection moves it into the file.
+        A read-only connection keeps the write-ahead log; a writing connection moves the log into the file at its end.
         """
         if not self.path.is_file() or self.path.stat().st_size == 0:
             raise StoreError(f"the results store {self.path} {damage('it is not a file or is empty')}")
@@ -199,7 +199,7 @@ class Database(Closing):
             )
 
     def _state(self) -> tuple[int, int, int]:
-        """Return values that change with each write: the file's time and size, and the size of its write-ahead log."""
+        """Return values that change with each write: the file's time and size, and the size of the write-ahead log."""
         status, log = self.path.stat(), self.path.with_name(self.path.name + "-wal")
         return status.st_mtime_ns, status.st_size, log.stat().st_size if log.is_file() else 0
 
@@ -236,7 +236,7 @@ class Database(Closing):
         return [tuple(values) for *values, _ in rows]
 
     def column(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return the one column of a query's result, for keys and counts. No digest is checked."""
+        """Return the result of a query with one column, for keys and counts. No digest is checked."""
         return [value for (value,) in self.columns(query, parameters)]
 
     def columns(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -252,7 +252,7 @@ class Database(Closing):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Keep all writes within the block, or none."""
+        """Commit all writes of the block, or none of them."""
         with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             self._writes += 1
@@ -278,16 +278,16 @@ class Database(Closing):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Exclude this program's other processes, without a lock on the store itself.
+        """Exclude other processes of this program during the block, without a lock on the store itself.
 
-        SQLite holds the lock on an empty file next to the store, so the lock ends when its process ends.
+        The lock is SQLite's lock on an empty file next to the store, so it ends when this process ends.
         """
         with _errors(self.path):
             name = self.path.with_name(self.path.name + "-lock")
             lock = sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None)
             with closing(lock):
                 lock.execute("BEGIN EXCLUSIVE")
-                with suppress(OSError):  # another user's file with write permission
+                with suppress(OSError):  # another user's file may be writable
                     name.chmod(0o600)
                 yield
 
@@ -301,7 +301,7 @@ class Database(Closing):
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Set the options that make a finished write durable. Of these SQLite stores only the journal mode in the file."""
+    """Set the options that make a finished write durable. SQLite stores only the journal mode in the file."""
     connection.execute(f"PRAGMA busy_timeout={int(BUSY_SECONDS * 1000)}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")

@@ -1,7 +1,7 @@
-"""Kinds of latencies, by the name of the target in the store.
+"""The kinds of latencies: what the name of a latency in the store says about it.
 
-Latencies of different kinds are different measures, so their names differ: ``pytorch``, ``network@local``, and the
-target alone for sums over the replaced layers.
+Latencies of different kinds are different measures, so their names differ. Examples are ``pytorch``, ``network@local``,
+and the target alone for sums over the replaced layers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _NETWORK = "network@"
 
 
 def network_on(target: str) -> str:
-    """Return the name for latencies of whole networks that TVM compiled for ``target``."""
+    """Return the name of latencies of whole networks that TVM compiled for ``target``."""
     return _NETWORK + target
 
 
 def is_of_network(name: str) -> bool:
-    """Whether a name is for latencies of whole networks, with TVM or with PyTorch."""
+    """Whether latencies with this name are latencies of whole networks, in TVM or in PyTorch."""
     return name == TORCH or name.startswith(_NETWORK)
 
 

@@ -20,10 +20,10 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
             gradient that is not a number, or no gradient); ``oom`` (out of memory); ``timeout``; ``interrupted`` (on
             request: the next attempt continues from the checkpoint); ``failed`` (an error in the request, the data or
             the files).
-        reason: one line; for ``finished`` empty, or the difference between the training and the request.
-        accuracy: the measure to maximise, after the last epoch. For images: the share of images classified correctly.
-            For text: exp(-loss), the geometric mean of the right tokens' probabilities, which is 1 / perplexity. None
-            without a completed epoch.
+        reason: the reason for the state in one line; for ``finished`` empty, or a deviation from the request.
+        accuracy: the measure to maximise, after the last epoch; None without a completed epoch. For images: the share
+            of images classified correctly. For text: exp(-loss), the geometric mean of the right tokens' probabilities,
+            which is 1 / perplexity.
         measured_on: the data of accuracy, losses and predictions: ``test``, or ``held out`` from the training data.
         train_loss: the mean training loss in nats of the last batches (:data:`syno_lab.training.loop.CLOSING`), while
             the weights still change; None without a completed epoch.
@@ -33,16 +33,16 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
         curve: for each epoch ``epoch``, ``train_loss``, ``test_loss``, ``accuracy`` (the measure) and ``seconds``; for
             text also ``perplexity``.
         flops, params: the trained network's FLOPs for one example, and its parameters; ``baseline_flops``,
-            ``baseline_params``: the same without the operator.
+            ``baseline_params``: the same numbers for the network without the operator.
         replaced, places: the number of replaced layers, and of layers that the operator could replace.
         wall_s, cpu_s: seconds of all attempts together, without work that was repeated after a kill.
         work_s: seconds of the training's thread on a processor (on a GPU: wall seconds), without the seconds for
             reading data and building the network.
         latency_ms: if requested, the time of the trained network for one example
             (:func:`syno_lab.trial.meter.latency_ms`).
-        peak_mib: peak memory in MiB: on a GPU torch's allocations, else the growth of the process.
+        peak_mib: peak memory in MiB: of torch's allocations on a GPU, else the growth of the process's memory.
         resumed: the number of epochs that earlier attempts completed.
-        batch_size: the batch size of the training; after a retry half of the requested size.
+        batch_size: the batch size of the training; half of the requested size after a retry.
         machine: the machine of the training (:func:`syno_lab.trial.machine.machine_name`). Equal requests have equal
             numbers on one machine, but not on two.
         predictions: if requested, the predicted class of each test or held-out image. ``losses``: the loss of each of
@@ -88,7 +88,7 @@ class TrialOutcome(Plain, frozen=True, kw_only=True):
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference and its confidence interval, for the level ``confidence``."""
+    """A difference with its confidence interval; ``confidence`` is the level, such as 0.95."""
 
     difference: float
     low: float
@@ -101,7 +101,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Plain, frozen=True, kw_only=True):
-    """The comparison of an operator with its baseline. The defaults are for files that lack a field.
+    """The comparison of an operator with its baseline. The defaults are for old files, in which a field may be missing.
 
     Attributes:
         measure: ``accuracy`` (of images; higher is better) or ``loss`` (of text, in nats; lower is better).
@@ -110,14 +110,14 @@ class Comparison(Plain, frozen=True, kw_only=True):
             shows how much the choice of test images matters; ``by_seed`` shows how much the seed matters.
         by_seed: operator - baseline for each seed.
         over_seeds: operator - baseline with an interval over seeds *and* images
-            (:func:`syno_lab.trial.two_way_bootstrap`), the range to expect of another training; None with one seed.
+            (:func:`syno_lab.trial.two_way_bootstrap`), the range to expect for another training; None with one seed.
         verdict: the verdict of the comparison (:class:`syno_lab.trial.Verdict`), by ``over_seeds`` if present, else by
             ``interval``.
         measured_on: the images (or the part of a text) of the measure.
         machine: the machine of all trainings; empty where it is unknown.
-        seed_spread: the standard deviation of the baseline's accuracy over the seeds on this machine, as expected of
-            other seeds; None with one seed.
-        flops_ratio, params_ratio: operator over baseline, for the whole network.
+        seed_spread: the standard deviation of the baseline's accuracy over the seeds on this machine, which other seeds
+            would have too; None with one seed.
+        flops_ratio, params_ratio: FLOPs and parameters of the whole network, divided by the baseline's.
         seeds: the seeds.
         baselines, operators: the trials, in the order of the seeds, without their predictions.
     """
@@ -140,17 +140,17 @@ class Comparison(Plain, frozen=True, kw_only=True):
 
     @property
     def by(self) -> Interval | None:
-        """The difference and its interval, over seeds and images where there are several seeds."""
+        """The difference and its interval: over seeds and images if there are several seeds, else over images."""
         return self.over_seeds or self.interval
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether the measure is the accuracy, and not the loss in nats, of which less is better."""
+        """Whether the measure is the accuracy (higher is better), and not the loss in nats (lower is better)."""
         return self.measure == "accuracy"
 
     @property
     def texts(self) -> tuple[str | None, str | None]:
-        """The difference in percentage points or nats, and its interval; None where these are unknown."""
+        """The difference in percentage points or nats, and its interval; None where they are unknown."""
         if self.by is None:
             return None, None
         scale, digits, unit = (100, 1, "points") if self.is_accuracy else (1, 3, "nats")

@@ -37,12 +37,12 @@ AXES = {
 def pareto_front(
     points: Sequence[Mapping[str, float | None]], *, maximise: Sequence[str] = (), minimise: Sequence[str] = ()
 ) -> list[int]:
-    """Return the indices of the points that no other point beats, in order of the points.
+    """Return the indices of the points that no other point beats, in ascending order.
 
-    A point beats another point if it is at least as good in every named value and better in one. So equal points are on
-    the front together or not at all. Points with a missing or infinite value take no part.
+    A point beats another point if it is at least as good in every named value and better in one. So of equal points
+    either all are on the front or none. Points with a missing or infinite value are ignored.
 
-    Raises SynoError where no value is named, or a value is named on both sides.
+    Raises SynoError where no value is named, or one value is both to maximise and to minimise.
     """
     if not (maximise or minimise) or set(maximise) & set(minimise):
         raise SynoError(
@@ -55,7 +55,7 @@ def pareto_front(
         if len(values) == len(signs):
             costs[index] = tuple(sign * value for (_, sign), value in zip(signs, values, strict=True))
     front: list[tuple[float, ...]] = []
-    best = math.inf  # the best last value: with two values a new point needs only this comparison
+    best = math.inf  # the best last value; for points with two values, the comparison with it is enough
     for cost in sorted(set(costs.values())):  # a point is sorted after all points that beat it
         if len(signs) <= 2:
             beaten = bool(front) and best <= cost[-1]

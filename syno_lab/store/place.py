@@ -1,4 +1,4 @@
-"""Folders for a store. A store's write-ahead log needs memory that processes share, as on one machine only.
+"""Folders for a store. A store's write-ahead log needs shared memory, which processes have only on one machine.
 
 https://www.sqlite.org/wal.html: "WAL does not work over a network filesystem." There it damages files silently.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from syno_lab.errors import StoreError
 
-#: File systems whose files another machine may have open too, by the kernel's names.
+#: Linux's names of the file systems whose files another machine may have open too.
 # fmt: off
 NETWORK = frozenset((
     "9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs", "fuse.glusterfs",
@@ -21,15 +21,15 @@ NETWORK = frozenset((
     "smb3", "smbfs", "vboxsf", "webdav",
 ))
 # fmt: on
-#: The variable to set to 1 if only one machine uses the folder.
+#: The environment variable to set to 1 if only one machine uses the folder.
 VARIABLE = "SYNO_LAB_NETWORK_STORE"
 _MOUNTS = Path("/proc/self/mountinfo")
-#: The variable that names the lab's folder by default, and the folder where the variable is not set.
+#: The environment variable with the default folder of the lab, and the folder if it is not set.
 FOLDER_VARIABLE, DEFAULT_FOLDER = "SYNO_LAB_FOLDER", ".syno-lab"
 
 
 def lab_folder(given: str | Path | None = None) -> Path:
-    """Return the absolute path of the lab's folder: the given one, else the variable's, else :data:`DEFAULT_FOLDER`."""
+    """Return the absolute path of the lab's folder: of `given`, else of the variable, else :data:`DEFAULT_FOLDER`."""
     return Path(given or os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER).expanduser().absolute()
 
 
@@ -42,15 +42,15 @@ def file_system(path: Path, mounts: str) -> str:
         fields = before.split()
         if not dash or len(fields) < 5 or not after:
             continue
-        mount = fields[4].encode().decode("unicode_escape")  # a blank is written \040
+        mount = fields[4].encode().decode("unicode_escape")  # the kernel writes a blank as \040
         is_above = real_path == mount or real_path.startswith(mount.rstrip("/") + "/")
-        if is_above and len(mount) >= best:  # of two mounts at one path the later one counts
+        if is_above and len(mount) >= best:  # if a path has two mounts, the later mount is visible
             best, kind = len(mount), after.split()[0]
     return kind
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether a file in `folder` can be locked. SQLite reports a file without locks as locked by another process."""
+    """Whether a file in `folder` can be locked. If locks are impossible, SQLite reports a file as locked."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +66,7 @@ def refuse_network(path: Path) -> None:
     """
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # the system is not Linux
+    except OSError:  # no mountinfo: the system is not Linux
         return
     kind = file_system(path, mounts)
     if kind in NETWORK and os.environ.get(VARIABLE) != "1":

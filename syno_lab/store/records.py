@@ -20,7 +20,7 @@ _Kind = TypeVar("_Kind")
 def plain(value: object, where: str) -> Any:
     """Return `value` as JSON data. Numbers that are not finite become None, because JSON has no such numbers.
 
-    Raises StoreError where a part is neither text, number, list nor mapping; `where` names it in the message.
+    Raises StoreError where an item is no text, number, list or mapping; `where` names the value in the message.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -68,7 +68,7 @@ def decoded(text: str, decoder: msgspec.json.Decoder[_Kind], name: str) -> _Kind
 
 
 def not_ours(name: str, why: object) -> StoreError:
-    """Return the error for a row with a right digest and wrong content."""
+    """Return the error for a row whose digest is right but whose content is not valid."""
     return StoreError(
         f"the results store holds {name} that Syno Lab did not write ({quoted(str(why))}): restore a copy of the store"
     )
@@ -80,7 +80,7 @@ def finite(value: object) -> float | None:
         return None
     try:
         number = float(value)
-    except (OverflowError, ValueError):  # an integer of 400 digits
+    except (OverflowError, ValueError):  # an integer may have 400 digits
         return None
     return number if math.isfinite(number) else None
 
@@ -97,7 +97,7 @@ def whole(value: int, name: str, least: int) -> int:
 
 
 def difference(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> str:
-    """Name up to three differences between two settings: `epochs was 3, is 5`."""
+    """Describe up to three differences between two settings: `epochs was 3, is 5`."""
 
     def shown(settings: Mapping[str, JSON], key: str) -> str:
         text = json.dumps(settings[key], ensure_ascii=False) if key in settings else "absent"

@@ -2,7 +2,7 @@
 
 A *rung* is a way to train an operator, from a cheap proxy to the network itself (successive halving: Jamieson and
 Talwalkar, Non-stochastic best arm identification and hyperparameter optimization, AISTATS 2016). A training is one
-operator on one rung with one seed. A training is recorded once. If its process dies, the training is taken again.
+operator on one rung with one seed. A training is recorded once. If its process dies, a training runs again.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from syno_lab.store.database import Database
 from syno_lab.store.records import finite, from_text, to_text
 from syno_lab.versioned import JSON
 
-#: The number of the network without an operator.
+#: The trial number that stands for the network without an operator.
 BASELINE = -1
 #: The rung of the finals: the network with the full recipe, on all training images, measured on the test images.
 FINAL = "final"
-#: The part of the plan that trains the best of the last rung on more seeds, to choose the finalists. The accuracies of
-#: one operator's trainings differ more than those of two good operators. These trainings are of the last rung.
+#: The part of the plan that trains the best operators of the last rung with more seeds, to choose the finalists,
+#: because accuracies differ more between seeds than between good operators. These trainings are on the last rung.
 CONFIRM = "confirm"
-#: The rung of the first batches of the full recipe, which measure its duration.
+#: The rung of a few batches of the full recipe, which measure how long a training takes.
 TIMING = "timing"
 #: The states of a training without an outcome.
 WAITING, TAKEN = "waiting", "taken"
-#: The number of processes that may die in one training before the training has failed.
+#: The number of processes that may die in a training; the training then fails.
 MOST_DEATHS = 2
 
 _TABLE = "syno_search_rungs"
 _COLUMNS = "place, search, number, rung, seed, priority, holder, deaths, state, measure, outcome, ended"
-# The SQL texts below contain names of this module alone, and no data.
+# The SQL texts below contain only names of this module, and no data.
 # ruff: noqa: S608
 _KEY = "WHERE search=? AND number=? AND rung=? AND seed=?"
 
@@ -47,9 +47,9 @@ class RungTraining:
         number: the trial's number; :data:`BASELINE` for the network without an operator.
         rung: the name of the rung.
         seed: the seed of the training.
-        priority: trainings with a lower priority are taken first.
+        priority: trainings with a lower number start first.
         state: ``waiting``, ``taken``, or the outcome's state.
-        measure: the measure by which the rung ranks, higher is better; None without an outcome.
+        measure: the value by which the rung ranks operators, higher is better; None without an outcome.
         ended: the time of the end (ISO 8601, UTC); None before the end.
         outcome: the outcome of the training; {} before the end.
     """
@@ -70,7 +70,7 @@ class RungTraining:
 
     @property
     def reason(self) -> str:
-        """Why the training did not finish, in one line; empty without a reason."""
+        """The reason why the training did not finish, in one line; else empty."""
         return str(self.outcome.get("reason") or "")
 
     def spent(self, kind: str) -> float:
@@ -79,7 +79,7 @@ class RungTraining:
 
 
 class RungLog:
-    """The queue of one search, made by ``SearchLog.rungs``. A method that writes returns after the data are saved."""
+    """The queue of one search, made by ``SearchLog.rungs``. A method that writes returns after the write."""
 
     def __init__(self, database: Database, key: int) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class RungLog:
         self._known: dict[int, RungTraining] = {}  # by the position in the queue
 
     def queue(self, number: int, rung: str, seed: int, priority: int) -> bool:
-        """Add a training; return False where the queue has the training already, whose priority does not change."""
+        """Add a training. Return False, without a change of its priority, where the queue has the training already."""
         with self._database.transaction():
             if self._row(number, rung, seed) is not None:
                 return False
@@ -98,7 +98,7 @@ class RungLog:
         return True
 
     def take(self, holder: str) -> RungTraining | None:
-        """Assign ``holder`` the waiting training of the lowest priority, the oldest of equals; None without any."""
+        """Assign ``holder`` the waiting training with the lowest priority number, then the oldest; None without any."""
         with self._database.transaction():
             query = (
                 f"SELECT number, rung, seed FROM {_TABLE} WHERE search=? AND state=? ORDER BY priority, place LIMIT 1"
@@ -132,7 +132,7 @@ class RungLog:
                 self._write((*row[:8], state, finite(measure), text, _now()))
 
     def release(self, holder: str, *, is_dead: bool = True) -> int:
-        """Return the trainings of ``holder`` to the queue; count them. A training fails after :data:`MOST_DEATHS`."""
+        """Queue the trainings of ``holder`` again; return their number. A training fails after :data:`MOST_DEATHS`."""
         with self._database.transaction():
             rows = self._database.read(
                 _COLUMNS, f"FROM {_TABLE} WHERE search=? AND holder=? AND state=?", (self._key, holder, TAKEN)
@@ -147,7 +147,7 @@ class RungLog:
         return len(rows)
 
     def holders(self) -> set[str]:
-        """Return the holders of trainings that have not ended."""
+        """Return the holders of the trainings that are running."""
         query = f"SELECT DISTINCT holder FROM {_TABLE} WHERE search=? AND state=?"
         return set(self._database.column(query, (self._key, TAKEN)))
 
@@ -177,7 +177,7 @@ class RungLog:
         return rows[0] if rows else None
 
     def _write(self, row: tuple[Any, ...]) -> None:
-        """Replace a row by its position in the queue."""
+        """Replace the row at a position in the queue."""
         self._database.write("REPLACE", _TABLE, _COLUMNS, row)
 
 

@@ -1,6 +1,6 @@
-"""The tables of a store. A file has the version of its tables, and a file of another version is refused.
+"""The tables of a store. A file stores the version of its tables; a file of another version is refused.
 
-Each row of this program ends with a digest, see :mod:`syno_lab.store.database`.
+The last column of a row is a digest, see :mod:`syno_lab.store.database`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The trials of one search in the store. Each trial is recorded once, even if a process is killed meanwhile."""
+"""The trials of one search in the store. Each trial is recorded exactly once, even if a process is killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STEPS = msgspec.json.Decoder(tuple[SearchStep, ...])
 
 
 class _Gist(msgspec.Struct):
-    """The parts of an outcome that a list of trials shows. The rest, most of the text, is not decoded."""
+    """The fields of an outcome that a list of trials shows. The other fields, most of the text, are not decoded."""
 
     reason: str | None = None
     wall_s: float | None = None
@@ -41,7 +41,7 @@ class _Gist(msgspec.Struct):
 
 
 class _Named(msgspec.Struct):
-    """The parts of a step that a list of trials shows."""
+    """The fields of a step that a list of trials shows."""
 
     name: str
     steps: int
@@ -59,15 +59,16 @@ class SearchTrial:
         number: the trial's number in the order of proposal, from 0 on.
         fingerprint: the operator's fingerprint, unique in a search.
         operator: the operator's JSON.
-        steps: the names of the steps that built the operator; ``lengths``: the number of the operator's steps in each.
+        steps: the names of the search's steps, from the first on; ``lengths``: the number of the operator's steps in
+            each.
         flops: the FLOPs of the whole backbone with the operator.
         params: the parameters of the whole backbone with the operator.
         created: the time of proposal (ISO 8601, UTC).
         state: ``waiting``, or the outcome's state.
         reason: the reason for the state, in one line.
         accuracy: the accuracy as a share of 1; None without an outcome.
-        reward: the reward that the search was told, from 0 to 1; None before that.
-        position: the trial's position in the order of telling, over all searches of the store; None before that.
+        reward: the reward that the search has received for the trial, from 0 to 1; None before that.
+        position: the position of the reward in the order of all rewards in the store; None before the reward.
         job: the number of the job that evaluated the trial.
         wall_s: the seconds of the evaluation.
         cpu_s: the processor seconds of the evaluation.
@@ -115,7 +116,7 @@ class SearchLog:
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """The settings of the search, which cannot change."""
+        """The settings of the search; they never change."""
         return from_text(self._settings, dict, "settings")
 
     @property
@@ -126,7 +127,7 @@ class SearchLog:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def add(self, fingerprint: str, operator: str, steps: Iterable[SearchStep], flops: int, params: int) -> int:
-        """Store an operator to evaluate and return its number. An operator that is stored already keeps its number.
+        """Store an operator to evaluate and return its number. An operator that was stored before keeps its number.
 
         ``steps`` are the steps that built the operator.
 
@@ -147,11 +148,11 @@ class SearchLog:
     def record(
         self, number: int, outcome: Mapping[str, JSON], job: int | None = None, *, reward: float | None = None
     ) -> bool:
-        """Store the outcome of a trial; return False where the trial has a final outcome already, which stays.
+        """Store the outcome of a trial; return False, without a change, where the trial has a final outcome already.
 
         `outcome` has a `state` (not ``waiting``) and any other data, among them `accuracy`, `reason`, `wall_s` and
-        `cpu_s`. `reward` is told to the search: by default the accuracy, 0 without an accuracy. An ``interrupted``
-        outcome is not told, and a later outcome may replace it.
+        `cpu_s`. The search receives `reward`: by default the accuracy, or 0 without an accuracy. The search receives no
+        reward for an ``interrupted`` outcome, and a later outcome may replace it.
 
         Raises StoreError where the trial or the state is missing, the reward is outside [0, 1], or data are not plain.
         """
@@ -180,7 +181,7 @@ class SearchLog:
             old = self._database.column(query, (self._key, number))
             if old and old[0] != INTERRUPTED:
                 return False
-            # Rows are in the order of telling, so the last row that was told has the highest position.
+            # Rows are in the order of the rewards, so the last row with a reward has the highest position.
             query = "SELECT position FROM syno_search_outcomes WHERE position>=0 ORDER BY rowid DESC LIMIT 1"
             last = next(iter(self._database.column(query)), -1)
             position = -1 if state == INTERRUPTED else last + 1
@@ -189,9 +190,9 @@ class SearchLog:
         return state != INTERRUPTED
 
     def record_latency(self, number: int, target: str, result: Mapping[str, JSON]) -> None:
-        """Store the latency of a trial on a target, `latency_ms` in milliseconds, with any other data.
+        """Store the latency of a trial on a target: `latency_ms` in milliseconds, and any other data.
 
-        The latency has one meaning for all trials: in :mod:`~syno_lab.experiments` the sum over the replaced layers.
+        All trials have latencies of one kind: in :mod:`~syno_lab.experiments` the sum over the replaced layers.
 
         Raises StoreError where there is no such trial, or no latency above 0.
         """
@@ -239,7 +240,7 @@ class SearchLog:
         return self._database.read(_LATENCY, rest, (self._key, target))
 
     def told(self) -> list[tuple[str, float]]:
-        """Return (operator's JSON, reward) in the order of telling, from which a search continues."""
+        """Return pairs (operator's JSON, reward) in the order of the rewards, from which a search continues."""
         rest = "FROM syno_search_outcomes WHERE search=? AND position>=0 ORDER BY position"
         outcomes = self._database.read(_OUTCOME, rest, (self._key,))
         trials = self._database.read(_TRIAL, "FROM syno_search_trials WHERE search=?", (self._key,))
@@ -249,16 +250,16 @@ class SearchLog:
     def front(self, axes: Sequence[str] = ("accuracy", "flops"), target: str | None = None) -> list[SearchTrial]:
         """Return the trials that no other trial beats on axes of `syno_lab.store.pareto.AXES`, in order of proposal.
 
-        Trials whose training did not finish take no part. ``latency_ms`` is the latency on `target`.
+        Trials whose training did not finish are ignored. ``latency_ms`` is the latency on `target`.
 
-        Raises StoreError where an axis is unknown, or latency is an axis and there is no target.
+        Raises StoreError where an axis is unknown, or where latency is an axis but no target is named.
         """
         if unknown := [name for name in axes if name not in AXES]:
             raise StoreError(f"no axis {quoted(unknown[0])}: expected one of {', '.join(AXES)}")
         if "latency_ms" in axes and target is None:
             raise StoreError("a front in latency needs the target that it was measured on")
-        # Only numbers are read here: the digests cover whole rows with long texts. The front's rows are read in full
-        # below.
+        # Read only numbers here, because the digests cover complete rows with long texts. The rows of the front are
+        # read in full below.
         latencies = self.milliseconds(target) if target is not None else {}
         points = [
             {

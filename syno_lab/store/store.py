@@ -52,18 +52,18 @@ class Store(Closing):
 
     @property
     def path(self) -> Path:
-        """The SQLite file. Copy the file only while no process has it open, or with SQLite's own backup."""
+        """The SQLite file. To copy the file, use SQLite's own backup, or close it in all processes."""
         return self._database.path
 
     @property
     def database(self) -> Database:
-        """The open file, for the packages with their own tables in it."""
+        """The open file, for other packages that have tables in it."""
         return self._database
 
     def search(self, name: str, settings: Mapping[str, JSON] | None = None) -> SearchLog:
-        """Return the log of the search of this name; create the search where there is none and `settings` are given.
+        """Return the log of the search of this name; create the search if it does not exist and `settings` are given.
 
-        Raises StoreError where the search does not exist or has other settings, or a folder cannot have the name.
+        Raises StoreError where the search does not exist or has other settings, or the name is not valid for a folder.
         """
         if not is_plain_name(name):
             raise StoreError(f"expected the name of a search, which can be one of a folder, found {quoted(name)}")

@@ -1,4 +1,4 @@
-"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab itself never reads them."""
+"""Copies the trials of a search to Optuna, for its samplers, plots and dashboard. The lab itself reads no copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _errors(path: str) -> Iterator[None]:
         yield
     except SynoError:
         raise
-    except Exception as error:  # damaged tables of Optuna end in errors of any class
+    except Exception as error:  # damaged tables of Optuna raise exceptions of any class
         reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise StoreError(
             f"the Optuna study in the results store {path} cannot be used ({type(error).__name__}: {reason}); "
@@ -35,7 +35,7 @@ def _errors(path: str) -> Iterator[None]:
 
 def publish_search(url: str, name: str, trials: Iterable[SearchTrial]) -> int:
     """Add a search's missing trials to the study of this name in an Optuna storage; return their number."""
-    with _errors(url.partition("@")[2] or url):  # no password in a message
+    with _errors(url.partition("@")[2] or url):  # a message must not contain the password
         import optuna
         from optuna.trial import TrialState, create_trial
 
