@@ -167,7 +167,7 @@ class SizeRow:
 
     @property
     def share(self) -> float | None:
-        """Return the share of canonical pGraphs; None if none was drawn."""
+        """Return the share of canonical pGraphs; None if no pGraph was drawn."""
         return self.canonical / self.pgraphs if self.pgraphs else None
 
 
@@ -222,7 +222,7 @@ def canonical_rates(
             distance then keeps the walk within reach. With False, every partial pGraph counts.
         evenly: ``primitives`` draws within the space of ``spec``: a primitive, then one of its steps. ``steps`` draws
             uniformly from all legal steps; a pGraph with a step that the space refuses is not canonical.
-        rules: the rules that decide; with ``primitives``, rules of kind ``space`` limit the walk instead.
+        rules: the rules that canonical steps obey; with ``primitives``, rules of kind ``space`` limit the walk instead.
         report: a callback with ``(stage, share done, message)``.
         should_stop: a callback that is called often; True drops the current walk and ends the measurement.
 
@@ -274,7 +274,7 @@ def canonical_rates(
 
 
 def _name(tally: _Tally, state: State) -> None:
-    """Count the function of a complete state; if it is too large to compare, give up the count."""
+    """Add the function of a complete state to the count; drop the count if a function is too large to compare."""
     if tally.names is not None:
         try:
             tally.names.add(distinct_key(state.operator()))

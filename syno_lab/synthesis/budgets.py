@@ -3,14 +3,14 @@
 A bound holds for every operator that steps within the space can make from a state. The bounds assume the plan with the
 fewest FLOPs (:mod:`syno_lab.ir.plan`, the *rfactor* of Syno, section 8) and the first binding:
 
-* *Parameters*: a weight never changes once it is made, so the number only grows; each further weight has at least one.
+* *Parameters*: a weight never changes once it is made, so the number only grows; each further weight adds at least 1.
 * *Memory*: the input, the output and the weights.
 * *FLOPs*: read an operator from the input to the output. Undoing a view keeps the number of elements; UNFOLD, EXPAND
-  and coordinates given to a weight multiply it. STRIDE removes at most what its window has added. The stage that
-  multiplies by a weight has undone everything above the weight. So the stage iterates over the input's elements, times
-  these factors, divided by the earlier REDUCEs, which do not index the weight. The stage also iterates over the
-  weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
-* An operator takes at most the FLOPs of one stage with all loops: output times REDUCEs, which come first.
+  and coordinates given to a weight multiply it. A STRIDE removes at most the elements that its window has added. The
+  stage that multiplies by a weight has undone everything above the weight. So the stage iterates over the input's
+  elements, times these factors, divided by the sizes of earlier REDUCEs, which do not index the weight. The stage also
+  iterates over the weight's own coordinates. An iteration takes two FLOPs. Every first stage iterates over the input.
+* An operator takes at most the FLOPs of one stage with all loops: over the output and the REDUCEs, which come first.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Meter:
         return self.value(c.node.operands[0].size if c.node.primitive == "STRIDE" else c.size for c in coordinates)
 
     def start(self, reductions: Sequence[Size], is_closed: bool = True) -> Cost:
-        """Return the cost of REDUCEs alone; ``is_closed`` means that no more REDUCEs can come."""
+        """Return the cost of a state with REDUCEs alone; ``is_closed`` means that no more REDUCEs can come."""
         return Cost(self, self.value(reductions), bool(reductions), is_closed)
 
 
@@ -150,9 +150,9 @@ class _Stage(NamedTuple):
 
     Attributes:
         gain: the factor on the elements from the nodes above the weight and the coordinates given to it.
-        kept: the elements of the REDUCEs that cannot be summed earlier because they index the weight.
+        kept: the product of the sizes of the REDUCEs that cannot be summed earlier because they index the weight.
         made: the results of the nodes above the weight; a step that uses such a result is also above it.
-        touched: coordinates that this weight or a weight above shares; a view or a weight that takes one is above too.
+        touched: coordinates that this weight or a weight above shares; views and weights that use them are above too.
     """
 
     gain: int
@@ -221,7 +221,7 @@ class Cost:
 
     @property
     def bounds(self) -> Bounds:
-        """Return the bounds for every operator from here."""
+        """Return the bounds for every operator from this state."""
         meter = self._meter
         flops = 0
         if self.has_reductions or self.weights or meter.limits.min_weights:
@@ -243,7 +243,7 @@ class Cost:
 
     @property
     def excess(self) -> Excess | None:
-        """Return a budget that no operator from here can meet; None if all budgets may be met."""
+        """Return a budget that no operator from this state can meet; None if all budgets may be met."""
         limits, lower = self._meter.limits, self.bounds
         for name, bound, limit in (
             ("max_params", lower.params, limits.max_params),
@@ -257,23 +257,23 @@ class Cost:
         return None
 
     def can_exceed(self) -> bool:
-        """Return whether an operator from here may exceed a budget that grows with further steps: FLOPs, parameters."""
+        """Return whether further steps may exceed a budget that grows with steps: FLOPs, parameters."""
         meter, loops = self._meter, self._meter.output * self._reduces
         most_flops, most_params = meter.limits.max_flops, meter.most_params
         if most_flops is not None and 2 * loops > most_flops:
             return True
-        # A weight has no more elements than there are loops.
+        # A weight has at most as many elements as the loop nest has iterations.
         return most_params is not None and meter.most_weights * loops > most_params
 
     def key(self, places: Sequence[Coordinate]) -> Key:
-        """Return a key that distinguishes states that look alike, as far as a budget depends on the difference."""
+        """Return a key that distinguishes states with equal features if a budget depends on the difference."""
         meter = self._meter
         is_open = self.weights < meter.most_weights
         params = self.params if is_open and meter.most_params is not None else 0
         most = meter.limits.max_flops
         if most is None:
             return (params,)
-        # Further factors are at most the ratio of the data's elements to the input's.
+        # The factors of further steps are together at most the data's elements divided by the input's.
         rest = 2 * meter.fixed * meter.elements(places)
         entries: list[object] = []
         for stage in self._stages:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Verdict:
     """Whether a step is canonical; if not, the rule that rejects the step and the rewrite of the rule.
 
-    If every operator after a canonical step exceeds a budget, ``rejected_by`` is a row of kind ``budget``. Its name is
-    the budget's name, and its reason has the bound and the limit. If no operator after the step meets the wishes,
-    ``rejected_by`` is a row of kind ``wish``, and its reason says what cannot be read any more.
+    If every operator after a canonical step exceeds a budget, ``rejected_by`` is a row of kind ``budget``. The row's
+    name is the budget's name, and the row's reason has the bound and the limit. If no operator after the step meets the
+    wishes, ``rejected_by`` is a row of kind ``wish``, and its reason names the wishes that cannot be met.
 
     Explanations are computed on access, so that search does not pay for them.
 
@@ -160,17 +160,17 @@ class Candidate:
 
 
 class Candidates(Sequence[Candidate]):
-    """All next steps of a state, the nearest to the input first; each step is made on access.
+    """All next steps of a state, the nearest to the input first; a step is created when it is accessed.
 
-    The number of steps and the distances are computed at once. Steps of equal distance are sorted by primitive, with
-    contractions last; contractions that give away few coordinates come first.
+    The number of steps and the distances are computed at the start. Steps of equal distance are sorted by primitive,
+    with contractions last; contractions that give away few coordinates come first.
     """
 
     def __init__(self, state: State, rules: tuple[Rule, ...], effort: Effort) -> None:
         self.state = state
         self._effort = effort
         distance = distances_after(state, effort=effort)
-        self._parts: list[tuple[int | None, Sequence[Step]]] = []  # each part has one distance and one primitive
+        self._parts: list[tuple[int | None, Sequence[Step]]] = []  # all steps of a part have one distance
         for part in proposals_in_parts(state):
             effort.tick("listing the next steps")
             if isinstance(part, Step):
@@ -238,7 +238,7 @@ def candidates(
 
 
 class _Judge:
-    """Judges the steps from one state."""
+    """Computes the verdicts on steps from one state."""
 
     def __init__(self, state: State, rules: tuple[Rule, ...], effort: Effort) -> None:
         self._state = state
@@ -302,7 +302,7 @@ def _budget_after(state: State) -> Callable[[Step], Rule | None]:
         if step.primitive == "REDUCE":
             exceeded = excess(state.apply(step))
         elif not cost.is_closed or (can_exceed and step.primitive in ("SHARE", "UNFOLD", "EXPAND")):
-            # Other primitives cost nothing themselves, but after them no REDUCE may come.
+            # A step of another primitive adds no cost itself, but no REDUCE may come after it.
             exceeded = cost.after(step, ()).excess
         return None if exceeded is None else _as_rule(exceeded)
 

@@ -1,11 +1,11 @@
 """Shape distance: a lower bound of the steps that turn the data coordinates into the input's axes.
 
-The bound follows Syno, section 7.1 and appendix A, and also counts what the appendix leaves open. A reshape group with
-input axes I, eliminated pieces E and data coordinates O needs at least |I| + |E| + |O| - 2 MERGEs and SPLITs (theorem
-A.1). Eliminated pieces need 1-to-many primitives: one CONTRACTION can serve all pieces, an UNFOLD or an EXPAND serves
-one. The search tries all groupings by branch and bound within the remaining budgets, and returns the least bound. Equal
-axes are matched in any permutation. The inner order of an unordered axis changes no shape and so no distance, but of
-operators that differ only in this order the search keeps one (:mod:`syno_lab.synthesis.orders`).
+The bound follows Syno, section 7.1 and appendix A, and also counts cases that the appendix leaves open. A reshape group
+with input axes I, eliminated pieces E and data coordinates O needs at least |I| + |E| + |O| - 2 MERGEs and SPLITs
+(theorem A.1). Eliminated pieces need 1-to-many primitives: one CONTRACTION can serve all pieces, an UNFOLD or an EXPAND
+serves one. The search tries all groupings by branch and bound within the remaining budgets, and returns the least
+bound. Equal axes are matched in any permutation. The inner order of an unordered axis does not change the distance. Of
+operators that differ only in this order, the search keeps one (:mod:`syno_lab.synthesis.orders`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Left:
-    """The remaining budgets: how many of each helpful primitive may still come."""
+    """The remaining budgets: the number of steps of each useful primitive that may still come."""
 
     contractions: int
     unfolds: int
@@ -114,8 +114,8 @@ def explain_distance(state: State, *, effort: Effort | None = None, should_stop:
 def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[Step], int | None]:
     """Return a function that computes the distance of ``state.apply(step)`` for any legal step, without applying it.
 
-    The distance depends only on the sizes that disappear and appear and on the budgets. So all CONTRACTIONs with the
-    same given sizes need one computation. ``effort`` bounds all calls together; they raise as :func:`explain_distance`.
+    The distance depends only on the sizes that a step removes and adds, and on the budgets. CONTRACTIONs with the same
+    given sizes need one computation. ``effort`` bounds all calls; errors are those of :func:`explain_distance`.
     """
     watched = effort or Effort()
     spec = state.spec
@@ -162,12 +162,12 @@ def distances_after(state: State, *, effort: Effort | None = None) -> Callable[[
 
 
 def look(coordinate: Coordinate) -> tuple[bool, Exponents]:
-    """Return what the distance depends on for a coordinate: whether it is STRIDEd, and its size."""
+    """Return the facts about a coordinate that the distance depends on: whether it is STRIDEd, and its size."""
     return (coordinate.node.primitive == "STRIDE", coordinate.size.exponents)
 
 
 def reduces_left(state: State) -> int | None:
-    """Return how many REDUCEs may still come; None after another primitive."""
+    """Return how many REDUCEs may still come; None after a step of another primitive."""
     if any(step.primitive != "REDUCE" for step in state.steps):
         return None
     return state.spec.limits.max_reduces - len(state.steps)
@@ -198,7 +198,7 @@ def _with_reduces(spec: Spec, have: _Have, left: Left, budget: int, plain: Expla
 
 
 def lacking_primaries(spec: Spec, have: Sequence[Exponents]) -> tuple[int, ...]:
-    """Count how often each primary variable is missing from the data for the input."""
+    """Count the occurrences of each primary variable that the input has and the data lack."""
     want = [size.exponents for size in _wanted(spec)]
     return tuple(max(0, sum(e[i] for e in want) - sum(e[i] for e in have)) for i in range(len(spec.symbols.primary)))
 
@@ -235,7 +235,7 @@ def _groupings(have: tuple[Size, ...], want: tuple[Size, ...]) -> int:
 
 
 def _rough(spec: Spec, have: tuple[Size, ...], want: tuple[Size, ...]) -> Explanation:
-    """Return a rough lower bound for too many groupings: a coordinate with the size of an axis is matched with it."""
+    """Return a rough lower bound if there are too many groupings: match coordinates with axes of equal size."""
     primaries = len(spec.symbols.primary)
     spare = product(have, spec.symbols) / product(want, spec.symbols)
     if any(power < 0 for power in spare.exponents[:primaries]):
@@ -304,7 +304,7 @@ class _Search:
         self.partitions = _partitions(want, effort=self.effort)
 
     def _options(self, wanted: int, number: int) -> list[tuple[int, bool]]:
-        """Return the choices of ``number`` coordinates for a packed size, each with whether it leaves a piece."""
+        """Return the choices of ``number`` coordinates for a packed size; for each, also whether it leaves a piece."""
         options = self.options.get((wanted, number))
         if options is None:
             options = self.options[wanted, number] = []
@@ -333,8 +333,8 @@ class _Search:
     ) -> None:
         """Assign some of the ``number_left`` remaining coordinates to the next axes; ``cost`` counts earlier groups.
 
-        A piece, and a coordinate that is not assigned, needs an elimination. If every coordinate is assigned, each one
-        beyond the first of a group needs a SPLIT.
+        A piece, and a coordinate that is not assigned, needs an elimination. If every coordinate is assigned, each
+        coordinate after the first of a group needs a SPLIT.
         """
         if at == len(want):
             self._close(rest, groups, cost)
@@ -361,7 +361,7 @@ class _Search:
                         break
 
     def _sizes_of(self, code: int) -> tuple[Size, ...]:
-        """Return the sizes of a choice."""
+        """Return the sizes of the coordinates in a choice."""
         return tuple(
             size
             for place, size in enumerate(self.sizes)
@@ -415,11 +415,11 @@ def _legal(spec: Spec) -> dict[int, bool]:
 @kept(256)
 def _partitions(items: tuple[Size, ...], *, effort: Effort) -> tuple[tuple[_Want, ...], ...]:
     """Return all partitions of the input axes into groups, the finest first."""
-    packed = {size: pack(size) for size in items}  # once, because a spec may have some hundred variables
+    packed = {size: pack(size) for size in items}  # pack once: slow with some hundred variables
     result = []
     for partition in sorted(all_partitions(items), key=len, reverse=True):
         effort.tick("looking for the shape distance")
-        later, wants = 0, []  # for each group, from the last on: the later axes beyond one a group
+        later, wants = 0, []  # for each group, from the last on: the number of axes minus groups after it
         for axes in reversed(partition):
             wants.append((axes, sum([packed[size] for size in axes]), later))
             later += len(axes) - 1

@@ -1,13 +1,13 @@
-"""Everything that canonicalization rules read of a state's top coordinates: digits, sharing weights, features; looks.
+"""The facts that canonicalization rules read about a state's top coordinates: digits, sharing weights, features, looks.
 
 MERGEs make ``i // B`` and ``i % B``, mixed-radix *digits* of ``i``: the high digit from B upwards, and the low
 digit below B. A SPLIT of neighbouring digits of one coordinate makes a larger digit, which another MERGE could also
 make.
 
-Two states whose coordinates have equal features have equal canonical futures, so search uses one node for both states.
-Features are tuples of small numbers. A digit's feature does not contain the divided coordinate:
-rules only ask which digits have the same divided coordinate. *Looks* are what search caches about coordinates and views
-of coordinates; nodes with equal coordinates share their looks.
+Two states whose coordinates have equal features allow the same further canonical steps, so search uses one node for
+both states. Features are tuples of small numbers. A digit's feature does not contain the divided coordinate: rules only
+check which digits have the same divided coordinate. A *look* is a cache entry of search about a coordinate or a view;
+nodes with equal coordinates share their looks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def is_summed(coordinate: Coordinate) -> bool:
 
 
 def are_one(high: Coordinate, low: Coordinate) -> bool:
-    """Return whether a SPLIT of two digits is a digit too: of neighbours, or in a reduction of digits in any order."""
+    """Return whether a SPLIT of two digits is a digit: they are neighbours, or in any order digits of a reduction."""
     above, below = digit(high), digit(low)
     if above.root != below.root:
         return False
@@ -288,7 +288,7 @@ class Look:
         feature: the number of its feature for rules (:mod:`syno_lab.synthesis.features`).
         packed: its packed size.
         root: the MERGE of which it is a digit, or None.
-        changed: by a weight's number, its look after the weight shares it; by -1, after its other digit is dropped.
+        changed: the looks after changes; n: weight n shares the coordinate; -1: the MERGE's other digit is dropped.
     """
 
     __slots__ = ("changed", "coordinate", "feature", "packed", "root")
@@ -302,7 +302,7 @@ class Look:
 
 
 class Viewed:
-    """A view that no rule rejects: its step, the occurrences it costs, its results, and their looks (computed late)."""
+    """A view that no rule rejects: its step, the occurrences it costs, its results, and (on demand) their looks."""
 
     __slots__ = ("looks", "results", "spent", "step")
 

@@ -17,7 +17,7 @@ from syno_lab.synthesis.roots import Roots
 
 #: The limit of listed choices of a CONTRACTION at one node; more choices are generated one by one, or drawn.
 MOST_CONTRACTIONS = 4_096
-_DRAWN = 128  # the number of choices that a walk draws instead of all
+_DRAWN = 128  # the number of choices that a walk draws instead of a list of all
 
 
 class Gifts(Roots):
@@ -78,7 +78,7 @@ class Gifts(Roots):
             yield Edge(cost, primitive, operands, given, parameter, order, None, 0)
 
     def _gift_groups(self, node: SearchNode, places: Iterable[int]) -> list[list[int]]:
-        """Group the coordinates that a contraction may take; equal reductions form one group, others stand alone."""
+        """Group the coordinates that a contraction may take; a group is a coordinate, or all equal reductions."""
         groups: list[list[int]] = []
         alike: dict[int, list[int]] = {}
         for place in places:
@@ -110,9 +110,9 @@ class Gifts(Roots):
         return room
 
     def _gifts(self, node: SearchNode, passed: list[int], left: int, near: int, rng: Random | None) -> Iterator[Move]:
-        """Yield every contraction at the end of a stage by its given coordinates; equal reductions only by number.
+        """Yield each choice of given coordinates for a contraction after a stage; equal reductions only by number.
 
-        With ``rng``, yield some contractions at random if there are too many to list.
+        With ``rng``, yield some choices at random if there are too many to list.
         """
         room = self._gift_room(node, self._gift_groups(node, passed), left)
         if not room:
@@ -127,7 +127,7 @@ class Gifts(Roots):
             given = tuple([place for group, number in zip(groups, gifts, strict=True) for place in group[:number]])
             if left == 1 and len(given) != number_given:
                 continue
-            # Enough elements must stay for the input.
+            # The data must keep enough elements for the input.
             rest_of_total = total - sum([node.packed[i] for i in given])
             if rest_of_total and not self.reach.is_legal(rest_of_total):
                 continue
@@ -158,7 +158,7 @@ class Gifts(Roots):
                 yield Move(0, need + 1, partial(self._give, gift), width - 1)
 
     def _give(self, gift: Gift) -> Iterator[Edge]:
-        """Yield the edge to a node for a contraction with known given coordinates."""
+        """Yield the edge to a node where the given coordinates of a contraction are chosen."""
         node = gift.node
         target = SearchNode(node.state, node.places, node.passed, node.used, node.spent, node.cost)
         target.looks, target.features, target.packed = node.looks, node.features, node.packed
@@ -167,9 +167,9 @@ class Gifts(Roots):
         yield Edge(0, "", (), gift.given, None, tuple(range(len(node.places))), target, 1)
 
     def _sharings(self, gift: Gift, left: int, rng: Random | None = None) -> Iterator[Move]:
-        """Yield the choices of shared coordinates for a contraction with known gifts; with ``rng`` some at random.
+        """Yield the choices of shared coordinates after the choice of given coordinates; with ``rng`` some at random.
 
-        The contraction takes a coordinate that is new since the last contraction, or follows it and is not less.
+        The contraction takes a coordinate newer than the last contraction, or is the next one and not less.
         """
         node = gift.node
         state = node.state
@@ -187,7 +187,7 @@ class Gifts(Roots):
                 yield Move(1, 0, partial(self._share, gift, shared, left, before))
 
     def _spent_after(self, spent: tuple[int, ...], node: SearchNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the occurrences after a weight takes the coordinates, or None; ``spent`` if limits ignore weights."""
+        """Return the occurrences after a weight takes the coordinates, or None; ``spent`` if weights do not count."""
         if not self._binding_weights:
             return spent
         for place in places:
@@ -260,7 +260,7 @@ class Gifts(Roots):
 
 
 def _counts(room: list[tuple[int, int]], rng: Random | None) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers to take of each group: all choices, or some at random, each with another share."""
+    """Yield how many coordinates to take of each group: all choices, or some at random, each with a random share."""
     if rng is None or prod(most - least + 1 for least, most in room) <= MOST_CONTRACTIONS:
         yield from product(*(range(least, most + 1) for least, most in room))
         return

@@ -8,7 +8,7 @@ contraction, only the coordinates that it shares wait again. Equal reductions of
 reductions that begin a view come before those that pass.
 
 Two states that rules cannot distinguish (:mod:`syno_lab.synthesis.features`) are one node with one representative
-state. An edge names the coordinates it uses by their indices, so it can be replayed on either state.
+state. An edge names the coordinates it uses by their indices, so it can be replayed on each state of the node.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Graph(Gifts):
         return self._from(node, left)
 
     def _from(self, node: SearchNode, left: int, rng: Random | None = None) -> Iterator[Move]:
-        """Yield the views of each waiting coordinate after those in front of it pass, then the ends of the stage."""
+        """Yield the views of each waiting coordinate after the earlier coordinates pass, then the ends of the stage."""
         number = len(node.places)
         items = list(node.items)
         weights = len(node.state.weights)
@@ -225,7 +225,8 @@ class Graph(Gifts):
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
         """Yield the edges of a view; none if Table 1 or a rule rejects it.
 
-        ``used`` counts the views of each primitive after it; ``need`` is the exact or guessed number of further steps.
+        ``used`` counts views of each primitive, this view included; ``need`` is the exact or guessed number of later
+        steps.
         """
         stage, primitive, operands, parameter, added = view
         node, left = stage.node, stage.left
@@ -296,7 +297,7 @@ class Graph(Gifts):
         return (*passed, *front)
 
     def _further(self, node: SearchNode, operands: tuple[int, ...], added: tuple[int, ...]) -> int:
-        """Guess how much farther a view leads, by the input's coordinates that it undoes or makes."""
+        """Guess by how many steps a view increases the distance, from the input's sizes that it removes or adds."""
         want = self.reach.want
         change = len(added) - len(operands)
         change += 2 * sum([node.packed[i] in want for i in operands]) - 2 * sum([size in want for size in added])
@@ -328,7 +329,7 @@ class _Stage:
         passed: the indices of the coordinates that have passed before it, sorted by feature.
         items: all coordinates as the distance sees them.
         sorted_items: ``items``, sorted.
-        alike: whether the coordinate is a reduction and an equal one still waits.
+        alike: whether the coordinate is a reduction and an equal reduction still waits.
         is_last: whether no other coordinate waits.
         near: the node's distance if it is far below the limit, else -1.
         left: the number of remaining steps.

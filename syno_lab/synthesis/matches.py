@@ -1,8 +1,8 @@
 """Canonicalization rules of views: each rule decides at the top of a state whether it rejects a step (Syno, section 6).
 
-A rule is a function of a state and a step, with a row above it (:mod:`syno_lab.synthesis.rule`). The row has the
-rejected and the canonical expression, the section of the paper, and the primitives. The docstring begins with the
-reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
+A rule is a function of a state and a step; its decorator (:mod:`syno_lab.synthesis.rule`) makes a table row. The row
+has the rejected and the canonical expression, the section of the paper, and the primitives. The docstring begins with
+the reason. The function may read a coordinate's own primitive, the coordinates directly below it, its digits and the
 weights that share it. :mod:`syno_lab.synthesis.features` lists all of this, so that search can merge states that no
 rule distinguishes. Rules that look deeper are marked. Rules of contractions: :mod:`syno_lab.synthesis.matches_weights`.
 """
@@ -100,7 +100,7 @@ def _raw_reductions(state: State, step: Step) -> tuple[Coordinate, Coordinate] |
 
 
 def _is_one_reduction(spec: Spec, *operands: Coordinate) -> bool:
-    """Return whether two reductions (or digits) equal one REDUCE in the space, with a REDUCE for a digit's rest.
+    """Return whether the space has a REDUCE that equals two reductions (or digits), and one for a digit's rest.
 
     The rule :func:`split_undoes_merge` handles two digits of one reduction.
     """
@@ -235,7 +235,7 @@ def dilated_window(state: State, step: Step) -> bool:
     is_even = bool(spec.binding_maps) and all(window.size.at(b) % 2 == 0 for b in spec.binding_maps)
     return (
         is_even
-        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # no STRIDE of these is in the space
+        and window.node.primitive not in ("STRIDE", "UNFOLD", "OUTPUT")  # the space has no STRIDE of these
         and low.size in coefficient_products(spec)
         and min(low.size.exponents) >= 0
         and spec.limits.max_strides > 0
@@ -383,7 +383,7 @@ def _out_of_bounds(main: int, window: int) -> float:
 def _wrapping(main: int, window: int) -> float:
     """Return the share of positions at which UNFOLD above SHIFT and SHIFT above UNFOLD read different elements.
 
-    At the last element the window's positions except the middle differ, and at the border on one side as many differ.
+    At the last element, all positions of the window except the middle differ; at one border, the same number differ.
     """
     return min(1.0, 2 * (window - 1) / (main * window))
 

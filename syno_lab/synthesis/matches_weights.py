@@ -161,7 +161,7 @@ def absorbed_but_for_border(state: State, step: Step) -> bool:
 
 
 def _absorbed(state: State, step: Step) -> Iterator[tuple[tuple[Coordinate, ...], list[Coordinate]]]:
-    """Yield for each fixed weight (one of the pair is new) its given coordinates and all others that stay."""
+    """Yield the given coordinates of each weight that a new or old weight fixes, and all coordinates that stay."""
     new = step.operands + step.given
     data = [*(c for c in state.data if c not in step.given), *state.expanded]
     for old in state.weights:
@@ -203,7 +203,7 @@ def fixes(known: tuple[Coordinate, ...], wanted: tuple[Coordinate, ...]) -> bool
 def contraction_order(state: State, step: Step) -> bool:
     """Independent contractions are taken in one fixed order.
 
-    The rule rejects a lesser contraction that could come before an earlier contraction.
+    The rule rejects a contraction that is less than an earlier contraction and could come before it.
     """
     return later_weight(state, step) is not None
 

@@ -1,4 +1,4 @@
-"""Nodes of the search graph: what rules, budgets and distance need of a state; equal states share a node."""
+"""Nodes of the search graph: facts about a state that rules, budgets and distance need; equal states share a node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STAYS = ~WAITING  # all flags but WAITING, which a coordinate loses when it pass
 
 
 class Edge(NamedTuple):
-    """An edge: a step, the REDUCEs at the root, a contraction with known gifts, or the end of a complete operator.
+    """An edge: a step, the REDUCEs at the root, a contraction with chosen given coordinates, or the end of an operator.
 
     A contraction takes two edges: the first chooses the given coordinates at cost 0, the second the shared ones.
 
@@ -50,7 +50,7 @@ class Edge(NamedTuple):
         given: the indices of the coordinates given to a new weight.
         parameter: the parameter of the step; at the root the sizes of all REDUCEs.
         order: the sources of the target's coordinates: indices among the node's coordinates, followed by the step's
-            results. At the end of an operator: the coordinate of each input axis that is not fixed.
+            results. For a complete operator: the coordinate of each input axis that is not fixed.
         target: the next node; None if the operator is complete.
         need: a lower bound of the steps after the target.
     """
@@ -90,7 +90,7 @@ class Move:
         if self._edges is None:
             assert self._make is not None
             self._edges = tuple(self._make())
-            self._make = None  # its arguments are most of a node's memory
+            self._make = None  # the arguments in it take most of a node's memory
         return self._edges
 
 
@@ -109,18 +109,18 @@ class SearchNode:
         cost: bounds of FLOPs, parameters and memory; None if no budget can be exceeded any more.
         is_contracted: whether the last step was a CONTRACTION.
         fresh: which coordinates are new since the last CONTRACTION; empty if none may follow.
-        bound: for equal reductions, the last one's feature, the label of its step, and the indices of the coordinates
-            that were there. The next equal reduction takes no lesser step. None without such a reduction.
+        bound: for equal reductions, the last reduction's feature, the label of its step, and the indices of the
+            coordinates before this step. The next equal reduction takes no lesser step. None without such a reduction.
         gift: the given coordinates of a started CONTRACTION; else None.
         looks: the look of each coordinate; :class:`Nodes` fills in this field and all later ones.
         features: the number of each coordinate's feature (:mod:`syno_lab.synthesis.features`).
         packed: the packed size of each coordinate.
         items: each coordinate as the distance sees it: packed size and flags.
         roots: the MERGE of which each coordinate is a digit, or None.
-        moves: the known moves, by the remaining steps.
-        counts: the known numbers of paths to operators, by the remaining steps.
+        moves: the cached moves, by the number of remaining steps.
+        counts: the cached numbers of paths to operators, by the number of remaining steps.
         shortest: the fewest steps to an operator; None if unknown.
-        dead: a number of steps that leads to no operator.
+        dead: a number of remaining steps with which no operator can be reached.
         key: the key of the node; :class:`Nodes` fills it in.
     """
 
@@ -158,7 +158,7 @@ class SearchNode:
 
 
 class Gift(NamedTuple):
-    """A started contraction: the passed coordinates, the given coordinates, and groups of those that may be shared."""
+    """A started contraction: the passed coordinates, the given coordinates, and groups of sharable coordinates."""
 
     node: SearchNode
     passed: tuple[int, ...]
@@ -170,7 +170,7 @@ class Gift(NamedTuple):
 class Nodes:
     """The cache of nodes for one spec and one table of rules."""
 
-    #: The limit of remaining steps for a search of the distance to the wishes; above it, a count is the bound.
+    #: The limit of remaining steps for a search of the distance to the wishes; above it, a count of steps is the bound.
     NEAR = 3
     #: The limits of cached nodes, of their moves, and of known distances: about a gigabyte.
     MOST_NODES = 100_000
@@ -213,7 +213,7 @@ class Nodes:
         self._known_views: dict[Any, Viewed | None] = {}
         self._known_shares: dict[Any, bool] = {}
         self._holders: list[SearchNode] = []  # The nodes with cached moves.
-        self._vast: dict[int, bool] = {}  # By the limit of REDUCEs: whether there are too many multisets to list.
+        self._vast: dict[int, bool] = {}  # For each limit of REDUCEs: whether there are too many multisets to list.
         self.listed = self.looked = 0  # The numbers of cached moves and of examined views.
         self._blocks: dict[Size, list[tuple[Size, int, tuple[int, ...]]]] = {}
         root = State.root(spec)
@@ -231,7 +231,7 @@ class Nodes:
         return len(self._nodes)
 
     def make_room(self, share: float = 1.0) -> bool:
-        """Drop caches above this share of their limits (see :meth:`forget`); return whether nodes were dropped."""
+        """Drop caches that exceed ``share`` of their limits (see :meth:`forget`); return whether nodes were dropped."""
         if len(self.reach) > share * self.MOST_BOUNDS:
             self._forget_bounds()
         is_full = len(self._nodes) > share * self.MOST_NODES or self.listed > share * self.MOST_MOVES
@@ -377,10 +377,10 @@ class Nodes:
         return self._nodes.setdefault(key, node)
 
     def _may_share(self, node: SearchNode, shared: tuple[int, ...], given: tuple[int, ...]) -> bool:
-        """Return whether no rule rejects a CONTRACTION of a node's coordinates (or its gifts, if nothing is shared).
+        """Return whether no rule rejects a CONTRACTION of a node's coordinates (or of given ones alone).
 
-        Of each existing weight, rules only ask which coordinates the CONTRACTION takes, and whether it takes all. Looks
-        contain the weights of a coordinate.
+        Rules only check which coordinates of each existing weight the CONTRACTION takes, and whether it takes all.
+        Looks contain the weights of a coordinate.
         """
         looks, state = node.looks, node.state
         key = (
@@ -462,7 +462,7 @@ class Nodes:
         return packed
 
     def _add(self, spent: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the occurrences after ``more``; None if a limit of occurrences is exceeded."""
+        """Return the sum of the occurrences and ``more``; None if a limit of occurrences is exceeded."""
         if not more:
             return spent
         key = (spent, more)

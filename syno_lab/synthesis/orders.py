@@ -3,13 +3,13 @@
 Names of variables and the order of steps do not change a pGraph. A pGraph is canonical if its steps have an order in
 which no rule rejects any step (Syno, section 9.4).
 
-Unordered input axes: of pGraphs that differ only in the inner order of an unordered axis, one is kept.
+Unordered input axes: of pGraphs that differ only in the inner order of an unordered axis, search keeps one.
 
 Positions along an unordered axis have no names. So only the parts of the axis's coordinate matter, not their order.
 Hence the coordinate contains no SHIFT, and not both digits of a MERGE that no weight shares, because the undivided
-coordinate is equivalent. If a weight shares only the low digit of a SHIFT, the coordinate does not contain both. Of
-all orders in which SPLITs may join the parts, the least canonical order represents all. Permutations change no shape,
-so the distance to an unordered axis is the distance to any other axis of its size.
+coordinate is equivalent. If a weight shares only the low digit of a SHIFT, the coordinate does not contain both digits.
+Of all orders in which SPLITs may join the parts, the least canonical order represents all. Permutations change no
+shape, so the distance to an unordered axis is the distance to any other axis of its size.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def rebuilt(
 def arrangements(operator: Operator, spec: Spec) -> Iterator[Operator]:
     """Yield equal forms of the operator over ``spec`` that a space may contain; see :func:`rebuilt`.
 
-    The REDUCEs come first, in the order of :func:`.reduce_sizes`; REDUCEs of equal sizes come in every order. Nothing
-    is yielded if a REDUCE has another size. A weight over two coordinates that a later SPLIT joins gets the joined
-    coordinate instead, as the rule view-above-share demands. Errors are those of :func:`rebuilt`.
+    The REDUCEs come first, in the order of :func:`.reduce_sizes`; REDUCEs of equal sizes come in every order. If the
+    space lacks a REDUCE of a size, no form is yielded. A weight over two coordinates that a later SPLIT joins gets the
+    joined coordinate instead, as the rule view-above-share demands. Errors are those of :func:`rebuilt`.
     """
     steps = _shared_when_made(steps_taken(operator))
     rest = [item for item in steps if item[0].primitive != "REDUCE"]
@@ -124,7 +124,7 @@ def _shared_when_made(steps: list[Taken]) -> list[Taken]:
 
 
 def recognise(operator: Operator, known: Mapping[str, Callable[[], Operator]]) -> str | None:
-    """Return the name of the first known operator with the same pGraph up to variables' names; None for none."""
+    """Return the name of the first known operator with the same pGraph up to variables' names, or None."""
     for name, make in known.items():
         if is_same_pgraph(operator, make()):
             return name
@@ -142,7 +142,7 @@ def is_same_pgraph(operator: Operator, other: Operator) -> bool:
 
 
 def _outline(operator: Operator) -> tuple[object, ...]:
-    """Return cheap facts without names: the numbers of axes, and of uses of each primitive by numbers of operands."""
+    """Return facts without names for a quick comparison: the numbers of axes, and each step's numbers of operands."""
     steps = sorted((s.primitive, len(s.operands), len(s.given)) for s in operator.steps)
     return len(operator.inputs), len(operator.output), len(operator.reductions), tuple(steps)
 
@@ -205,7 +205,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
     watched = effort or Effort()
     items = steps_taken(state)
     everything = (1 << len(items)) - 1
-    hopeless: set[tuple[int, int]] = set()  # the steps taken and the last one: rules read a state's top
+    hopeless: set[tuple[int, int]] = set()  # sets of taken steps with the last step: rules read a state's top
 
     def walk(current: State, known: dict[Coordinate, Coordinate], done: int) -> bool:
         watched.tick("looking for a canonical order of steps")
@@ -221,7 +221,7 @@ def has_canonical_order(state: State, rules: tuple[Rule, ...] = RULES, *, effort
             try:
                 after = current.apply(moved)
             except PrimitiveError:
-                continue  # a coordinate of the step is gone
+                continue  # a coordinate of the step is no longer on top
             if rejecting_rule(current, moved, rules) is None:
                 added = dict(zip(results, current.results(moved), strict=True))
                 if walk(after, known | added, after_this):

@@ -1,9 +1,9 @@
 """Operators as paths through the search graph: count, replay, enumerate and draw them.
 
 A path is the list of edges from the root to the end of an operator; each pGraph has one path. Some checks happen only
-during the replay of a path. They are deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the best plan's FLOPs
-(bounds for partial pGraphs may be lower), wishes (:mod:`syno_lab.common.wants`), and the inner order of unordered axes
-(:mod:`syno_lab.synthesis.orders`). So a path may lead to no operator.
+during the replay of a path. These checks are deep rules (:attr:`syno_lab.synthesis.rules.Rule.is_deep`), the best
+plan's FLOPs (bounds for partial pGraphs may be lower), wishes (:mod:`syno_lab.common.wants`), and the inner order of
+unordered axes (:mod:`syno_lab.synthesis.orders`). So a path may lead to no operator.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def count(
 
 
 def take(graph: Graph, node: SearchNode, left: int, ranks: list[int], before: Path = ()) -> Iterator[Path]:
-    """Yield the paths with these sorted ranks among the paths that :func:`count` counts, each after ``before``."""
+    """Yield the paths with these sorted ranks among those that :func:`count` counts; each begins with ``before``."""
     at = first = 0
     for edge in graph.edges(node, left):
         if at == len(ranks):
@@ -146,7 +146,7 @@ class _Beginning(NamedTuple):
     Attributes:
         places: the coordinates, in the order of the node after the edges.
         reductions, weights, expanded, steps: as in the state after the edges.
-        longer: the known beginnings with one more edge, by the edge's ``id``. The edge is stored too, so that no other
+        longer: the cached prefixes with one more edge, by the edge's ``id``. The edge is stored too, so that no other
             object gets its ``id``. None marks an edge that a deep rule rejects.
     """
 
@@ -159,9 +159,9 @@ class _Beginning(NamedTuple):
 
 
 class Builder:
-    """Replays paths of one graph; common beginnings of paths are built and checked by deep rules once."""
+    """Replays paths of one graph; common prefixes of paths are built and checked by deep rules once."""
 
-    #: The limit of cached beginnings: some ten megabytes.
+    #: The limit of cached prefixes of paths: some ten megabytes.
     MOST_BEGINNINGS = 10_000
 
     def __init__(self, graph: Graph) -> None:
@@ -172,7 +172,7 @@ class Builder:
         self._pinned = {inp: graph.root.state.output[out] for inp, out in spec.fixed_io_pairs}
         self._deep = {p: tuple(r.match for r in rules_for(p, graph.rules) if r.is_deep) for p in PRIMITIVES}
         self._root = _Beginning(graph.root.places, (), (), (), (), {})
-        self._number = 0  # the number of cached beginnings
+        self._number = 0  # the number of cached prefixes
 
     def operator(self, path: Path) -> Operator | None:
         """Return the operator at the end of ``path``; None if a deep rule, wish, budget or axis order rejects it."""
@@ -186,7 +186,7 @@ class Builder:
         return fits(operator) and is_in_order(operator, self.graph.rules, effort=self.graph.effort)
 
     def complete(self, path: Path) -> Operator | None:
-        """Return the operator at the end of ``path`` without these checks; None if a deep rule rejects a step."""
+        """Return the operator at the end of ``path``, not checked by :meth:`keeps`; None if a deep rule rejects it."""
         if self._number > self.MOST_BEGINNINGS:
             self._root.longer.clear()
             self._number = 0
@@ -194,7 +194,7 @@ class Builder:
         for edge in path:
             known = built.longer.get(id(edge))
             longer = self._with(built, edge) if known is None else known[1]
-            if known is None and edge.target is not None:  # only this path has this end
+            if known is None and edge.target is not None:  # only one path has its last edge
                 built.longer[id(edge)] = (edge, longer)
                 self._number += 1
             if longer is None:
@@ -208,7 +208,7 @@ class Builder:
         return Operator(state, tuple(inputs)) if sums_no_weights(state) else None
 
     def _with(self, built: _Beginning, edge: Edge) -> _Beginning | None:
-        """Return the beginning with one more edge; None if a deep rule rejects its step."""
+        """Return the prefix with one more edge; None if a deep rule rejects the edge's step."""
         primitive, order = edge.primitive, edge.order
         places, reductions, weights, expanded, steps, _ = built
         pool = places
@@ -246,7 +246,7 @@ def _result_sizes(primitive: str, operands: tuple[Size, ...], parameter: Size | 
 def name(path: Path) -> int:
     """Return a number of 64 bits that distinguishes the operators of one graph within one process.
 
-    The last step may lead directly to the end or to a node that is an end; the number is the same.
+    The last step may lead to no node or to a node where the operator ends; the number is the same.
     """
     steps = []
     end: tuple[int, ...] = ()

@@ -131,7 +131,7 @@ def explain_property_distance(
 
 
 def lost_wishes(state: State) -> tuple[Wish, ...]:
-    """Return the wishes that no operator from here can meet, each checked alone."""
+    """Return the wishes that no operator from this state can meet, each checked alone."""
     lost = []
     for wish in state.spec.wants:
         alone = replace(state.spec, wants=(wish,))
@@ -141,7 +141,7 @@ def lost_wishes(state: State) -> tuple[Wish, ...]:
 
 
 def _in_the_way(state: State, limit: int) -> tuple[Wish, ...]:
-    """Return each wish without which all other wishes can be met within the limit of steps."""
+    """Return each wish whose removal lets all other wishes be met within the limit of steps."""
     wishes = []
     for wish in state.spec.wants:
         rest = tuple(other for other in state.spec.wants if other != wish)

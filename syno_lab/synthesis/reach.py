@@ -1,12 +1,12 @@
 """A lower bound of further steps: the shape distance, faster for search and sharper by the limits of the space.
 
 The count follows :mod:`syno_lab.synthesis.distance` and uses more facts: which pieces a weight may take (if limits of
-occurrences bind weights), that windows have no primary variables, and how many EXPANDs remain. Flags show
-which views the rules and the sweep exclude for a coordinate. Coordinates equal to an input axis are matched with it
-first. If the rest then cannot be eliminated alone, other groupings are tried too. Sizes are packed into one integer,
+occurrences bind weights), that windows have no primary variables, and how many EXPANDs remain. Flags show which views
+the rules and the sweep exclude for a coordinate. Coordinates equal to an input axis are matched with it first. If the
+remaining coordinates cannot be eliminated alone, other groupings are tried too. Sizes are packed into one integer,
 eight bits an exponent, so that a product is one addition.
 
-Tests check that the bounds are never too high: search with them finds what search without them finds.
+Tests check that the bounds are never too high: search finds the same operators with the bounds and without them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Reach:
         self._no_unfolds = limits.max_unfolds == 0
 
     def steps(self, items: Shape, limit: int, contractions: int, expands: int, spent: Shape = (), must: int = 0) -> int:
-        """Return a lower bound of the steps from these data to the input, or any number above ``limit`` if it is more.
+        """Return a lower bound of the steps from these data to the input; above ``limit`` any larger number.
 
         Args:
             items: the sorted data coordinates that are not fixed, without demands. An item has a packed size, and flags
@@ -134,8 +134,8 @@ class Reach:
         self._is_stuck = False
         self._group(have, tuple(want))
         if self._is_stuck and self._best > 2 <= limit and len(want) < len(self.want):
-            # The rest cannot be eliminated alone. Perhaps it is matched, and matched items are eliminated: this takes
-            # at least a reshape and an elimination.
+            # The remaining items cannot be eliminated alone. Perhaps they are matched and matched items are eliminated:
+            # this takes at least a reshape and an elimination.
             if partitions(len(self.want)) << len(items) > _MOST_GROUPINGS:
                 return 2
             self._group(list(items), self.want)
@@ -180,7 +180,7 @@ class Reach:
     ) -> None:
         """Assign some of the ``free`` items to a group of input axes; ``cost`` counts the MERGEs and SPLITs so far.
 
-        ``late`` is the extra cost if no window makes a view possible.
+        ``late`` is the number of extra views needed if no item is eliminated as a window.
         """
         self.effort.tick("looking for the distance to the input")
         wanted, number = groups[at]
@@ -202,7 +202,7 @@ class Reach:
             if count == 1 and (ratio or number > 1):
                 item = items[mask.bit_length() - 1]
                 if item & _MERGES != _MERGES:
-                    delay = 1 if item & WAITING else 2  # another view first, or another coordinate begins it
+                    delay = 1 if item & WAITING else 2  # another view must come before this view
             elif count > 1 and not mask & self._openers:
                 delay += 1
             rest = free & ~mask
@@ -220,9 +220,9 @@ class Reach:
                 self._assign(rest, groups, at + 1, all_pieces, more, delay)
 
     def _close(self, rest: Iterable[int], pieces: Shape, cost: int, late: int = 0) -> None:
-        """Eliminate the items in ``rest`` and the ``pieces`` of others by as few 1-to-many primitives as possible.
+        """Eliminate the items in ``rest`` and the ``pieces`` of other items by the fewest 1-to-many primitives.
 
-        ``cost`` counts the MERGEs and SPLITs so far; ``late`` counts further ones if no window is eliminated.
+        ``cost`` counts the MERGEs and SPLITs so far; ``late`` counts extra views if no window is eliminated.
         """
         contractions, expands, _, must = self._flags
         number, has_window, widest = self._count(rest)
@@ -241,7 +241,7 @@ class Reach:
         if merged or joined:
             self._is_stuck = True
             cost += merged + joined
-            dropped += merged + joined  # one digit of each; the other digit is eliminated too
+            dropped += merged + joined  # one digit of each item; the other digit is eliminated too
         is_bare = twice or twice_or_unfolded
         if 0 < self._largest <= widest:
             cost += 2  # a SPLIT to a size above the window's, and a MERGE
@@ -249,7 +249,7 @@ class Reach:
             cost += 1
         if helped:
             self._is_stuck = True
-            if not (unfolded or pieces_unfolded):  # a window must exist: a possible window becomes one, or another item
+            if not (unfolded or pieces_unfolded):  # a window is needed: a possible window, or one more item
                 if twice_or_unfolded:
                     unfolded = 1
                 else:
@@ -272,7 +272,7 @@ class Reach:
             self._best = min(self._best, cost + dropped + unfolded + pieces_unfolded + max(contracted, must))
 
     def _count(self, items: Iterable[int]) -> tuple[list[int], bool, int]:
-        """Count the items for each way, and return whether one may be a window, and the largest such size."""
+        """Count the items by way of elimination; return also whether an item may be a window, and the widest window."""
         ways = self._ways
         number = [0] * _WAYS
         has_window, widest = False, 0
@@ -311,7 +311,7 @@ class Reach:
         return entry
 
     def _kind(self, piece: int, spent: Shape, times: int) -> tuple[bool, bool]:
-        """Return whether ``times`` weights may have a piece of this size, and whether it may be a window."""
+        """Return whether ``times`` weights may have a piece of this size, and whether the piece may be a window."""
         key = (piece, spent, times)
         kind = self._kinds.get(key)
         if kind is None:

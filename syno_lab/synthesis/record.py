@@ -67,7 +67,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of drawing again.
+    """The result of a replay.
 
     Attributes:
         compared: the number of equal operators, from the first on.

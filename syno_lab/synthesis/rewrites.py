@@ -36,7 +36,7 @@ def reduce_first(state: State, step: Step) -> Rewrite | None:
 
 
 def view_of_reduction(state: State, step: Step) -> Rewrite | None:
-    """Show a sum over the results of a view as one sum over each; blocks may be in front of a SPLIT's operands."""
+    """Show a sum over a view's results as one sum for each result; blocks may be in front of a SPLIT's operands."""
     if step.primitive == "SPLIT":
         return split_undoes_merge(state, step)
     before, after = parts(state)
@@ -96,7 +96,7 @@ def expand_of_shared(state: State, step: Step) -> Rewrite | None:
 
 
 def expand_above_shift(state: State, step: Step) -> Rewrite | None:
-    """Show the high digit of a SHIFT dropped, and the high digit of the whole dropped with the low digit SHIFTed."""
+    """Show a SHIFT with its high digit dropped, and the coordinate with this digit dropped and the other SHIFTed."""
     node = step.operands[0].node
     (shifted,) = node.operands
     before, after = parts(state, shifted.node.operands)

@@ -72,7 +72,7 @@ def difference(before: Side, after: Side, binding: Binding) -> float:
         return _uncommon(first, second)
     left, right = _absorb(first.weights), _absorb(second.weights)
     if len(left) != len(right) or len(first.x) != len(second.x) or first.times != second.times:
-        return 1.0  # different in kind, so points cannot be compared
+        return 1.0  # the sides differ in form, so points cannot be compared
     same = (first.x == second.x) & (first.bottom == second.bottom)
     return min(1.0 - float((same & _agree(left, order)).mean()) for order in permutations(right))
 

@@ -1,8 +1,8 @@
 """The parts of a rewrite: two small parts of a pGraph over the same bottom coordinates (Syno, section 6).
 
 The paper marks the bottom coordinates of a subgraph as wildcards ``#0``, ``#1``, ... and rewrites the expressions on
-top of it. Unused coordinates, dimensions of weights and input axes are left out. ``X`` is everything above, ``W`` is a
-weight, and ``1[c]`` is a tensor of ones: what EXPAND drops. Out-of-bounds elements of all tensors are zero.
+top of it. Unused coordinates, dimensions of weights and input axes are left out. ``X`` is the result of everything
+above, ``W`` is a weight, and ``1[c]`` is a tensor of ones for an EXPAND. Elements out of bounds are zero.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Part:
         return joined
 
     def shift(self, coordinate: Coordinate, count: int = 1) -> Coordinate:
-        """``coordinate`` SHIFTed ``count`` times."""
+        """Return ``coordinate``, SHIFTed ``count`` times."""
         for _ in range(count):
             (coordinate,) = self.view("SHIFT", coordinate)
         return coordinate

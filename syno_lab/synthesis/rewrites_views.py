@@ -166,7 +166,7 @@ def shifts_all_around(state: State, step: Step) -> Rewrite | None:
 
 
 def shifts_of_a_block(state: State, step: Step) -> Rewrite | None:
-    """Show SHIFTs of the whole, and one SHIFT of the block's number."""
+    """Show SHIFTs of the whole coordinate, and one SHIFT of the block's number."""
     before, after = parts(state, below_shifts(step.operands[0])[0].node.operands)
     block, offset = after.bottoms
     return arrow(before, before.taken(step), after, [after.split(after.shift(block), offset)])

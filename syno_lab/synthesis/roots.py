@@ -17,10 +17,10 @@ from syno_lab.synthesis.space import reduce_sizes, step_cost
 
 #: The limit of listed multisets of REDUCEs; more multisets are generated one by one, or drawn.
 MOST_MULTISETS = 20_000
-_DRAWN = 48  # the number of multisets that a walk draws instead of all
+_DRAWN = 48  # the number of multisets that a walk draws instead of a list of all
 _TRIALS = 6 * _DRAWN
 
-_Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of the sizes, and the occurrences spent
+_Chosen = tuple[tuple[int, ...], tuple[int, ...]]  # the indices of the chosen sizes, and the used occurrences
 
 
 class Roots(Nodes):
@@ -61,7 +61,7 @@ class Roots(Nodes):
 
     @cached_property
     def _lacking(self) -> dict[int, int]:
-        """Return the missing number of each primary variable that only REDUCEs can bring, by the variable's index."""
+        """Return the missing occurrences of each primary variable, which only REDUCEs add, by the variable's index."""
         number = len(self.spec.symbols.primary)
         have = [sum(c.size.exponents[i] for c in self.root.places) for i in range(number)]
         want = [sum(self.spec.input_shape[axis].exponents[i] for axis in self._own) for i in range(number)]

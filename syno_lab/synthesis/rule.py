@@ -23,8 +23,8 @@ class Rule:
         after: the canonical expression.
         reason: the reason in one sentence.
         section: the section of the paper with the rule.
-        kind: ``exact``, ``approximate``, or ``space`` for a restriction of choice. A step's verdict, but no row of a
-            table, may also have ``budget`` (a budget cannot be met after the step) or ``wish`` (a wish cannot be met).
+        kind: ``exact``, ``approximate``, or ``space`` for a restriction of choice. A verdict, but no row of a table,
+            may also have ``budget`` or ``wish`` (the step makes a budget or a wish impossible).
         match: a function that returns whether the rule rejects a step on a state.
         primitives: the primitives that the rule is checked for; empty for all.
         is_deep: whether ``match`` reads more than :mod:`syno_lab.synthesis.features` lists. A deep rule is checked for
@@ -70,6 +70,6 @@ def _row(
     return noted
 
 
-#: Decorators for rules. An `exact` rule rejects a step if another way computes the same function. An `approximate` rule
-#: rejects a step if another way computes nearly the same function. A `space` rule only restricts the choice.
+#: Decorators for rules. An `exact` rule rejects a step if other steps compute the same function. An `approximate` rule
+#: rejects a step if other steps compute nearly the same function. A `space` rule only restricts the choice.
 exact, approximate, space = partial(_row, "exact"), partial(_row, "approximate"), partial(_row, "space")

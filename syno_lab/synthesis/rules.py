@@ -1,7 +1,7 @@
 """The table of canonicalization rules, which choose one of several ways to write a function (Syno, section 6).
 
 The rules are functions of :mod:`syno_lab.synthesis.matches` and :mod:`syno_lab.synthesis.matches_weights`, each with a
-row above it (:mod:`syno_lab.synthesis.rule`). A new built-in rule is a function there and its name in the table; a
+row above it (:mod:`syno_lab.synthesis.rule`). To add a built-in rule, add a function there and its name in the table; a
 notebook can add a row to the ``rules`` of a sampler.
 """
 

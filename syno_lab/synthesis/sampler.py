@@ -44,7 +44,7 @@ COUNTABLE_NODES = 2_000
 MAX_REJECTED = 20_000
 #: The limit of examined views for the count: a multiple of what a space within the limit of nodes takes.
 _COUNTABLE_VIEWS = 400_000
-#: The share of the two limits when neighbourhoods are listed: a second of counting is then a thousand operators.
+#: With neighbourhoods, only this share of the two limits is counted: a second of counting costs a thousand operators.
 _LISTING = 0.1
 _POOL = 500  # The number of paths of several walks that are mixed.
 _HANDFUL = 100  # The number of paths that are built at once.
@@ -261,7 +261,7 @@ class Sampler:
             with effort.within(should_stop=should_stop), _without_gc():
                 effort.look("looking for operators")
                 total = counted(graph, most)
-        # Yield the rest in the order of a shuffled list of numbers, in handfuls.
+        # Yield the remaining paths in shuffled order, in small lists.
         order = list(range(total))
         self._random.shuffle(order)
         for start in range(0, total, _POOL):
@@ -342,8 +342,8 @@ class Sampler:
     def replace(self, net: Module, kernel_packs: Iterable[KernelPack]) -> Module:
         """Put a new module into every Placeholder of ``net``, from the first pack whose binding contains its mapping.
 
-        A full slot gets a new module. Raises SpecError if ``net`` has no Placeholder or if no pack fits one of them;
-        then nothing changes.
+        A Placeholder with a module gets a new module too. Raises SpecError if ``net`` has no Placeholder or if no pack
+        fits one of them; then nothing changes.
         """
         return later("replace", net, kernel_packs)
 

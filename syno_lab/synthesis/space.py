@@ -21,8 +21,8 @@ from syno_lab.ir.primitives import own_primitives
 from syno_lab.ir.spec import Spec
 from syno_lab.ir.state import State, Step
 
-_MAX_COEFFICIENTS = 2  # The limit in one parameter (decided in DESIGN, section 4).
-_MOST_COEFFICIENTS = 150  # The limit of usable coefficients, with 45,000 products for REDUCEs.
+_MAX_COEFFICIENTS = 2  # The limit of coefficients in one parameter (DESIGN, section 4).
+_MOST_COEFFICIENTS = 150  # The limit of coefficients that may occur: 45,000 products for REDUCEs.
 
 
 @kept(64)
@@ -334,7 +334,7 @@ class Contractions(Sequence[Step]):
         return Step("SHARE", tuple(shared), None, self.given)
 
     def __iter__(self) -> Iterator[Step]:
-        """Iterate in the order of indices: of the masks whose highest bit is the first coordinate."""
+        """Iterate by index: in the order of the masks whose highest bit is the first coordinate."""
         sets: list[tuple[tuple[Coordinate, ...], _Cost]] = [((), (0,) * len(self._left))]
         for coordinate, cost in zip(reversed(self._rest), reversed(self._costs), strict=True):
             if self._left:

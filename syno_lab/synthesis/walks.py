@@ -1,4 +1,4 @@
-"""Walks: paths drawn from a search graph that is too large to count, and the choice of their beginnings."""
+"""Walks: paths drawn from a search graph that is too large to count, and the choice of their first moves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Chance = Callable[[Move], float]
 
 @dataclass(eq=False)
 class Beginnings(ABC):
-    """Chooses the beginnings of walks, and learns from the walks' results.
+    """Chooses the REDUCEs at the start of a walk, and learns from the walks' results.
 
     Args:
         graph: the search graph.
@@ -59,37 +59,37 @@ class Beginnings(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """React to a graph that has dropped its nodes."""
+        """Drop all references to nodes, because the graph has dropped its nodes."""
 
 
 @dataclass(eq=False)
 class _Deck(Beginnings):
-    """Deals every multiset of REDUCEs in turn, with few paths from one node, so that draws spread.
+    """Takes every multiset of REDUCEs in turn, with few paths from one node, so that draws spread.
 
-    First the number of REDUCEs is dealt, each number once per round; then a multiset of this number, in the same way.
-    Multisets without new paths last time are skipped more often, and so are REDUCEs that are not affordable. The length
-    is drawn uniformly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a long draw
-    no node yields more than one in a hundred paths.
+    First the number of REDUCEs is chosen, each number once per round; then a multiset of this number, in the same way.
+    Multisets without new paths last time are skipped more often, and so are multisets above the budget of FLOPs. The
+    length is drawn uniformly. One walk takes at most :data:`FEW` paths or a hundredth of all earlier draws. So in a
+    long draw no node yields more than one in a hundred paths.
     """
 
-    SMALL = 1  # a single node: with two remaining steps, there can be a hundred behind it
+    SMALL = 1  # one node is counted; with two remaining steps, there can be a hundred more
     FEW = 4
     NODES_A_PATH = 8
     MOST_NODES = 3_000
     MOST_PATHS = 4_000
     #: The number of multisets in a row that may be skipped.
     PASSED = 200
-    #: The least probability of a key without new paths.
+    #: The least probability of REDUCEs or of a length without new paths.
     HOPE = 1 / 64
 
     def __post_init__(self) -> None:
-        self._in_vain: Counter[Hashable] = Counter()  # the failures in a row, by REDUCEs and by length
+        self._in_vain: Counter[Hashable] = Counter()  # walks in a row without new paths
         self._last: tuple[Hashable, ...] = ()
         self._paths_drawn = 0
         self.forget()
 
     def forget(self) -> None:
-        # A remaining card would hold nodes that the graph has dropped.
+        # A remaining move would refer to nodes that the graph has dropped.
         self._all: dict[int, list[Move]] = {}
         self._numbers: list[int] = []  # The numbers of REDUCEs that are still to come.
         self._cards: dict[int, list[Move]] = {}  # For each number the multisets that are still to come.
@@ -141,7 +141,7 @@ class _Deck(Beginnings):
 
 @dataclass(eq=False)
 class _Worthwhile(Beginnings):
-    """Prefers beginnings with the most new paths for their cost: the fastest way to many, often similar, operators.
+    """Prefers REDUCEs with the most new paths for their cost: the fastest way to many, often similar, operators.
 
     One walk lists the neighbourhood of a node.
     """
@@ -219,8 +219,8 @@ class Walker:
     A walk goes down from the root and counts the paths around the node that it reaches, within a limit of nodes. The
     walk draws some of these paths, all equally likely. The length is drawn first, because long operators outnumber
     short operators by far. On the way down, the walk prefers moves that do not lead away from the input, and REDUCEs
-    that do not exceed the budget of FLOPs alone. So paths of one walk have similar beginnings, and a path from a
-    small region is more likely than a path from a large region.
+    that do not exceed the budget of FLOPs alone. So paths of one walk begin with similar steps, and a path from a small
+    region is more likely than a path from a large region.
 
     Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one node
     (:class:`_Deck`); the others list neighbourhoods (:class:`_Worthwhile`).
@@ -297,12 +297,12 @@ class Walker:
         return self._draw(region, most if wanted is None else min(most, wanted))
 
     def shortest(self) -> Path:
-        """Return a shortest path, found before the first walk, in the first call; later and earlier, an empty path."""
+        """Return the shortest path that was found before the first walk, once; otherwise an empty path."""
         spare, self._spare = self._spare, ()
         return spare
 
     def reward(self, new: int) -> None:
-        """Note how many paths of the last walk were new; without new paths, little is left to find."""
+        """Note how many paths of the last walk were new; without new paths, few paths remain."""
         self._beginnings.reward(new)
 
     def _from_root(self, region: _Region) -> None:

@@ -2,8 +2,8 @@
 
 The two kinds of ways use canonical steps and end in an operator of the sampler, as far as the existing steps allow. The
 search is depth first, bounded by the shape distance (a lower bound, so no way is missed), and caches states that are
-proved dead. A state is what search sees: equal states have the same ways. The function :func:`instead` finds canonical
-steps that replace a step pruned by a rule (Syno, section 6).
+proved dead. Two states that search cannot distinguish are equal, and have the same ways. The function :func:`instead`
+finds canonical steps that replace a step pruned by a rule (Syno, section 6).
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def random_way(
     """Find random canonical steps from ``state`` to an operator of the space, at least one step.
 
     From the output alone, a walk of the sampler finds the steps (:class:`syno_lab.synthesis.walks.Walker`). From
-    another state, a random number of random steps comes first. For each, a primitive is drawn uniformly among those
-    that may lead on, then one of its steps. Steps that lead nearer are more likely. Then comes a short way to the
-    input, random among equals. If there is no way, the walk is repeated with one step less.
+    another state, a random number of random steps comes first. For each step, a primitive is drawn uniformly among
+    those that may lead to the input, then one of its steps. Steps that lead nearer are more likely. Then comes a short
+    way to the input, random among equally short ways. If there is no way, the walk is repeated with one step less.
 
     Args:
         state: the state where the way begins; it may be an operator.
@@ -140,7 +140,7 @@ def random_way(
                 walk.append(step)
             if walk and is_operator(walked):
                 return Way(tuple(walk), is_canonical=True, is_shortest=False)
-            # If nothing is near, another walk is cheaper than an exhaustive search.
+            # If no operator is near, another walk is cheaper than an exhaustive search.
             search.allowance = HOMEWARD if wandering else None
             for limit in range(1, _steps_left(walked) + 1):
                 rest = search.nearest(walked, limit)
@@ -180,17 +180,17 @@ class _Search:
         self.must_have_weights = is_end is is_operator
         self.effort = effort
         self.rng = rng
-        self.allowance: int | None = None  # The number of states that may still be examined.
-        self.dead: dict[State, int] = {}  # For each state a number of steps that is not enough.
+        self.allowance: int | None = None  # The number of states that may still be examined; None: no limit.
+        self.dead: dict[State, int] = {}  # For each state, a number of steps that does not suffice.
         # Equal states can have reductions of other names, so a list is valid only for exactly these coordinates.
         self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
 
     def is_over_budget(self, state: State) -> bool:
-        """Return whether no operator from here is within the budgets, if the end must be."""
+        """Return whether the end must be an operator, but no operator from this state is within the budgets."""
         return self.is_end is is_operator and excess(state) is not None
 
     def nearest(self, state: State, limit: int) -> tuple[Step, ...] | None:
-        """Return a way of at most ``left`` steps, by a nearest-first search; None if there is none."""
+        """Return a way of at most ``limit`` steps, by a nearest-first search; None if there is no way."""
         if limit <= self.dead.get(state, 0) or self.allowance == 0:
             return None
         if self.allowance is not None:
@@ -320,7 +320,7 @@ def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = R
             if rejecting_rule(state, step, rules) is not None:
                 return None
             state = state.apply(step)
-    except SynoError:  # an untouched step needs a rewritten step
+    except SynoError:  # a step that stays uses a result of a rewritten step
         return None
     return Instead(len(path) - 1 - start, (*untouched, *after), after, state)
 

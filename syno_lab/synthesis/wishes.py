@@ -82,7 +82,7 @@ class Wishes:
     def __init__(self, reach: Reach) -> None:
         self.spec = spec = reach.spec
         self.effort = reach.effort
-        self._reach = reach  # for facts about sizes
+        self._reach = reach  # to check sizes
         demands: dict[_Demand, int] = {}
         needs = [0] * len(spec.input_shape)
         pinned = dict(spec.fixed_io_pairs)
@@ -94,7 +94,7 @@ class Wishes:
                     impossible.append(wish)
                 continue
             for demand in conditions:
-                if demand in demands or len(demands) < MOST_DEMANDS:  # fewer demands: still a lower bound
+                if demand in demands or len(demands) < MOST_DEMANDS:  # else the bound is only weaker
                     needs[wish.axis] |= demands.setdefault(demand, 1 << 5 + len(demands))
         self.needs = tuple(needs)
         self.impossible = tuple(impossible)
@@ -159,9 +159,9 @@ class Wishes:
 
         Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
         form a cluster. A reshape group with k axes has at least k items. It needs 2k - 2 MERGEs and SPLITs and one
-        UNFOLD, or one more item with the bit. The two ways cost at least k steps, and one more for each cluster without
-        its own small item with the bit. A surplus of primary variables in the data costs one more elimination, because
-        no window has primary variables.
+        UNFOLD, or one more item with the bit. In both cases it costs at least k steps, and one more for each cluster
+        without its own small item with the bit. A surplus of primary variables in the data costs one more elimination,
+        because no window has primary variables.
         """
         if self.impossible:
             return NEVER
@@ -406,7 +406,7 @@ class Wishes:
             return
         remaining = pieces - needed
         if remaining and not contractions and not one_each:
-            return  # otherwise SPLITs join the others with a window
+            return  # with EXPANDs, SPLITs join the remaining pieces with a window
         total = cost + short + needed + (min(remaining, 1) if contractions else remaining)
         if total < self._best:
             self._best = total
@@ -428,7 +428,7 @@ class Wishes:
         return is_small
 
     def _is_over(self, ratio: int) -> bool | None:
-        """Return whether a ratio leaves a piece for a free factor of coefficients, or None if it is impossible."""
+        """Return whether a surplus has primary variables, and so leaves a piece; None if the ratio is impossible."""
         exponents = self._primaries(ratio)
         return any(exponents) if min(exponents, default=0) >= 0 else None
 
