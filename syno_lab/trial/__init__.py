@@ -1,4 +1,4 @@
-"""Trials: a trial trains a network with an operator; the request and the outcome are plain data."""
+"""Trials: a trial trains a network with an operator; its request and its outcome are plain data."""
 
 from syno_lab.trial.backbone import Costs, costs_of, full_costs_of, places_of, sites_of, survey_of
 from syno_lab.trial.compare import Comparison, Interval, Verdict, paired_bootstrap, two_way_bootstrap

@@ -1,6 +1,6 @@
-"""Build the network of a trial: the request's backbone, with the operator in its slots.
+"""Build the network of a trial: the request's backbone, with the operator in place of layers.
 
-This module needs only the kind of the data (:class:`.Facts`), so it counts costs without reading the data.
+This module needs only facts about the data (:class:`.Facts`), so it counts costs without reading the data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from syno_lab.trial.own import whose
 from syno_lab.trial.request import TrialRequest
 
 #: Options of all backbones: ``strides`` ("pool" or "shape"), ``pointwise`` (replace 1x1 convolutions too), and lists:
-#: ``match`` and ``leave`` have patterns of names of layers to replace and to keep, ``kinds`` has types of layers
+#: ``match`` has names (patterns) of layers to replace, ``leave`` of layers to keep, ``kinds`` has types of layers
 #: (``conv2d``, ``linear``).
 PLACE_OPTIONS = ("strides", "pointwise", "match", "leave", "kinds")
 
@@ -84,7 +84,7 @@ def costs_of(request: TrialRequest) -> tuple[int, int]:
 
 
 def places_of(request: TrialRequest, facts: Facts | None = None) -> list[Place]:
-    """Return the operator's place at each layer that the operator can replace; empty without an operator."""
+    """Return the operator's sizes in each layer that the operator can replace; empty without an operator."""
     return [] if request.operator is None else list(_placement(request, request.operator, facts).places)
 
 
@@ -167,7 +167,7 @@ def _example(facts: Facts) -> tuple[int, int, int] | Tensor:
     if facts.domain == "text":
         return torch.zeros(1, facts.size, dtype=torch.int64)
     if facts.shape is not None:
-        # This is the network's type, to which a training casts the data.
+        # A training casts floating-point data to float32, the type of the network.
         return torch.zeros(1, *facts.shape, dtype=torch.float32 if facts.dtype.is_floating_point else facts.dtype)
     return (facts.channels, facts.size, facts.size)
 

@@ -25,12 +25,12 @@ from syno_lab.trial.request import TrialOutcome, TrialRequest
 
 RESAMPLES = 10_000
 _NUMBERS_AT_ONCE = 1 << 24
-#: A network is above chance level if a guess is as good with a probability of at most 1 in this number.
+#: A network is above chance level if a random guess is as good with a probability of at most 1 / ``ONCE_IN``.
 ONCE_IN = 1000
 
 
 class Verdict(StrEnum):
-    """The result of an operator's comparison with its baseline; the value is a text for people."""
+    """The result of comparing an operator with its baseline; the value is a text to show."""
 
     better = "better than the baseline"
     worse = "worse than the baseline"
@@ -50,7 +50,7 @@ def is_at_chance(accuracy: float, count: int, guess: float) -> bool:
 def verdict_of(
     low: float, high: float, *, higher_is_better: bool = True, at_chance: bool = False, trained: bool = True
 ) -> Verdict:
-    """Return the verdict on an operator whose difference from the baseline lies from ``low`` to ``high``."""
+    """Return the verdict on an operator; the interval of its difference from the baseline is ``low`` to ``high``."""
     if not trained:
         return Verdict.untrained
     if at_chance:
@@ -80,9 +80,9 @@ def paired_bootstrap(
 ) -> Interval:
     """Return the mean of ``operator`` - ``baseline``, both [S, N] or [N], with its bootstrap interval over N examples.
 
-    Examples are drawn with replacement, the same examples for both arrays and all seeds. The interval is the percentile
-    interval (Efron and Tibshirani 1993, section 13.3). Raises TrainingError if the shapes differ, if there are fewer
-    than two examples, or if ``confidence`` is not between 0 and 1.
+    The bootstrap draws examples with replacement, the same for both arrays and all seeds. The interval is the
+    percentile interval (Efron and Tibshirani 1993, section 13.3). Raises TrainingError if the shapes differ, if there
+    are fewer than two examples, or if ``confidence`` is not between 0 and 1.
     """
     from scipy.stats import bootstrap
 
@@ -120,12 +120,12 @@ def two_way_bootstrap(
 ) -> Interval:
     """Return the mean of ``operator`` - ``baseline`` [S, N], with its bootstrap interval over S seeds and N examples.
 
-    Another training has another seed, and another test has other images. Seeds and examples are thus drawn with
-    replacement, independently, and alike for both arrays. The interval is the percentile interval (the pigeonhole
-    bootstrap, Owen 2007). The bootstrap counts the variation of single answers twice, and is poor for few seeds. In 800
-    simulated comparisons with 1,000 images, its 95 % interval held the truth in 95.8 to 99.3 % with five seeds,
-    depending on the seeds' variation, and in 93 % with three. Raises TrainingError if the shapes differ, if there are
-    fewer than two seeds or examples, or if ``confidence`` is not between 0 and 1.
+    The interval covers other seeds and other test images. So seeds and examples are drawn with replacement,
+    independently, and alike for both arrays. The interval is the percentile interval (the pigeonhole bootstrap, Owen
+    2007). This bootstrap counts the variation of single answers twice, and is inexact for few seeds. In 800 simulated
+    comparisons with 1,000 images, its 95 % interval held the truth in 95.8 to 99.3 % with five seeds, depending on the
+    seeds' variation, and in 93 % with three. Raises TrainingError if the shapes differ, if there are fewer than two
+    seeds or examples, or if ``confidence`` is not between 0 and 1.
     """
     baselines, operators = np.asarray(baseline, dtype=float), np.asarray(operator, dtype=float)
     if baselines.shape != operators.shape or baselines.ndim != 2 or min(baselines.shape) < 2:
@@ -142,7 +142,7 @@ def two_way_bootstrap(
     at_once = max(1, _NUMBERS_AT_ONCE // (8 * count))
     for first in range(0, resamples, at_once):
         number = min(at_once, resamples - first)
-        # The number of draws of each seed and each example, [number, S] and [number, N].
+        # How often each seed and each example is drawn, [number, S] and [number, N].
         rows = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=number)
         columns = rng.multinomial(count, np.full(count, 1 / count), size=number)
         means[first : first + number] = ((rows @ differences) * columns).sum(axis=1) / (seeds * count)
@@ -163,8 +163,8 @@ def compared(
 ) -> Comparison:
     """Compare finished trials, in the order of ``seeds``; ``request`` names their data.
 
-    Raises TrainingError for trials that did not keep their predictions (``keep_predictions``), that were measured on
-    different parts, or that ran on different machines.
+    Raises TrainingError for trials without stored predictions (``keep_predictions``), on different test data, or on
+    different machines.
     """
     trials = [*baselines, *operators]
     machine = one_machine(trial.machine for trial in trials)

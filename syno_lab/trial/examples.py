@@ -19,12 +19,12 @@ from syno_lab.trial.request import TrialRequest
 STEPS = 100
 #: The default number of test windows of a text; all windows would take longer than an epoch.
 TEST_WINDOWS = 256
-#: The files of a folder: name, size, and time of the last change in nanoseconds; a changed file differs in one of them.
+#: The files of a folder: name, size and time of the last change (in ns), which together show a change.
 _Files = tuple[tuple[str, int, int], ...]
 
 
 def examples_of(request: TrialRequest) -> Dataset | ImageStream | OwnData:
-    """Return the request's images, or its data of the user's own; the outcome is measured on the test part.
+    """Return the data of the request: images, or the user's own data; the outcome is measured on its test part.
 
     Raises DataError if the data cannot be read.
     """
@@ -39,8 +39,8 @@ def images_of(request: TrialRequest) -> Dataset | ImageStream:
 
     Images in class folders that would take more than :data:`.stream.MOST_HELD` bytes in memory are streamed.
 
-    The last data sets, except images in class folders, stay cached as long as their files do not change. The many short
-    trials of a process thus read their data once. Raises DataError if the data cannot be read.
+    The last data sets, except images in class folders, stay cached until their files change. So the many short trials
+    of a process read their data once. Raises DataError if the data cannot be read.
     """
     settings = (request.data, request.resolution, request.train_images, request.test_images, request.holdout)
     if request.data == DIGITS:
@@ -50,7 +50,7 @@ def images_of(request: TrialRequest) -> Dataset | ImageStream:
 
 
 def plan_of_images(request: TrialRequest) -> list[str]:
-    """Return lines for a plan: how a folder of images is read, or a remark on data of the user's own."""
+    """Return lines for the plan of a search: how a folder of images is read, or a remark on the user's own data."""
     if request.data.startswith(OWN):
         return list(filter(None, [own_data(request.data).remark]))
     if request.data == DIGITS or is_text_file(request.data):
@@ -60,7 +60,7 @@ def plan_of_images(request: TrialRequest) -> list[str]:
 
 
 def held_text_of(request: TrialRequest) -> TextData:
-    """Return the request's text; the test part is held out from the training part if the request has ``holdout``."""
+    """Return the request's text; with ``holdout``, the test part is a part of the training text."""
     text = text_of(request)
     return text if request.holdout is None else text.holding_out(request.holdout)
 

@@ -24,7 +24,7 @@ CONTEXT = 64
 
 @dataclass(frozen=True)
 class Facts:
-    """The kind of a network's data.
+    """The facts about a request's data that decide the network's shape.
 
     ``domain``: images or text; ``outputs``: classes or tokens of the vocabulary; ``channels``: channels of images;
     ``size``: height and width of the network's input, or the tokens of a window; ``stored_size``: height and width of
@@ -41,7 +41,7 @@ class Facts:
 
 
 def facts_of(request: TrialRequest) -> Facts:
-    """Return the kind of the request's data.
+    """Return the facts about the request's data.
 
     Raises DataError if the data is missing; SpecError for an invalid resolution or context.
     """
@@ -69,7 +69,7 @@ def facts_of(request: TrialRequest) -> Facts:
 
 
 def context_of(request: TrialRequest) -> int:
-    """Return the tokens in a window of the request's text. Raises SpecError unless this is a whole number above 0."""
+    """Return the number of tokens in a window of text. Raises SpecError unless this is a whole number above 0."""
     context = request.options.get("context", min(CONTEXT, backbone(request.backbone).size))
     if isinstance(context, bool) or not isinstance(context, int) or context < 1:
         raise SpecError(f"context: expected a whole number from 1 up, found {quoted(context)}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from syno_lab.errors import SearchError
 
-#: The number of operators that fail for the same reason before a search ends, if none was trained.
+#: The number of failures for the same reason that ends a search in which no operator was trained.
 ENOUGH = 5
 #: The end of a reason: the line of the user's own file that raised an exception.
 _PLACE = re.compile(r"\((?:[^()]+, )?line \d+\)$")
@@ -16,13 +16,13 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*(?=: )")
 
 
 def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -> None:
-    """End a search in which ``least`` different operators have failed for the same reason, and none was trained.
+    """End a search if ``least`` different operators have failed for the same reason, and no operator was trained.
 
     Trainings that ran out of time or memory, or diverged, show nothing about the user's code, and do not count.
 
     Args:
         ended: the number, the state and the reason of each ended training of an operator.
-        least: the number of operators.
+        least: the number of failed operators that ends the search.
 
     Raises SearchError with the reason of the last failure.
     """
@@ -39,6 +39,6 @@ def check_failures(ended: Iterable[tuple[int, str, str]], least: int = ENOUGH) -
 
 
 def _kind(reason: str) -> tuple[str, ...]:
-    """Return the exception's names and its line, if the reason has a line; else the reason with 0 for each number."""
+    """Return a key that equal failures share: exception names and line; without a line the reason, each number as 0."""
     line = _PLACE.search(reason)
     return (*_NAME.findall(reason), line[0]) if line else (re.sub(r"\d+", "0", reason),)

@@ -22,7 +22,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Run the trial of a :class:`.TrialRequest` as a dictionary; return its :class:`.TrialOutcome` as a dictionary.
 
     The checkpoint is in the job's folder, so that the next attempt continues from it. While the disk has no room for
-    the checkpoint, the job reports that and waits. Raises JobFailed without retry for parameters that are no request.
+    the checkpoint, the job reports this and waits. Raises JobFailed without retry for parameters that are no request.
     """
     try:
         request = TrialRequest.from_dict(params)
@@ -46,7 +46,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 def with_room(
     once: Callable[[], TrialOutcome], report: Callable[[float, str], None], should_stop: Callable[[], bool]
 ) -> TrialOutcome:
-    """Run a trial by ``once()``; while the disk is too full for its checkpoint, report that, wait, and try again."""
+    """Run a trial by ``once()``; while the disk is too full for its checkpoint, report this, wait and try again."""
     while True:
         try:
             return once()

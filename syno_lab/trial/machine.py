@@ -1,7 +1,7 @@
 """The name of the machine of a training; the training's numbers are reproducible to the bit on this machine only.
 
 Equal requests with equal seeds gave equal accuracies twice on one machine, but other accuracies on a second machine.
-The difference was as large as between seeds. A comparison thus never mixes two machines.
+The accuracies of two machines differed as much as those of two seeds. A comparison thus never mixes two machines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIELDS = ("model name", "cpu family", "model", "stepping")
 def machine_name(device: str = "cpu", threads: int = 1) -> str:
     """Return a line with the processor (or GPU), its cores, the version of torch, and the threads of a training.
 
-    The line is equal for two trainings whose numbers can be compared to the bit.
+    Two trainings with equal lines have numbers that can be compared to the bit.
     """
     if device.startswith("cuda") and torch.cuda.is_available():
         return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
@@ -48,7 +48,7 @@ def processor() -> str:
 
 
 def one_machine(machines: Iterable[str]) -> str:
-    """Return the machine of the trainings of a comparison; empty if no training names its machine.
+    """Return the machine on which all trainings of a comparison ran; empty if no training names its machine.
 
     Raises TrainingError for trainings on different machines.
     """

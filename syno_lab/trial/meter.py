@@ -15,7 +15,7 @@ from syno_lab.effort import peak_bytes
 
 _MIB = 1 << 20
 _CLEAR = Path("/proc/self/clear_refs")
-#: The number of first passes that are not counted, because they are slower.
+#: The number of first forward passes that are not counted, because first passes are slower.
 _WARM_UP = 3
 _MOST_PASSES, _MOST_S = 30, 2.0
 
@@ -66,11 +66,11 @@ def _forget_peak() -> None:
 def latency_ms(net: nn.Module, example: Tensor) -> float:
     """Return the median time of a forward pass in evaluation mode, in ms.
 
-    On a CPU with one thread the time is this thread's time on a processor, on which other load on the machine has less
-    influence. Otherwise it is the wall time.
+    On a CPU with one thread, the time is this thread's CPU time, on which other load has less influence. Otherwise it
+    is the wall time.
 
     Args:
-        net: a network on the example's device; its mode is restored.
+        net: a network on the example's device; its mode (training or evaluation) is restored.
         example: a batch of one example.
     """
     is_alone = example.device.type == "cpu" and torch.get_num_threads() == 1

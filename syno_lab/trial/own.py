@@ -1,9 +1,9 @@
-"""Networks, data and primitives of the user's own: which code may run in this process, and who permitted it.
+"""Networks, data and primitives of the user's own: which of their code may run in this process.
 
 A request names a network or data of the user's own (``own:make_model@DIGEST``), and may carry their functions as text.
-Text alone runs nothing, because a request may come from a file. :func:`bring` runs the text. Its callers
-are commands and calls in which the user names the file, jobs with a valid signature, and processes of trials at the
-request of their parent.
+A request runs none of this text by itself, because the request may come from a file. :func:`bring` runs the text. It is
+called if the user has named the file, in a job with a valid signature, and in a trial's process if the parent process
+has run the text.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from syno_lab.user_code import UserCode, user_code
 MODEL, DATA = "model", "data"
 #: The prefix of a role, before the name of a primitive of the user's own.
 PRIMITIVE = "primitive:"
-#: The code that this process has run, by the registered names of the code's networks, data and primitives.
+#: The code that this process has run, by the registered name of the network, data or primitive that it makes.
 _BROUGHT: dict[str, UserCode] = {}
 
 
 def name_of(code: UserCode) -> str:
-    """Return the name of what a user's function makes; functions with different texts have different names."""
+    """Return the name of a network or data of the user's own; functions with different texts have different names."""
     return f"{OWN}{code}"
 
 
 def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
-    """Return the name and the code of each role in the request: ``model``, ``data`` and ``primitive:NAME``.
+    """Return the name and code of each of the user's own functions, by role: ``model``, ``data``, ``primitive:NAME``.
 
-    Raises CodeError if the code of a role belongs to another name.
+    Raises CodeError if the code is not that of the network or data which the request names.
     """
     codes = {}
     for role, code in (request.own or {}).items():
         name = {MODEL: request.backbone, DATA: request.data}.get(role)
-        if role.startswith(PRIMITIVE):  # reading an operator compares name and digest
+        if role.startswith(PRIMITIVE):  # its digest is checked when an operator is read
             name = f"{role} {code}"
         elif name != name_of(code):
             raise CodeError(
@@ -62,8 +62,8 @@ def codes_of(request: TrialRequest) -> dict[str, tuple[str, UserCode]]:
 def bring(request: TrialRequest) -> None:
     """Run the request's code in this process, once, and register the network and the data that its functions make.
 
-    Call it only for code that the user has named, or whose job the user has signed. The functions run on first use. A
-    function that fails or returns another value then raises CodeError or DataError.
+    Call it only for code that the user has named, or whose job the user has signed. The functions run on first use. If
+    a function fails or returns a wrong value, this use raises CodeError or DataError.
 
     Raises CodeError if the code cannot be run.
     """
@@ -83,7 +83,7 @@ def bring(request: TrialRequest) -> None:
 
 
 def whose(name: str) -> str:
-    """Return the beginning of a message about a user's function, ``make_model of net.py: ``; else an empty text."""
+    """Return how a message about a user's function begins, ``make_model of net.py: ``; empty for another name."""
     code = _BROUGHT.get(name)
     return "" if code is None else f"{code.name} of {code.origin}: "
 
@@ -101,9 +101,9 @@ def with_primitives(request: TrialRequest) -> TrialRequest:
 
 
 def check_brought(request: TrialRequest) -> None:
-    """Refuse code that this process has not run, so that no other process runs the code of a file that was only read.
+    """Refuse a request with code that this process has not run, so that a worker runs no code that was only read.
 
-    The CodeError has the function's name.
+    Raises CodeError with the name of the function.
     """
     for name, code in codes_of(request).values():
         if _BROUGHT.get(name) != code:
@@ -111,14 +111,14 @@ def check_brought(request: TrialRequest) -> None:
 
 
 def needs_this_process(request: TrialRequest) -> bool:
-    """Return whether the request names a network or data without code, such as an object of a notebook."""
+    """Return whether the request names a network or data that only this process has, such as a notebook's object."""
     own = request.own or {}
     names = {MODEL: request.backbone, DATA: request.data}
     return any(name.startswith(OWN) and role not in own for role, name in names.items())
 
 
 def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[], nn.Module]:
-    """Return a builder of networks that calls ``function``; a failure or another result raises CodeError."""
+    """Return a builder of networks that calls ``function``; CodeError if this fails or returns no network."""
 
     def build() -> nn.Module:
         module = _called(function, name, origin)
@@ -134,14 +134,14 @@ def checked(function: Callable[[], Any], name: str, origin: str) -> Callable[[],
 
 
 def _made(value: Any) -> Any:
-    """Return the network of a value in a file: the result of a function, or a copy of a module."""
+    """Return the network from a value in a user's file: the result of a function, or a copy of a module."""
     if isinstance(value, nn.Module):
         return copied(value)
     return value() if callable(value) else value
 
 
 def _loaded(value: Any, name: str, origin: str) -> OwnData:
-    # The fixed seed makes randomly drawn parts equal in each process.
+    # With a fixed seed, random splits of data are equal in each process.
     with patient(f"the data of {origin}"), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return OwnData.of(_called(value, name, origin) if callable(value) else value, name)

@@ -1,4 +1,4 @@
-"""The request of a trial: plain data with the same form in JSON; :mod:`syno_lab.store.outcomes` has outcomes."""
+"""The request of a trial: plain data with the same form in JSON; for outcomes see :mod:`syno_lab.store.outcomes`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The training of a backbone, with or without an operator; complete, and plain data only.
+    """The request to train a backbone, with or without an operator: all settings, as plain data only.
 
     :class:`~syno_lab.settings.TrialSettings` describes the other settings.
 
@@ -31,23 +31,23 @@ class TrialRequest(TrialSettings, frozen=True, kw_only=True, forbid_unknown_fiel
         data: ``digits``, a folder of CIFAR, a folder of images in class folders, a text file, or ``own:NAME`` for data
             registered in this process.
         resolution: height and width of images; None: as stored (224 for images in class folders).
-        train_images, test_images: the number of images; None: all. For a text, ``test_images`` counts windows of the
-            test part (None: 256), and all of the training part is used.
-        holdout: the share of training images that is held out, or of a text's training part, at its end. The split is
-            the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
-        epochs: with ``budget_s`` and :data:`ENDLESS` epochs only the time ends the training, and the schedule of the
-            learning rate suits that.
-        steps: the network is measured once, after all steps; a stopped training starts again from the beginning.
+        train_images, test_images: the number of images; None: all. For a text, ``test_images`` is a number of test
+            windows (None: 256), and the whole training part is used.
+        holdout: the share of the training images that is held out; of a text, the end of its training part. The split
+            is the same for every seed, and test images stay unread. None: the outcome is measured on the test images.
+        epochs: with ``budget_s`` and :data:`ENDLESS` epochs, only the time ends the training; the schedule of the
+            learning rate then allows a stop at any step.
+        steps: the number of batches before the only measurement; a stopped training starts again from the beginning.
         threads: the number of threads of a CPU; None: torch's default.
-        precision: the type in which autocast computes, where autocast lowers precision.
-        gives_up: end as ``timeout`` as soon as the pace of the batches shows that the time limit is too short, and not
-            only when the limit is reached (for trials that count only when complete; not with ``budget_s``).
+        precision: the type of the operations whose precision autocast lowers.
+        gives_up: whether to end as ``timeout`` as soon as the pace of the batches shows that the time limit is too
+            short, before the limit is reached (for trials that count only when complete; not with ``budget_s``).
         probe_steps: with ``gives_up``, the number of first batches whose pace is measured before the trial may end
-            early (None: four). ``time_limit_s`` then counts :attr:`TrialOutcome.work_s`, which other load on the
+            early (None: four). ``time_limit_s`` then limits :attr:`TrialOutcome.work_s`, which other load on the
             machine does not change.
         budget_s: seconds after which the training counts as ``finished`` (Syno, section 9.3).
         stopping: a rule for early termination, such as ``{"rule": "canvas", "theta": 0.5}``; see :mod:`.stopping`.
-        rivals: curves of earlier trials (the measure after each epoch), with which the rule compares.
+        rivals: curves of earlier trials (the measure after each epoch), with which the ``stopping`` rule compares.
         retry_oom: whether a trial that runs out of memory is repeated once with half the batch.
         keep_predictions: whether the outcome has the prediction for every image on which it is measured.
         measure_latency: whether the outcome of a finished training has :attr:`TrialOutcome.latency_ms`.

@@ -50,7 +50,7 @@ TEXT_LEARNING_RATE = 1e-3
 OUTCOME_FILE = "outcome.json"
 _MOST_BYTES = 1 << 28  # largest size of an outcome's file, which may have a prediction for each test image
 
-# States in which a second run of the same trial would end again.
+# States in which another run of the same trial would end too.
 _LASTING: tuple[State, ...] = ("finished", "pruned", "diverged", "timeout")
 
 
@@ -63,17 +63,17 @@ def run_trial(
 ) -> TrialOutcome:
     """Train as ``request`` describes, and return the outcome.
 
-    Each epoch writes a checkpoint to ``folder``. A trial that finds its own checkpoint continues from it and reports
-    that; except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its
-    outcome returns it. A trial that has ended for good writes its outcome to ``folder/outcome.json`` and removes the
+    Each epoch writes a checkpoint to ``folder``. A trial that finds its own checkpoint reports this and continues;
+    except for the seconds, its outcome equals the outcome of an uninterrupted trial. A trial that finds its outcome
+    returns it. A trial that no later call continues writes its outcome to ``folder/outcome.json`` and removes the
     checkpoint.
 
-    ``report(fraction, message)`` and ``should_stop`` are called after every batch. Every ending is an outcome, see
-    :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code too (``failed``).
-    KeyboardInterrupt is raised, and SystemExit is raised unless the user's own code raised it.
+    ``report(fraction, message)`` and ``should_stop`` are called after every batch. However the trial ends, the result
+    is a :class:`.TrialOutcome`: bad requests, missing data and exceptions of the user's own code have the state
+    ``failed``. KeyboardInterrupt is raised, and SystemExit is raised unless the user's own code raised it.
 
-    Raises DiskFullError if the disk has no room for a checkpoint: that is no property of the operator. A later call,
-    with room, continues from the last checkpoint.
+    Raises DiskFullError if the disk has no room for a checkpoint, because this does not rate the operator. A later
+    call, with room, continues from the last checkpoint.
     """
     folder = Path(folder)
     earlier = _known_outcome(folder / OUTCOME_FILE, request)
@@ -84,7 +84,7 @@ def run_trial(
     with Meter(request.device) as meter, _threads(request.threads):
         end = trial.attempt(request.batch_size)
         if end.state == "oom" and request.retry_oom and request.batch_size > 1:
-            # Outside of the except clause, nothing refers to the first attempt's objects any more.
+            # After the except clause, nothing refers to the first attempt's objects, so their memory can be freed.
             _free_memory()
             half = request.batch_size // 2
             report(0.0, f"{end.reason}; once more with half the batch, {half}")
@@ -102,7 +102,7 @@ def run_trial(
 
 @dataclass
 class _End:
-    """The end of an attempt."""
+    """The result of one attempt to train."""
 
     state: State
     reason: str = ""
@@ -115,7 +115,7 @@ class _End:
 
 @dataclass
 class _Trial:
-    """The state that all attempts of a trial share."""
+    """The data that all attempts of a trial share."""
 
     request: TrialRequest
     folder: Path
@@ -151,7 +151,7 @@ class _Trial:
 
     @property
     def _is_own(self) -> bool:
-        """Whether code of the user's own may have raised an exception."""
+        """Whether the request has code of the user's own, which may have raised the exception."""
         return any(name.startswith(OWN) for name in (self.request.backbone, self.request.data))
 
     def _train(self, batch_size: int) -> _End:
@@ -284,7 +284,7 @@ class _Trial:
         return math.exp(min(row["test_loss"] / self.bytes_per_token, 700.0))  # a larger exponent overflows a float
 
     def rows(self, curve: Sequence[EpochRecord]) -> list[dict[str, float]]:
-        """Return the curve in the form of an outcome."""
+        """Return the curve as rows of an outcome."""
         is_text = self.facts is not None and self.facts.domain == "text"
         return [
             {

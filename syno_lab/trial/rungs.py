@@ -18,16 +18,16 @@ from syno_lab.models.rungs import Measure, Rung
 from syno_lab.trial.facts import CONTEXT, facts_of
 from syno_lab.trial.request import TrialOutcome, TrialRequest
 
-#: The default share of the training images on which rewards are measured.
+#: The default share of the training images that are held out, to measure rewards.
 HOLDOUT = 0.2
 
-#: The number of batches after which an operator's pace is measured, and its time limit on a rung: a multiple of the
-#: baseline's time, and at least some seconds, because libraries need them for their first batch.
+#: The number of batches after which an operator's pace is measured; and its time limit on a rung: a multiple of the
+#: baseline's time, and at least some seconds, which libraries need for the first batch.
 PROBE_STEPS = 7
 TIMES_THE_BASELINE = 2.0
 LEAST_LIMIT_S = 1.0
 
-#: Options that are no sizes; a rung's values replace the request's values.
+#: Options that are not sizes: a rung's value always replaces the request's value.
 _NO_SIZES = ("strides", "pointwise", "match", "leave", "kinds", "tokens", "dropout")
 
 
@@ -46,7 +46,7 @@ def rungs_of(request: TrialRequest) -> tuple[Rung, ...]:
 
 
 def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s: float | None = None) -> TrialRequest:
-    """Return the request of a training of ``request``'s operator on the rung, with the seed number ``seed``.
+    """Return the request to train the same operator on the rung, with seed ``seed``.
 
     The trial is measured on held-out training images (by default a share of :data:`HOLDOUT`). No rule may end it early,
     because trials on a rung are compared only at its end. ``baseline_s`` has the seconds of the baseline's training on
@@ -66,7 +66,7 @@ def rung_request(request: TrialRequest, rung: Rung, *, seed: int = 0, baseline_s
 
 
 def reward_of(measure: Measure, outcome: TrialOutcome) -> float:
-    """Return the reward of a training by a measure, from 0 to 1, higher is better; 0 for an unfinished training.
+    """Return the reward, from 0 to 1, of a training by a measure; higher is better; 0 for an unfinished training.
 
     A loss has the reward exp(-loss): 1 for a perfect prediction, 0.1 for a guess among ten classes.
     """

@@ -1,6 +1,6 @@
 """Train several operators alike: the second stage of a search, on other data or at another resolution (section 9.1).
 
-The request selects the layers. Each operator replaces those layers that it fits.
+The request selects the layers. Each operator replaces the selected layers that it fits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StageTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(Plain, frozen=True, kw_only=True):
-    """All trials of a stage in their order, and each operator's comparison with the baseline by its label."""
+    """All trials of a stage in order, and the comparison of each operator with the baseline, by label."""
 
     trials: list[StageTrial]
     comparisons: dict[str, Comparison]
@@ -46,15 +46,15 @@ def run_stage(
 ) -> Stage:
     """Train the ``request`` with each of the ``operators`` (label to JSON; None: the baseline) on each of the seeds.
 
-    With ``against_baseline``, the baseline is trained on each seed too, and each operator has its
-    :class:`.Comparison`: only the operator differs between the two trials, and no rule may end a training early.
-    Otherwise a rule compares with earlier finished trials of the stage. Every trial has its own subfolder of
-    ``folder``, from which a killed stage continues.
+    With ``against_baseline``, the baseline is trained on each seed too, and each operator has its :class:`.Comparison`:
+    only the operator differs between the two trials, and no rule may end a training early. Without
+    ``against_baseline``, a stopping rule compares with earlier finished trials of the stage. Every trial has its own
+    subfolder of ``folder``, from which a killed stage continues.
 
     Raises:
         SpecError: before any training, for an operator that fits no layer.
         TrainingError: without operators or seeds, for a repeated seed, and with ``against_baseline`` for an unfinished
-            trial, with its reason.
+            trial (with the reason of the trial).
         SynoError: for a request that cannot be trained.
     """
     chosen = {label: text for label, text in operators.items() if not (against_baseline and text is None)}

@@ -28,7 +28,7 @@ class StoppingRule(Protocol):
         """Return the reason to end a training of ``epochs`` epochs with this ``curve``, or None."""
 
 
-#: The upper bounds of shares and the lower bounds of counts, by the names of the rules' fields.
+#: The upper bounds of fields that are shares, and the lower bounds of fields that are counts, by the fields' names.
 _MOST, _LEAST = {"theta": 1, "percentile": 100}, {"startup": 0, "warmup": 0, "least": 1, "reduction": 2, "patience": 1}
 
 
@@ -48,9 +48,9 @@ class _Bounded:
 class CanvasRule(_Bounded):
     """Canvas, section 7: a training must reach at each epoch a share of the best rival's measure at the same epoch.
 
-    accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: low at first, high
-    in the end. The best rival has the highest value in its curve; the first of equal rivals counts. If the rival's
-    curve is shorter than the training's, the rule stops nothing. ``theta``: from 0 to 1, typically 0.5. ``warmup``:
+    accuracy(epoch) >= λ · accuracy_max(epoch) with λ = f(epoch / epochs) and f(x) = θ + (1 - θ) x: λ grows from θ to 1.
+    The best rival has the highest value in its curve; the first of equal rivals counts. If the best rival's curve is
+    shorter than the training's, the rule does not stop the training. ``theta``: from 0 to 1, typically 0.5. ``warmup``:
     first epochs that the rule ignores (our addition; the paper has none).
     """
 
@@ -81,7 +81,7 @@ class CanvasRule(_Bounded):
 class PercentileRule(_Bounded):
     """Optuna's PercentilePruner: stop a training that is not among the best ``percentile`` % at the same epoch.
 
-    A training's best value counts. ``startup``: rivals before the rule applies; ``warmup``: first epochs ignored.
+    A training's best value so far counts. ``startup``: the least number of rivals; ``warmup``: first epochs ignored.
     """
 
     name: ClassVar[str] = "percentile"
@@ -120,7 +120,7 @@ class MedianRule(_Bounded):
 class HalvingRule(_Bounded):
     """Optuna's SuccessiveHalvingPruner (Li et al. 2018): at each rung the best 1/``reduction`` continue.
 
-    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals pass Optuna's rungs first, in their order.
+    Rungs are after ``least`` · ``reduction``^rung epochs. The rivals are reported to Optuna first, in their order.
     """
 
     name: ClassVar[str] = "halving"
@@ -139,7 +139,7 @@ class HalvingRule(_Bounded):
 
 @dataclass(frozen=True)
 class PatienceRule(_Bounded):
-    """Stop when ``patience`` epochs in a row did not improve the best measure; rivals are ignored."""
+    """Stop a training after ``patience`` epochs in a row without a new best measure; rivals are ignored."""
 
     name: ClassVar[str] = "patience"
     patience: int = 3
@@ -181,7 +181,7 @@ def _is_pruned(
     first_step: int = 0,
     replay: bool = False,
 ) -> bool:
-    """Return Optuna's verdict on ``curve``, in a separate study in memory with the rivals as trials.
+    """Return whether Optuna stops a training with this curve; a new study in memory has the rivals as trials.
 
     ``replay``: report the rivals to Optuna epoch by epoch too, for pruners that store state in each trial.
     """
@@ -203,7 +203,7 @@ def _is_pruned(
 
 
 def _reported(trial: optuna.Trial, curve: Curve, first_step: int) -> bool:
-    """Report a curve to ``trial`` epoch by epoch, and return the last verdict."""
+    """Report a curve to ``trial`` epoch by epoch, and return whether the trial is pruned after the last epoch."""
     verdict = False
     for step, value in enumerate(curve, start=first_step):
         trial.report(float(value), step)

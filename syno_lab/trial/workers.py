@@ -1,8 +1,8 @@
 """Worker processes that run one trial after another: short trials need not start Python and torch.
 
-A new process costs a trial about 2.3 CPU seconds before its first batch: torch is imported, and torch loads its
-compiler at the first optimizer. A training on the first rung takes 1.2 CPU seconds. A trial that crashes its process or
-does not end has that as its outcome, and the next trial has a new process.
+In a new process a trial needs about 2.3 CPU seconds before its first batch: it imports torch, and torch loads its
+compiler for the first optimizer. A training on the first rung takes 1.2 CPU seconds. If a trial crashes its process or
+does not end, its outcome is a failure or a timeout, and the next trial has a new process.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LOG_FILE = "workers.log"
 
 
 class TrialWorker(Worker):
-    """A process for trials, started at the first trial and again after a crash; a context manager.
+    """A process that runs trials, started at the first trial and again after a crash; a context manager.
 
     Args:
         log: the file for the process's output.
     """
 
     def __init__(self, log: Path) -> None:
-        # In this process's group, so that a signal that ends this process ends its workers too.
+        # The worker is in this process's group, so that a signal to end this process ends the worker too.
         super().__init__(log, has_tvm=False, own_group=False)
 
     def run(
@@ -51,7 +51,7 @@ class TrialWorker(Worker):
         should_stop: Callable[[], bool] = lambda: False,
         deadline_s: float = DEADLINE_S,
     ) -> TrialOutcome:
-        """Run :func:`.run_trial` in the process. A crash is ``failed``; a trial over ``deadline_s`` is ``timeout``.
+        """Run :func:`.run_trial` in the process. A crash gives the state ``failed``, the deadline ``timeout``.
 
         If ``should_stop`` returns True, the process ends and the outcome is ``interrupted``; a later call continues
         from the last checkpoint. Raises DiskFullError as ``run_trial`` does, TrainingError if no process can be
@@ -102,7 +102,7 @@ class TrialWorker(Worker):
 
 
 class TrialWorkers:
-    """Several processes for trials; :meth:`run` uses the next idle process. A context manager, for threads.
+    """Several processes for trials; :meth:`run` uses the next idle process. Thread-safe; a context manager.
 
     ``LocalRunner(folder, workers, should_stop, train=pool.run)`` runs a search's trainings in the processes.
     """
@@ -114,7 +114,7 @@ class TrialWorkers:
             self._idle.put(worker)
 
     def run(self, request: TrialRequest, **how: Any) -> TrialOutcome:
-        """Call :meth:`TrialWorker.run` of an idle worker; the deadline excludes the wait for an idle worker."""
+        """Call :meth:`TrialWorker.run` of an idle worker; the deadline does not count the wait for an idle worker."""
         worker = self._idle.get()
         try:
             return worker.run(request, **how)
@@ -147,17 +147,17 @@ def _trial(say: Callable[[object], None], _: Callable[[], object], params: dict[
     try:
         private.folder(folder)
         request = TrialRequest.from_dict(params)
-        bring(request)  # the parent has run this code, see check_brought
+        bring(request)  # the parent process has run this code, see check_brought
         answer = run_trial(request, folder=folder)
     except DiskFullError as error:
         answer = error
-    except SynoError as error:  # a request of another version of Syno Lab, or its code
+    except SynoError as error:  # a request of another version, or wrong code
         answer = TrialOutcome(state="failed", reason=str(error))
     except Exception as error:  # noqa: BLE001 - a bug: the search continues, and its store has the reason
         traceback.print_exc()
         answer = TrialOutcome(state="failed", reason=said_by(error))
     say(answer)
     if not gc.get_freeze_count():
-        # All modules are imported now. The garbage collection at a trial's end took 10 % of the trial's time. After
-        # the freeze it takes a hundredth of that.
+        # All modules are imported now. The garbage collection at a trial's end took 10 % of the trial's time. After the
+        # freeze, it takes a hundredth of this time.
         gc.freeze()
