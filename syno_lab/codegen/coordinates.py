@@ -30,7 +30,7 @@ SUM = "sum"
 
 @dataclass(frozen=True)
 class Row:
-    """One axis of a tensor, one sum, or one condition that no axis shows.
+    """A row of the table: an axis of a tensor, a sum, or a condition that no axis shows.
 
     Attributes:
         tensor: ``X``, ``W1``, ``Y``, ``dX``, …, ``sum`` for a loop that is summed over, or ``term``.
@@ -38,7 +38,7 @@ class Row:
         size: the length of the axis, in symbols.
         number: the length of the axis for the binding; None without a binding.
         expression: the index along the axis, as Python over the iterators of the loop nest.
-        condition: the condition under which the term counts, if a window bounds this index; else empty.
+        condition: the condition under which a term counts, if a window bounds the index; else empty.
         latex: the expression over the short iterators of the equation, then the condition in brackets.
     """
 
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The table of coordinates. :attr:`rows` has its rows, :meth:`to_frame` returns a pandas frame."""
+    """The table of coordinates. :attr:`rows` has the table's rows, :meth:`to_frame` returns a pandas frame."""
 
     rows: tuple[Row, ...]
 
@@ -100,7 +100,7 @@ def _rows(words: Program, letters: Program, bound: dict[str, int] | None) -> Ite
         return None if bound is None else size.at(bound)
 
     def row(tensor: str, axis: int | None, size: Size, value: Expression, brief: Expression) -> Row:
-        # A condition belongs to the first index that depends on the coordinate that the condition bounds.
+        # A condition is written in the row of the first index that depends on the bounded coordinate.
         here = [pair for pair in waiting if _contains(value, pair[0].value)]
         waiting[:] = [pair for pair in waiting if pair not in here]
         latex = brief.latex + "".join(rf" \; \left[{condition_latex(c)}\right]" for _, c in here)
@@ -120,7 +120,7 @@ def _rows(words: Program, letters: Program, bound: dict[str, int] | None) -> Ite
 
 
 def _contains(value: Expression, part: Expression) -> bool:
-    """Check whether ``part`` occurs in ``value``. Conditions never bound a bare iterator."""
+    """Check whether the expression ``value`` contains ``part``; conditions never bound a bare iterator."""
     if value == part:
         return True
     return any(side is not None and _contains(side, part) for side in (value.left, value.right))

@@ -64,7 +64,7 @@ def svg(graph: Drawable, *, highlight: Iterable[Part] = (), title: str | None = 
 
 
 def iterator_names(graph: Drawable) -> Names:
-    """Return how each iterator's name is typeset: i or r, the size as its index, and the number of its primes."""
+    """Return how each iterator's name is typeset: i or r, the size as a subscript, and the number of primes."""
     iterators = {}
     for leaf, name in names(graph).items():
         number = _REPEAT.search(name)
@@ -114,7 +114,7 @@ def describe_step(state: State, step: Step, names: dict[Coordinate, str] | None 
 
 
 def coordinate_ids(graph: Drawable) -> dict[str, Coordinate]:
-    """Return the coordinates by their names in the picture, in order of creation."""
+    """Return the coordinates of a pGraph by their names in the picture, in order of creation."""
     state = _state(graph)
     coordinates = list(state.output)
     replay = State.root(state.spec)
@@ -141,7 +141,7 @@ def _example(name: str) -> State:
         raise PrimitiveError(f"unknown primitive {quoted(name)}; known are {', '.join(PRIMITIVES)}")
     sizes, parameter = primitive.example
     shape = f"[{', '.join(sizes)}]"
-    # A parameter such as a block divides a coordinate, and only coefficients may be in a denominator.
+    # The size of a block divides a coordinate's size; only coefficients may be in a denominator.
     small = [parameter] if parameter and sizes else []
     large = [*sizes, parameter] if parameter and not sizes else list(sizes)
     root = State.root(Spec.parse(shape, shape, large, small))
@@ -156,7 +156,7 @@ def _state(graph: Drawable) -> State:
 
 
 class _Drawing:
-    """A picture in the making: lines of DOT, and a title for each node."""
+    """The drawing of a pGraph: builds the lines of DOT and a title for each node."""
 
     def __init__(
         self,
@@ -222,9 +222,9 @@ class _Drawing:
         )
 
     def _ranks(self) -> None:
-        """Write which nodes share a row, in order; if not steady, only put the input above and the output below."""
+        """Write the rows of nodes; if the picture is not steady, write only the input on top and the output below."""
         if not self.is_steady:
-            # Reductions are drawn where they are used. Beside the output they would make more lines cross.
+            # Reductions are drawn where they are used; beside the output their lines would cross more other lines.
             self.lines += ["{ rank=min; x }", "{ rank=max; y }"]
             return
         complete = Growth(tuple(self.nodes), tuple(self.joints.values()))
@@ -234,7 +234,7 @@ class _Drawing:
             self.lines.append(f"{{ rank=same; edge [style=invis]; {nodes} }}")
 
     def _grown(self, replay: State) -> None:
-        """Store the nodes and lines after a step, with the data so far in the position of the input."""
+        """Store the picture's nodes and lines after a step, with the data so far in the position of the input."""
         if not self.is_steady:
             return
         ends = [
@@ -349,7 +349,7 @@ class _Drawing:
 
 
 def _end(end: str) -> tuple[str, int]:
-    """Split the end of a line into node and dimension: ``w0`` and 1 for ``w0:d1:s``."""
+    """Split the end point of a line into node and dimension: ``w0`` and 1 for ``w0:d1:s``."""
     name, _, port = end.partition(":")
     return name, int(port[1:].partition(":")[0] or 0)
 
@@ -359,5 +359,5 @@ def _html(text: str) -> str:
 
 
 def _plate(text: str) -> str:
-    """Return a label on a light background, for text that lies directly on the page."""
+    """Return a DOT label on a light background, for text outside of nodes."""
     return f'<<TABLE BORDER="0" CELLPADDING="0" BGCOLOR="#ffffff"><TR><TD>{_html(text)}</TD></TR></TABLE>>'

@@ -1,4 +1,4 @@
-"""Pictures of the shape distance: the reshape groups that count, and how the distance changes (Syno, section 7.1)."""
+"""Pictures and texts that explain the shape distance by its reshape groups (Syno, section 7.1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from syno_lab.synthesis.distance import Explanation, Group
 
 
 def explanation_words(explanation: Explanation) -> list[str]:
-    """Explain the distance in sentences: one sentence for each term, and the sum last."""
+    """Explain the shape distance in sentences: one sentence for each term of the sum, and the sum last."""
     if explanation.steps is None:
         return ["The input cannot be reached within the budgets that are left."]
     sentences = [f"REDUCE {size.pretty} comes first: 1 step." for size in explanation.reduces]
@@ -26,7 +26,7 @@ def explanation_words(explanation: Explanation) -> list[str]:
 
 
 def groups_svg(explanation: Explanation) -> str:
-    """Draw the reshape groups: data coordinates below, input axes on top, eliminated coordinates at the side.
+    """Draw the reshape groups of a distance: data coordinates below, input axes on top, eliminated coordinates beside.
 
     Raises SynoError when the layout program is not installed.
     """

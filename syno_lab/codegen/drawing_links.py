@@ -1,7 +1,7 @@
 """The nodes and lines of a pGraph's picture that a page highlights together.
 
-Every node has a *light*: the ids of the nodes and lines that are highlighted with it. The light of a coordinate is its
-expression, down to the iterators. The light of a primitive or a tensor is its coordinates and their lights.
+Every node has a *light*: the ids of the nodes and lines that are highlighted with it. The light of a coordinate is the
+nodes of its expression, down to iterators. The light of a primitive or a tensor is its coordinates and their lights.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _TENSORS = re.compile(r"[xyw]\d*")
 
 @dataclass(frozen=True)
 class Link:
-    """The facts about a node of the picture.
+    """The texts and links of a node of the picture.
 
     Attributes:
         words: the title of the node.
         kind: ``coordinate``, ``primitive`` or ``tensor``.
         light: the ids of the nodes and lines that are highlighted with the node.
         touched: the coordinates that a primitive makes; for a primitive without results, the coordinates right below
-            it.
+            the primitive.
     """
 
     words: str
@@ -48,7 +48,7 @@ def links(graph: Drawable, svg: str) -> dict[str, Link]:
 
 @dataclass(frozen=True)
 class _Around:
-    """A picture: for each node the lines that lead down from it, the ends of each line, and the coordinates."""
+    """A picture: for each node the lines that lead down from the node, the ends of each line, and the coordinates."""
 
     below: Mapping[str, list[str]]
     joints: Mapping[str, Joint]
@@ -61,7 +61,7 @@ class _Around:
         kind = "coordinate" if name in self.coordinates else "tensor" if _TENSORS.fullmatch(name) else "primitive"
         if kind != "coordinate":
             light |= {line for line in self.joints if line.endswith(f"--{name}")}
-        # A loop nest marks a tensor by its own name, because its coordinates also occur in other places.
+        # In a loop nest only the tensor's name is marked: the tensor's coordinates also occur in other places.
         touched = self._touched(name) if kind == "primitive" else []
         return Link(words, kind, tuple(sorted(light - {"x", "y"} | {name})), tuple(touched))
 
@@ -92,6 +92,6 @@ class _Around:
         if shared := _SHARE.fullmatch(name):
             return [shared[2]]
         results = [upper for upper in self.coordinates if name in self._ends(upper)]
-        # A line to a SHARE counts as a line to the coordinate that is shared.
+        # A line to a SHARE counts as a line to the shared coordinate.
         lower = {shared[2] if (shared := _SHARE.fullmatch(end)) else end for end in self._ends(name)}
         return results or [upper for upper in self.coordinates if upper in lower]

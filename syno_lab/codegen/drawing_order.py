@@ -1,12 +1,12 @@
 """The rows of a pGraph's picture, chosen so that a step changes the picture as little as possible.
 
 The layout program starts anew for each picture, so a node can move from left to right after a step. Here the *rows* of
-a picture say which nodes share a row, and in which order. The rows depend only on the rows one step before, back to the
-picture of the output alone. So equal steps always give equal rows. A node has the lowest row above all nodes below it,
-so its row never changes. A reduction has the row right below its first use. Within the rows, the order minimises the
-crossings of lines plus a twentieth of the pairs of nodes that have changed sides. The method follows Sugiyama, Tagawa
-and Toda (1981). Sweeps over the rows sort nodes by means; then single nodes move to their cheapest position. The layout
-program receives the rows and chooses the distances and the curves.
+a picture determine which nodes share a row, and the order of nodes within a row. The rows after a step depend only on
+the rows before the step; the first picture has the output alone. So equal steps always give equal rows. A node has the
+lowest row above all nodes below it, so its row never changes. A reduction has the row right below its first use. Within
+the rows, the order minimises the crossings of lines plus a twentieth of the pairs of nodes that have swapped. The
+method follows Sugiyama, Tagawa and Toda (1981). Sweeps over the rows sort nodes by means; then single nodes move to
+their cheapest position. The layout program receives the rows and chooses the distances and the curves.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-#: The cost of a pair of nodes that changes sides, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. It moves the
-#: fewest nodes among the values that add no crossings to the known operators and the tests' 20 large operators.
+#: The cost of two nodes that swap their order, in crossings, chosen from 0.1, 0.05, 0.04, 0.03, 0.02. Of the values
+#: that add no crossings to known operators and the tests' 20 large operators, 0.05 moves the fewest nodes.
 CHANGES_SIDES = 0.05
-#: The number of sweeps, of last orders that are improved node by node, and of rounds of this improvement.
+#: The numbers of sweeps, of final orders in which single nodes are moved, and of rounds of these moves.
 _SWEEPS, _IMPROVED, _ROUNDS = 12, 2, 2
-_PORTS = 64  # a tensor has fewer dimensions
+_PORTS = 64  # more than the dimensions of any tensor
 
 
 class Joint(NamedTuple):
-    """A line of the picture; a port is the tensor's dimension at that end, or 0."""
+    """A line of the picture; the port of an end is the number of the tensor's dimension there, or 0."""
 
     upper: str
     upper_port: int
@@ -40,7 +40,7 @@ class Growth(NamedTuple):
 
 
 class Passing(NamedTuple):
-    """The point where a line passes through a row. The point takes a position in the row, as a node does."""
+    """The point where a line passes through a row. Like a node, the point has a position in the row."""
 
     joint: Joint
     row: int
@@ -51,7 +51,7 @@ Rows = tuple[tuple[str | Passing, ...], ...]
 
 @lru_cache(maxsize=256)
 def steady_rows(steps: tuple[Growth, ...]) -> Rows:
-    """Return the rows of the last picture, the lowest first, each from left to right, with the lines that pass.
+    """Return the rows of the last picture, the lowest row first, each from left to right, with points of passing lines.
 
     ``steps`` has at least one picture: first the picture of the output alone, then one for each step.
     """
@@ -87,7 +87,7 @@ def heights(growth: Growth) -> dict[str, int]:
 
 
 class _Rows:
-    """The rows of one picture in the making.
+    """Computes the rows of one picture.
 
     Nodes are numbered. A line has an extra node in each row that it passes. A place is an index in a row. The position
     of a line's end is its node's place times 64, plus the dimension of a tensor.
@@ -127,7 +127,7 @@ class _Rows:
         return tuple(tuple(self.names[node] for node in row) for row in order)
 
     def _tried(self) -> Iterator[tuple[float, list[list[int]]]]:
-        """Yield orders with their costs, starting from the old order, the order of creation, and its reverse."""
+        """Yield orders with their costs; the first order is the old one, the order of creation, or the reverse."""
         tried = set()
 
         def improved(order: list[list[int]]) -> Iterator[tuple[float, list[list[int]]]]:
@@ -147,7 +147,7 @@ class _Rows:
             for row in order:
                 self._put(row)
             yield from improved(order)
-            same = 0  # consecutive sweeps without a change; after two, no sweep changes anything
+            same = 0  # consecutive sweeps without a change; after two, no later sweep would change an order
             for sweep in range(_SWEEPS):
                 same = 0 if self._sweep(order, up=sweep % 2 == 0) or not sweep else same + 1
                 if sweep >= _SWEEPS - _IMPROVED or same == 2:
@@ -160,7 +160,7 @@ class _Rows:
             self.place[node] = at
 
     def _mean(self, ends: Sequence[tuple[int, int, int]]) -> float | None:
-        """Return the mean position of the ends of lines; None for no lines."""
+        """Return the mean position of the other ends of a node's lines; None for no lines."""
         if not ends:
             return None
         return sum(self.place[node] + port / _PORTS for node, port, _ in ends) / len(ends)
@@ -184,7 +184,7 @@ class _Rows:
         return order
 
     def _sweep(self, order: list[list[int]], *, up: bool) -> bool:
-        """Sort each row by the means of its lines to the row before; nodes without lines do not move.
+        """Sort each row by the mean positions of the nodes' lines to the row before; nodes without lines do not move.
 
         Returns whether a row has changed.
         """
@@ -202,7 +202,7 @@ class _Rows:
         """Move each node to its cheapest position in its row; return the cost and the order."""
         order = [list(row) for row in order]
         rows = range(len(order))
-        at_rest = {at for at in rows if len(order[at]) < 2}  # rows that wait for a change of a row beside them
+        at_rest = {at for at in rows if len(order[at]) < 2}  # rows that stay until a neighbouring row changes
         for _ in range(_ROUNDS):
             for at in (*rows, *reversed(rows)):
                 if at in at_rest:
@@ -234,7 +234,7 @@ class _Rows:
         return has_changed
 
     def _costs(self, row: list[int]) -> dict[tuple[int, int], float]:
-        """Return for each pair of nodes how much more it costs to have the first node on the left than on the right."""
+        """Return for each pair of nodes the cost of the first node on the left minus its cost on the right."""
         ends = [
             [[self.place[node] * _PORTS + port for node, port, _ in side[one]] for side in (self.above, self.below)]
             for one in row

@@ -91,10 +91,10 @@ class Exported:
         format: the format of the file.
         bytes: the size of the file in bytes.
         batch_axes: the input axes that take any size; none for weights.
-        compared_with: ``loop nest`` or ``NumPy reference`` (the operator's ``reference``), or ``torch module`` where
-            that would take long. Or ``itself``: weights bit by bit, Python by its own check in a fresh interpreter.
-        difference: the largest absolute difference between the two outputs.
-        largest: the largest absolute output.
+        compared_with: ``loop nest`` or ``NumPy reference`` (the operator's ``reference``), or ``torch module`` if
+            ``reference`` takes long. Or ``itself``: weights are compared bit by bit, Python runs its own check.
+        difference: the largest absolute difference between the file's output and the output that it was compared with.
+        largest: the largest absolute value in the output.
     """
 
     path: Path
@@ -149,7 +149,7 @@ def export_network(
 ) -> Exported:
     """Export a network with operators in it as ONNX, ``.pt2`` or weights, and compare the file with the network.
 
-    The network is exported in evaluation mode and keeps its own mode. The file's record has the network's operators.
+    The network is exported in evaluation mode and keeps its own mode. The file's record lists the network's operators.
 
     Args:
         module: a network from one tensor to one tensor.
@@ -181,7 +181,7 @@ def export_network(
 def format_of(path: Path, format: Format | str | None) -> Format:  # noqa: A002
     """Return ``format``, or the format of the suffix of ``path`` where ``format`` is None.
 
-    Raises ExportError for an unknown format or suffix, or where the two differ: readers go by the suffix.
+    Raises ExportError for an unknown format or suffix, or for another format's suffix, because readers use it.
     """
     if format is None:
         kinds = [kind for kind, suffix in SUFFIXES.items() if suffix == path.suffix]
@@ -221,7 +221,7 @@ def _export_program(
     """Trace and write the program, read it back, compare the outputs, then move the file to its path."""
     import torch
 
-    # Traced with another batch size than the size that runs below, which proves that the batch is free.
+    # The batch size of the trace differs from the size that is run below, so the run proves that any size works.
     larger = tuple(max(2, n + 1) if axis in axes else n for axis, n in enumerate(example.shape))
     program = traced(module, torch.zeros(larger, dtype=example.dtype, device=example.device), axes)
     with replacing(path) as temporary:

@@ -50,7 +50,7 @@ def batch_variables(operator: Operator) -> frozenset[str]:
 
 
 def checked_binding(operator: Operator, binding: Binding) -> dict[str, int]:
-    """Return ``binding`` with a small batch."""
+    """Return ``binding`` with a small batch size, for a check."""
     bound = operator.complete_binding(binding)
     return bound | dict.fromkeys(batch_variables(operator), _CHECKED_BATCH)
 
@@ -80,7 +80,7 @@ def meaning_of(operator: Operator) -> str:
 def expected(
     operator: Operator, binding: Binding, module: nn.Module, x: Array, weights: list[Array], scale: float
 ) -> tuple[Array, str]:
-    """Return the output for ``x`` in float64, and its source: :func:`meaning_of` or :data:`TORCH_MODULE`."""
+    """Return the expected output for ``x`` in float64, and its source: :func:`meaning_of` or :data:`TORCH_MODULE`."""
     if runs_reference(operator, binding):
         return scale * operator.reference(x, *weights, binding=binding), meaning_of(operator)
     import torch
@@ -92,7 +92,7 @@ def expected(
 
 
 def torch_module(operator: Operator, binding: Binding, scale: float) -> nn.Module:
-    """Return ``operator.to_torch``'s module times ``scale``.
+    """Return ``operator.to_torch``'s module, with its output times ``scale``.
 
     Raises ExportError for a ``scale`` other than 1 of an operator that is no pGraph.
     """
@@ -119,10 +119,10 @@ def example_like(module: nn.Module, x: Array) -> torch.Tensor:
 
 
 def compare(found: Array, wanted: Array, eps: float, what: str, against: str) -> float:
-    """Return the largest absolute difference of ``found``, from the file ``what``, and ``wanted``, from ``against``.
+    """Return the largest absolute difference between ``found`` (of the file ``what``) and ``wanted`` (of ``against``).
 
-    ``eps`` is the machine epsilon of the file's dtype. The square root of ``eps`` times the largest expected element is
-    allowed. Raises ExportError when the shapes or the numbers differ.
+    ``eps`` is the machine epsilon of the file's dtype. The square root of ``eps``, times the largest expected element,
+    is allowed. Raises ExportError when the shapes or the numbers differ.
     """
     if found.shape != wanted.shape:
         raise ExportError(f"{what}: read back, expected an output of shape {wanted.shape}, found {found.shape}")

@@ -1,4 +1,4 @@
-"""Programs of whole tensors with axes of any size: ``torch.export`` archives (``.pt2``) and ONNX files.
+"""Export modules as programs that accept any size along some axes: ``torch.export`` archives (``.pt2``) and ONNX files.
 
 This module never reads foreign ``.pt2`` files. ``torch.export.load`` of torch 2.13 unpickles parts of the archive and
 parses texts with sympy, which can run code. Open only files of authors that you trust. The operator in the archive can
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.onnx import ONNXProgram
 
-_MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit of a file, less 1 MiB for everything but the weights
+_MAX_ONNX_BYTES = (1 << 31) - (1 << 20)  # protobuf's limit for a file, minus 1 MiB for all data but the weights
 
 
 def traced(module: nn.Module, example: torch.Tensor, axes: Sequence[int]) -> ExportedProgram:
@@ -80,7 +80,7 @@ def save_onnx(program: ExportedProgram, path: Path, record: Record) -> Runner:
             exported.save(path, external_data=False)
         run = _in_onnxruntime(path)
     except Exception as error:
-        # The exporter and the runtime share no base class of errors. Other errors than the model's are raised again.
+        # The exporter and the runtime share no base class of errors. Errors that are not the model's are raised again.
         if not _is_about_the_model(error):
             raise
         raise ExportError(f"onnx: expected a program that ONNX can hold: {_first_line(error)}") from error
@@ -162,7 +162,7 @@ def _contracting_by_pairs() -> Iterator[None]:
     from torch.backends import opt_einsum as backend
     from torch.overrides import TorchFunctionMode
 
-    if not backend.is_available():  # torch then multiplies from left to right and reads no size
+    if not backend.is_available():  # without opt_einsum torch multiplies from left to right and reads no size
         yield
         return
     optimiser = backend.get_opt_einsum()

@@ -36,14 +36,14 @@ _MAX_ONNX_BYTES = 1 << 31  # protobuf's limit
 
 
 class Place(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """An operator at one path in a module: its identity (a key of ``Record.operators``) and its sizes."""
+    """The operator of one submodule: its identity (a key of ``Record.operators``) and its sizes."""
 
     operator: str
     binding: dict[str, int]
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The operators of a file: their JSON by identity, and their places by the path of the submodule.
+    """The operators of a file: their JSON by identity, and a Place by the path of each submodule.
 
     A file of a single operator has the path ``""``.
     """
@@ -63,7 +63,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def identity(operator: Operator) -> str:
-    """Return 32 hexadecimal digits, equal for pGraphs with equal steps and shapes; default sizes do not count.
+    """Return 32 hexadecimal digits, equal for pGraphs with equal steps and shapes; default sizes are ignored.
 
     For operators of other systems the digits are equal where the JSON is equal.
 
@@ -87,7 +87,7 @@ def record_of(places: Mapping[str, tuple[Operator, Binding]]) -> Record:
 
 
 def operators_in(module: nn.Module) -> dict[str, tuple[Operator, dict[str, int]]]:
-    """Return every operator in ``module`` with its binding, by its submodule's path; ``""`` is the module itself."""
+    """Return the operators in ``module`` with their bindings, by the submodules' paths; ``""`` is the module itself."""
     return {
         path: (part.operator, part.binding)
         for path, part in module.named_modules()
@@ -175,7 +175,7 @@ def _in_archive(path: Path) -> bytes | None:
             if entry.filename.endswith(f"/extra/{KEY}.json"):
                 if entry.file_size > MAX_BYTES:
                     raise FormatError(f"{path}: expected a record of at most {MAX_BYTES} bytes")
-                with archive.open(entry) as file:  # the stated size may be wrong
+                with archive.open(entry) as file:  # the size in the archive's index may be wrong
                     return file.read(MAX_BYTES + 1)
     return None
 

@@ -115,7 +115,7 @@ def _check(record: Record, place: str, operator: Operator, binding: Binding | No
 
 
 def _named(places: Iterable[str]) -> str:
-    """Return the first three paths as text; the module itself is ``the top``."""
+    """Return the first three submodules' paths as text; the module itself is ``the top``."""
     names = sorted(place or "the top" for place in places)
     return ", ".join(names[:3] + ["…"] * (len(names) > 3)) or "no place"
 

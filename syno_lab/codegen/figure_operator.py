@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
     from syno_lab import protocol
 
-#: The forms of an operator that can be drawn.
+#: The figures of an operator that can be drawn.
 OF = ("graph", "loops", "equation")
 _PRIME = "'"
 _LATEX_BREAK = re.compile(r" (?=(?:[-+]|\\bmod) )")
 _BRACKETS = (("(", ")"), (r"\lfloor", r"\rfloor"))
 _LETTER = 0.602  # The width of a letter of DejaVu Sans Mono, in font sizes.
-_TEX_LETTER = 0.532  # The width of a letter of cmtt and lmtt at 8 points, the widest case.
+_TEX_LETTER = 0.532  # The widest letter of cmtt and lmtt, which is at 8 points.
 _LINE = 1.25  # The distance of two lines, in font sizes.
 _INDENT = re.compile(r" *")
-_MORE = 4  # Columns by which the rest of a wrapped line is indented.
-_LEAST_COLUMNS = 64  # A page of fewer columns gets smaller letters instead.
+_MORE = 4  # The indentation of the rest of a wrapped line, in letters.
+_LEAST_COLUMNS = 64  # A page with space for fewer letters in a line gets smaller letters instead.
 _MARKED = re.compile(r"(?P<comment>#.*|//(?= ).*|/\*.*)|\b(?P<word>def|for|in|range|if|void|const|float|int|long)\b")
 _COLOURS = {"comment": "#5f5f68", "word": "#1f5fbf"}
 
@@ -58,7 +58,7 @@ def figure(
     wrt: str | None = None,
     language: Literal["python", "c"] = "python",
 ) -> Figure:
-    """Implement :meth:`.Operator.figure`. Partial pGraphs and operators of other systems have only a graph."""
+    """Implement :meth:`.Operator.figure`. Only complete pGraphs have other figures than ``graph``."""
     if of not in OF:
         raise SpecError(f"of: expected one of {', '.join(OF)}, found {quoted(of)}")
     if of == "graph":
@@ -85,7 +85,7 @@ def _graph(graph: State | Operator | protocol.Operator, title: str | None, highl
 
 
 def _maths(graph: State | Operator) -> dict[str, str]:
-    """Return the expressions and sizes in a pGraph's picture as LaTeX, by their plain texts."""
+    """Return the LaTeX of the expressions and sizes in a pGraph's picture, by their plain texts."""
     leaves = names(graph)
     plain = {leaf: name(text) for leaf, text in leaves.items()}
     # An iterator is named after its size, and the size has LaTeX of its own: i_{C_{out}}, not i_{C\\_out}.
@@ -109,7 +109,7 @@ def _maths(graph: State | Operator) -> dict[str, str]:
 def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str, str | None]]:
     """Return the lines of each wrapped expression by its node: the LaTeX of each line, or None where it stays text.
 
-    Terms have the same order in text and LaTeX, but LaTeX can have its brackets in other positions.
+    Terms have the same order in text and LaTeX, but brackets can be in other positions.
     """
     texts, broken = expressions(graph), dict[str, dict[str, str | None]]()
     for node, coordinate in coordinate_ids(graph).items():
@@ -125,7 +125,7 @@ def _lines(graph: State | Operator, maths: dict[str, str]) -> dict[str, dict[str
 
 
 class CodeFigure(Figure):
-    """A loop nest as a listing; ``code`` is the program text, in ASCII."""
+    """A figure of a loop nest as a listing; ``code`` is the program text, in ASCII."""
 
     def __init__(self, code: str, language: Literal["python", "c"], description: str) -> None:
         self.description = description
@@ -139,7 +139,7 @@ class CodeFigure(Figure):
         for line in self._code.expandtabs(4).rstrip().split("\n"):
             deep = _INDENT.match(line)
             assert deep is not None
-            sign = re.match(r"#|//", line.strip())  # The rest of a wrapped comment is a comment too.
+            sign = re.match(r"#|//", line.strip())  # The continuation of a wrapped comment starts as a comment too.
             # Half of the usual indentation, so that seven loops and two conditions fit into a column.
             start = " " * (len(deep[0]) // 2)
             wrapped = textwrap.wrap(
@@ -195,7 +195,7 @@ class CodeFigure(Figure):
 
 
 class EquationFigure(Figure):
-    """An equation, or one for each stage, in display mathematics; ``latex`` is the text of :class:`.Equation`."""
+    """A figure of an equation, or of an equation for each stage; ``latex`` is the text of :class:`.Equation`."""
 
     def __init__(self, latex: str, description: str) -> None:
         self.description = description

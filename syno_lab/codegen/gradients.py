@@ -2,11 +2,11 @@
 
 An operator is linear in each of its tensors, so a gradient is the exact transpose. ``dX`` has the same terms as ``Y``,
 and each term is added to the element of ``X`` that it reads. The *scatter* form adds the terms in the forward order.
-The *gather* form runs over the elements of the result instead. For a top coordinate, Table 1 (Syno, section 5) then
-gives the bottom coordinates that lead to it. The form needs at most one more loop, over the other digit of a MERGE or
-the window of an UNFOLD. It has at most one condition, the bounds of an UNFOLD or the divisor of a STRIDE. So every
-pGraph of these primitives has a gather form; a pGraph with a primitive that :func:`undo` does not support gets the
-scatter form.
+The *gather* form instead loops over the elements of the gradient. For a top coordinate, Table 1 (Syno, section 5) then
+gives the bottom coordinates that lead to it. For a primitive this needs at most one more loop, over the other digit of
+a MERGE or the window of an UNFOLD. It adds at most one condition, the bounds of an UNFOLD or the divisor of a STRIDE.
+So every pGraph of these primitives has a gather form; a pGraph with a primitive that :func:`undo` does not support gets
+the scatter form.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _UNDONE = ("SPLIT", "MERGE", "SHIFT", "EXPAND", "UNFOLD", "STRIDE", "REDUCE", "S
 def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style = "words") -> Program:
     """Return the nest of ``d<wrt>`` (``wrt``: ``X``, ``W1``, …) from ``dY`` and the operator's other tensors.
 
-    The form ``gather`` writes each element of the result once; ``scatter`` adds to it in the forward order. ``style``
-    is the style of the iterators' names. Raises SpecError for another tensor or form.
+    The form ``gather`` writes each element of the result once; ``scatter`` adds terms to the elements in the forward
+    order. ``style`` is the style of the iterators' names. Raises SpecError for another tensor or form.
     """
     every = tensors(operator)
     names_of_tensors = [key for key in every if key != "Y"]
@@ -73,9 +73,9 @@ def gradient(operator: Operator, wrt: str, form: Form = "gather", style: Style =
 
 
 def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) -> tuple[list[Loop], list[Condition]]:
-    """Express every iterator by the coordinates in ``found``, as far as possible, and by new loops.
+    """Express every iterator by the coordinates in ``found`` where possible, else by a new loop.
 
-    Before, ``found`` has the axes of one tensor; afterwards it has every iterator. Returns the added loops, and the
+    At first ``found`` has the axes of one tensor; the call adds every iterator. Returns the added loops, and the
     conditions under which the iterators are inside their domains. Check the conditions in order: where one fails, a
     later condition or a division may be undefined.
     """
@@ -115,7 +115,7 @@ def undo(operator: Operator, found: dict[Coordinate, Expression], names: Names) 
             case "UNFOLD":
                 assert top is not None
                 window = others[0]
-                if window.node.primitive == "STRIDE":  # only multiples occur: loop over them
+                if window.node.primitive == "STRIDE":  # the window takes only multiples: loop over those
                     assert window.node.parameter is not None
                     found[window] = size(window.node.parameter) * add_loop(window.node.operands[0])
                 else:

@@ -1,9 +1,9 @@
 """The kernel of an operator: by how much each input element counts for the output elements in the middle.
 
-An operator is linear in its input, so an output element is a sum of input elements times coefficients. For conv2d these
-coefficients are its weight; an operator with several weights combines them. :func:`kernel` computes the coefficients
-without a torch module, for a fixed output position. Each weight becomes an array over the iterators that index it. Each
-input axis becomes a table of ones and zeros from iterators to positions. The kernel is the contraction of all arrays.
+An operator is linear in its input, so an output element is a sum of input elements times coefficients. For conv2d the
+coefficients are the weight; several weights are combined. :func:`kernel` computes the coefficients without a torch
+module, for a fixed output position. Each weight becomes an array over the iterators that index it. Each input axis
+becomes an array of ones and zeros over iterators and positions. The kernel is the contraction of all arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 Array = np.ndarray[Any, Any]
-Factor = tuple[Array, tuple[int, ...]]  # An array, and the number of an iterator or input axis for each of its axes.
+Factor = tuple[Array, tuple[int, ...]]  # An array, and for each of its axes the number of the iterator or input axis.
 #: The most elements of an intermediate array: 16 MiB.
 MOST_ELEMENTS = 1 << 21
 #: The most multiplications in one contraction; they take a second or less.
@@ -35,7 +35,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
         operator: the operator.
         weights: one array for each weight, shaped as ``operator.weight_sizes(binding)``.
         binding: the sizes of all variables.
-        fixed: the index along some output axes, by the number of the axis.
+        fixed: for some output axes the index, by the number of the axis.
 
     Returns:
         The derivatives ``dY[...] / dX[...]``: first an axis for each output axis that is not fixed, then an axis for
@@ -63,7 +63,7 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
     used = {letter for _, letters in factors for letter in letters}
     free = [number for number in range(len(operator.output)) if number not in fixed]
     result = [*free, *range(len(loops), len(lengths))]
-    # Iterators that no factor depends on repeat every term, or every row.
+    # An iterator that no factor depends on only repeats all terms, or all elements along an output axis.
     times = prod(length for number, length in enumerate(lengths) if number not in (*used, *result))
     contracted = _contract(factors, [letter for letter in result if letter in used]) * times
     shape = [lengths[letter] if letter in used else 1 for letter in result]
@@ -72,16 +72,16 @@ def kernel(operator: Operator, weights: Sequence[Array], binding: Binding, fixed
 
 
 def _inside(operator: Operator, binding: Binding, grids: dict[Coordinate, Array]) -> Iterator[Array]:
-    """Add the other coordinates to ``grids``, and yield for each bound where it holds."""
+    """Add all other coordinates to ``grids``, and yield for each bound an array of booleans: where the bound holds."""
     for result in climb(operator, operator.steps, grids, lambda size: size.at(binding)):
         index = grids[result]
-        # Where a term is zero, any valid index will do; clipping keeps the index in bounds.
+        # Where a term is zero, the index does not matter; clipping keeps the index in bounds.
         grids[result] = np.clip(index, 0, result.size.at(binding) - 1)
         yield grids[result] == index
 
 
 def _factor(array: Array, last: int | None = None) -> Factor:
-    """Return an array over iterators without its axes of length 1; a last axis with the letter ``last`` stays."""
+    """Return an array over iterators without axes of length 1; but a last axis with the letter ``last`` stays."""
     own = array.ndim - (last is not None)
     letters = [axis for axis in range(own) if array.shape[axis] > 1]
     if last is not None:
@@ -97,7 +97,7 @@ def _check(elements: int, products: int = 0) -> None:
 
 
 def _contract(factors: list[Factor], result: list[int]) -> Array:
-    """Sum the products of all factors over the letters that are not in ``result``, two factors at a time."""
+    """Multiply all factors, two at a time, and sum over the axes whose letters are not in ``result``."""
     scalar = prod(float(array) for array, letters in factors if not letters)
     factors = [factor for factor in factors if factor[1]]
     if not factors:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FORMAT = "syno-lab-library"
 VERSION = 1
 SUFFIXES = (".so", ".tar")
-_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # of a library, of its description
+_MOST_BYTES, _MOST_RECORD = 1 << 28, 1 << 21  # the most bytes of a library, and of its description
 
 
 class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -49,7 +49,7 @@ class LibraryRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         dtype: the dtype of all tensors.
         target: TVM's description of the target, as JSON text.
         kind: ``llvm``, ``cuda``, …
-        machine: the architecture of the machine that loads the library, such as ``x86_64`` or ``aarch64``.
+        machine: the architecture of the processor that loads the library, such as ``x86_64`` or ``aarch64``.
         tuned: whether the schedule comes from a tuning.
         device_code: ``source`` for a GPU, because the device's own TVM compiles the source on loading (with nvcc or
             NVRTC); None for a processor.
@@ -116,9 +116,9 @@ def save_library(
 
 
 def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
-    """Read the description of the library at ``path``, and check that the library's hash is the described hash.
+    """Read the description of the library at ``path``, and check that the library has the hash in the description.
 
-    Raises FormatError when the description is missing, has another version, or has another hash.
+    Raises FormatError when the description is missing, or has another version or hash.
     """
     place, beside = Path(path), sidecar(path)
     for file in (place, beside):
@@ -219,7 +219,7 @@ def load_library(
     if record.kind != "llvm" and not tvm.runtime.enabled(record.kind):
         raise SynoError(f"library {place.name}: expected a TVM with {record.kind} and its driver, found none here")
     with scratch("syno-library-") as folder:
-        # TVM links a .tar in the folder of the file. That must not be a folder of the user.
+        # TVM links a .tar in the folder of the file. The user's folder must not be changed.
         loaded = shutil.copy(place, folder) if place.suffix == ".tar" else place.absolute()
         try:
             function = tvm.runtime.load_module(str(loaded))["main"]
@@ -234,7 +234,7 @@ def load_library(
 def check_library(path: str | os.PathLike[str], *, seed: int = 0, deadline_s: float = DEADLINE_S) -> float:
     """Load the library in a child process and compare it with the operator's reference on random numbers.
 
-    Returns the largest difference, relative to the largest output. Raises as :func:`load_library`, always SynoError.
+    Returns the largest difference, relative to the largest output. Raises SynoError where :func:`load_library` raises.
     """
     place = Path(path).absolute()
     return once(f"library {place.name}", _error_of, str(place), seed, deadline_s=deadline_s, has_tvm=False)
@@ -288,7 +288,7 @@ def _compiled(
 
 
 def _tuned_module(module: IRModule, target: Target, records: str) -> IRModule | None:
-    """Return ``module`` with its best schedule from a folder of records; None without a record."""
+    """Return ``module`` with the best schedule from a folder of records; None if no record is for it."""
     from tvm.s_tir import meta_schedule as ms
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 

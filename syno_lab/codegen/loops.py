@@ -59,7 +59,7 @@ def make_program(
     form: Form = "gather",
     style: Style = "words",
 ) -> Program:
-    """Return the nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` write, by the same arguments.
+    """Return the nests that :func:`loops` and :func:`~syno_lab.codegen.equation.equation` write for equal arguments.
 
     Raises SpecError as :func:`loops`.
     """
@@ -138,15 +138,15 @@ def _shape(array: Array) -> str:
     return "[" + ", ".join(map(str, array.shape)) + "]"
 
 
-# Division and remainder of C and Python agree here: they are only reached where the earlier conditions hold, and then
-# no operand is negative.
+# Division and remainder of C and Python agree here: if the earlier conditions hold, no operand is negative, and else
+# neither is computed.
 
 _PLUS, _TIMES, _ATOM = 1, 2, 3
 _C99 = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"
 )
-# Names that the included headers define, and names that compilers and later standards add.
+# Reserved names in C: of the included headers, of compilers and of later standards.
 _BESIDES = (
     "malloc free memset NULL size_t EXIT_FAILURE EXIT_SUCCESS RAND_MAX MB_CUR_MAX linux unix i386 asm typeof alignas "
     "alignof bool constexpr false nullptr static_assert thread_local true typeof_unqual"
@@ -157,9 +157,9 @@ _WORDS = frozenset(f"{_C99} {_BESIDES}".split())
 def write_c(program: Program, bound: dict[str, int] | None = None, dtype: str = "double") -> str:
     """Write ``program`` as C99: one function of the arrays and the sizes' variables that needs only C's own library.
 
-    With ``bound`` the variables are constants before the function instead. Arrays are contiguous and row-major; a
-    scalar is an array of one element. A function with intermediates returns 0, or 1 when memory runs out. Raises
-    SpecError for a dtype other than ``float`` and ``double``.
+    With ``bound`` the variables are constants that are defined before the function. Arrays are contiguous and
+    row-major; a scalar is an array of one element. A function with intermediates returns 0, or 1 when memory runs out.
+    Raises SpecError for a dtype other than ``float`` and ``double``.
     """
     if dtype not in ("float", "double"):
         raise SpecError(f"dtype: expected float or double, found {quoted(dtype)}")
@@ -279,7 +279,7 @@ class _Writer:
         (left, left_rank), (right, right_rank) = self._ranked(value.left), self._ranked(value.right)
         sign = {"//": "/"}.get(value.operation, value.operation)
         rank = _PLUS if sign in "+-" else _TIMES
-        # Sums are read from left to right without brackets. Mixed products and quotients keep their brackets.
+        # Sums are evaluated from left to right without brackets. Products with quotients keep their brackets.
         left = left if left_rank >= (rank if rank == _PLUS else _ATOM) else f"({left})"
         right = right if right_rank >= (_PLUS if sign == "+" else _TIMES if sign == "-" else _ATOM) else f"({right})"
         return (f"{left} {sign} {right}" if rank == _PLUS or sign == "%" else f"{left}{sign}{right}"), rank

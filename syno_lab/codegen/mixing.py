@@ -1,4 +1,4 @@
-"""The mixing property of αNAS (section 3.1) for any operator: which dimensions are paired, and how locally.
+"""The mixing property of αNAS (section 3.1) for any pGraph: which dimensions are paired, and how locally.
 
 The definitions use the preimage of a set of output elements (Definition 3.2; :mod:`syno_lab.codegen.receptive_field`):
 
@@ -6,22 +6,22 @@ The definitions use the preimage of a set of output elements (Definition 3.2; :m
   an element at every position along l.
 * A pairing is **all-to-one** (Definition 3.5) if the preimage of *some* output element has an element at every position
   along l. Else the pairing is **many-to-one** if some preimage has more than one position, else **one-to-one**. The
-  paper says that exactly one of the three holds, but different elements can satisfy different ones. At the edge of an
-  image a window may hold one pixel, in the middle several. The three are checked in the paper's order, so the widest
-  preimage counts. Locality depends on l alone. An axis of length 1 is all-to-one.
+  paper says that a pairing has exactly one of the three kinds, but different elements can have different kinds. At the
+  edge of an image a window may hold one pixel, in the middle several. The kinds are checked in the paper's order, so
+  the widest preimage counts. Locality depends on l alone. An axis of length 1 is all-to-one.
 
 For a binding, every slice and every element is checked, while the paper's own inference checks the centre alone. Axes
-that share no iterator are checked separately; the result is the same, because their preimages multiply.
+that share no iterator are checked separately: the joint preimage is the product of the axes' preimages.
 
-Without a binding the sizes are generic: primaries are large and different, coefficients have their defaults. Rules on
-the coordinate expressions settle an entry for all generic sizes where they can (:attr:`Mixing.proved`). The other
-entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
+Without a binding the sizes are generic: primary variables are large and different, coefficients have default values.
+Rules on the coordinate expressions prove entries for all generic sizes where possible (:attr:`Mixing.proved`). The
+other entries come from all slices and elements of two generic bindings of different scale, one input axis at a time.
 
-Generic means: every size is more than 1, and a size with a primary is larger than every size without. A rule gives the
-positions that an input coordinate takes while some iterators run and the others have their best fixed values. The
-answer is ``all``, ``some`` (more than one, but not all) or ``one``. The answer is None if it depends on exact numbers,
-such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with the bound of
-another coordinate, so that each can be at its best place.
+Sizes are generic if all are above 1, and each size with a primary variable is larger than all sizes without. A rule
+gives the positions that an input coordinate takes while some iterators run and the others have their best fixed values.
+A rule returns ``all``, ``some`` (more than one, but not all) or ``one``. A rule returns None if exact sizes matter,
+such as how many blocks a window touches. Rules exist only for coordinates that share no iterator with another
+coordinate's bound, so each can have its best values.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REMEMBERED = 1 << 14
 
 
 class Column(NamedTuple):
-    """The facts about one input axis; None where a fact is not settled.
+    """A column of the mixing matrix, for one input axis; None where an entry is unknown.
 
     Attributes:
         locality: the locality of every pairing along the axis.
@@ -64,16 +64,16 @@ class Column(NamedTuple):
 
     @property
     def marks(self) -> tuple[Letter | None, ...]:
-        """The mark of each output axis."""
+        """For each output axis the mark of the pairing; None where it is unknown."""
         return tuple("x" if paired is False else paired and self.locality for paired in self.paired)
 
     def completed(self, other: Column) -> Column:
-        """Return this column, with the entries of ``other`` where this column has None."""
+        """Return this column with each None replaced by the entry of ``other``."""
         paired = tuple(b if a is None else a for a, b in zip(self.paired, other.paired, strict=True))
         return Column(self.locality or other.locality, paired)
 
     def meets(self, wish: Wish) -> bool | None:
-        """Check whether a wish for this axis is met; None where that is not settled."""
+        """Check whether the column meets a wish for this axis; None where entries are unknown."""
         if self.locality is not None and RANK[self.locality] < RANK[wish.least]:
             return False
         paired = self.paired if wish.output is None else (self.paired[wish.output],)
@@ -83,13 +83,13 @@ class Column(NamedTuple):
 
 
 def column_by_rules(operator: Operator, axis: int) -> Column:
-    """Return the part of an input axis's column that the rules settle."""
+    """Return the entries of an input axis's column that the rules prove; the others are None."""
     coordinate, number = operator.inputs[axis], len(operator.spec.output_shape)
     bounded = bounds(operator)
     if bounded:
         own, leaves = _made_of(coordinate), reach(_leaves(coordinate), bounded)
         for bound in bounded:
-            # The bound of another coordinate restricts this coordinate, or perhaps no element satisfies the bound.
+            # No rule: another coordinate's bound restricts this coordinate, or perhaps no element satisfies the bound.
             if bound not in own and not (leaves.isdisjoint(_leaves(bound)) and _can_hold(bound)):
                 return Column(None, (None,) * number)
     return _by_rules(coordinate, number)
@@ -98,7 +98,7 @@ def column_by_rules(operator: Operator, axis: int) -> Column:
 @lru_cache(maxsize=REMEMBERED)
 def _by_rules(coordinate: Coordinate, number: int) -> Column:
     if any(c.size.is_one for c in _made_of(coordinate)):
-        return Column(None, (None,) * number)  # the only position is all positions
+        return Column(None, (None,) * number)  # an axis of length 1 is all-to-one: no rule is for it
     leaves = _leaves(coordinate)
     reductions = frozenset(leaf for leaf in leaves if leaf.is_reduction)
     alone = taken(coordinate, reductions)
@@ -116,10 +116,10 @@ def _made_of(coordinate: Coordinate) -> frozenset[Coordinate]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _can_hold(bound: Coordinate) -> bool:
-    """Check whether an UNFOLD's bound holds somewhere together with the other bounds; False means unknown.
+    """Check whether some element satisfies an UNFOLD's bound and the other bounds; False means unknown.
 
-    Coordinates of the data take their values independently. So the main coordinate can be where the middle of the
-    window, or any one value of a small window, keeps it inside.
+    Coordinates of the data take their values independently. So the main coordinate can have a value that satisfies the
+    bound for the window's middle, or for one value of a small window.
     """
     main, window = bound.node.operands
     return taken(main, _leaves(main)) == "all" and (
@@ -128,7 +128,7 @@ def _can_hold(bound: Coordinate) -> bool:
 
 
 def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
-    """Return the positions that a coordinate takes while ``running`` iterators run, by the rules of its primitive."""
+    """Return how many positions a coordinate takes while the iterators ``running`` run, by its primitive's rules."""
     if coordinate.is_leaf:
         return "all" if coordinate in running else "one"
     if running.isdisjoint(_leaves(coordinate)) and _is_chosen_freely(coordinate):
@@ -143,7 +143,7 @@ def taken(coordinate: Coordinate, running: Set[Coordinate]) -> Taken | None:
     match node.primitive:
         case "SHIFT":
             return positions[0]
-        case "MERGE":  # a digit of all values takes all its values; for some, it depends on their number
+        case "MERGE":  # a digit of ``some`` positions takes an unknown number of values
             return positions[0] if positions[0] != "some" else None
         case "SPLIT":
             return positions[0] if positions[0] == positions[1] else "some"
@@ -157,14 +157,14 @@ def _unfolded(main: Coordinate, window: Coordinate, running: Set[Coordinate]) ->
     if of_main == "one" and of_window == "one":
         return "one"
     if of_main == "all" and (of_window == "all" or (of_window == "one" and window.is_leaf)):
-        return "all"  # the middle of the window shifts nothing
+        return "all"  # the window's middle value reads without a shift
     if not _is_small(window, beside=main):
         return None
     if of_main in ("all", "one") and _spans(window, running):
         # The window's first value reaches all positions but the last few, and its last value all but the first few.
         return "all" if of_main == "all" else "some"
     if of_main == "some" and main.node.primitive == "UNFOLD" and taken(main.node.operands[0], running) == "one":
-        return "some"  # a window on a window reads fewer positions than the two sizes together
+        return "some"  # two nested small windows read fewer positions than the sum of their sizes
     return None
 
 
@@ -194,8 +194,8 @@ class Mixing(Pairing):
 
     Attributes:
         binding: the sizes that the pairing holds for; None means generic sizes.
-        proved: for each entry, whether rules on the coordinate expressions settle it for all generic sizes.
-        settled: whether two generic bindings of different scale had the same result; always True for a binding.
+        proved: for each entry, whether rules on the coordinate expressions prove it for all generic sizes.
+        settled: whether two generic bindings of different scale gave equal results; always True for a binding.
     """
 
     binding: tuple[tuple[str, int], ...] | None
@@ -259,7 +259,7 @@ def _turned(columns: Sequence[Sequence[Any]], number: int) -> Any:
 
 
 def _generic(operator: Operator, axis: int) -> tuple[Column, bool]:
-    """Return a column at generic sizes and whether it is settled: by rules where possible, else from all elements."""
+    """Return a column at generic sizes, by rules where possible, else from all elements, and whether it is settled."""
     rules = column_by_rules(operator, axis)
     if None not in rules.marks:
         return rules, True
@@ -276,9 +276,9 @@ def _generic(operator: Operator, axis: int) -> tuple[Column, bool]:
 
 
 def _look(operator: Operator, axis: int, binding: dict[str, int]) -> Column:
-    """Return a column for one binding, from every term of the loop nest."""
+    """Return an input axis's column for one binding, from every term of the loop nest."""
     nothing = Column("o", (False,) * len(operator.output))
-    # If some bound holds nowhere, no output element reads anything.
+    # If no element satisfies some bound, no output element reads anything.
     if not all(_seen(operator, bound, None, binding) for bound in bounds(operator)):
         return nothing
     coordinate = operator.inputs[axis]
@@ -288,7 +288,7 @@ def _look(operator: Operator, axis: int, binding: dict[str, int]) -> Column:
 def _seen(
     operator: Operator, coordinate: Coordinate, read: Coordinate | None, binding: dict[str, int]
 ) -> Column | None:
-    """Return the column of ``read`` in the part of a coordinate; None where no term exists."""
+    """Return the column of the input coordinate ``read``, from the terms of a part; None for a part without terms."""
     part = part_of(operator, coordinate)
     shape = (*(leaf.size.at(binding) for leaf in part.outputs), 1 if read is None else read.size.at(binding))
     if prod(shape) > MAX_ELEMENTS:
@@ -314,7 +314,7 @@ def _column(
         return None
     paired = []
     for axis in range(number):
-        # An output axis that the part does not depend on adds nothing to an element's preimage.
+        # Along an output axis that the part does not depend on, all slices read the same elements.
         here = [place for place, leaf in enumerate(part.outputs) if leaf.node.tag == axis]
         slices = reached.any(axis=here[0]) if here else reached
         paired.append(bool(slices.all(axis=-1).any()))

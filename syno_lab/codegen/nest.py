@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: ``name`` runs over ``0 <= name < size``, the values of ``coordinate``."""
+    """A loop: the iterator ``name`` runs over ``0 <= name < size``, the values of ``coordinate``."""
 
     name: str
     size: Size
@@ -65,16 +65,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Nest:
-    """A loop nest: ``result = 0``; over ``sums``, where ``conditions`` hold, ``result +=`` the product of ``factors``.
+    """A loop nest: ``result = 0``; loop over ``sums``; if ``conditions`` hold, ``result +=`` product of ``factors``.
 
     Attributes:
         result: the element that is written.
-        over: the outer loops: one for each axis of the result, or all loops where the nest scatters.
+        over: the outer loops, one for each axis of the result; if the nest scatters, all loops.
         sums: the inner loops.
         conditions: the conditions in the order of their checks.
         factors: the elements that are multiplied.
         scatters: whether several iterations add to the same element, so that all elements must start at zero.
-        note: a remark for readers.
+        note: a comment for readers of the generated code.
     """
 
     result: Access
@@ -88,9 +88,9 @@ class Nest:
 
 @dataclass(frozen=True)
 class Program:
-    """A sequence of nests, from ``arguments`` over ``intermediates`` to ``result``.
+    """A sequence of loop nests that compute ``result`` from ``arguments`` by way of ``intermediates``.
 
-    ``variables`` are the variables in its sizes, in the order of their declaration.
+    ``variables`` are the variables in the arrays' sizes, in the order of declaration.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Program:
 
 
 def array_name(operator: Operator, text: str) -> str:
-    """Return ``text``, with underscores appended until it is no variable's name."""
+    """Return ``text`` as an array's name: append underscores while a variable has this name."""
     while text in operator.spec.symbols.position:
         text += "_"
     return text
@@ -116,17 +116,17 @@ def tensors(operator: Operator) -> dict[str, tuple[Coordinate, ...]]:
 
 
 def sizes_of(coordinates: Iterable[Coordinate]) -> tuple[Size, ...]:
-    """Return the sizes of coordinates."""
+    """Return the symbolic sizes of coordinates."""
     return tuple(c.size for c in coordinates)
 
 
 def evaluate(operator: Operator, steps: Iterable[Step], found: dict[Coordinate, Expression]) -> list[Condition]:
-    """Write the results of ``steps``, bottom-up, into ``found``; return the conditions of UNFOLDs among the steps."""
+    """Add the expressions of the results of ``steps``, bottom-up, to ``found``; return the conditions of UNFOLDs."""
     return [Condition(found[c], c.size) for c in climb(operator, steps, found, size)]
 
 
 def loop_over(coordinates: Iterable[Coordinate], names: Names, prefix: str = "z") -> tuple[Loop, ...]:
-    """Return a loop for each coordinate, with its own name or a new name."""
+    """Return a loop for each coordinate, with the coordinate's name or a new name."""
     return tuple(Loop(names.give(c, prefix), c.size, c) for c in coordinates)
 
 
@@ -190,14 +190,14 @@ def _stage(
 
 
 def variables(operator: Operator) -> tuple[str, ...]:
-    """Return the variables that a loop nest of ``operator`` mentions, in the order of declaration."""
+    """Return the variables that occur in a loop nest of ``operator``, in the order of declaration."""
     symbols = operator.spec.symbols
     used = {n for s in all_sizes(operator) for n, power in zip(symbols.names, s.exponents, strict=True) if power}
     return tuple(n for n in symbols.names if n in used)
 
 
 def all_sizes(operator: Operator) -> Iterator[Size]:
-    """Yield the sizes of all coordinates and the parameters of all steps, some of them several times."""
+    """Yield the sizes of all coordinates and the parameters of all steps, some values several times."""
     yield from sizes_of((*operator.output, *operator.reductions))
     for step in operator.steps:
         yield from sizes_of(step.operands + step.given)
@@ -208,11 +208,11 @@ def all_sizes(operator: Operator) -> Iterator[Size]:
 
 
 def generic_binding(operator: Operator, scale: int = 1) -> dict[str, int]:
-    """Return sizes that show an operator's behaviour: a size with a primary is larger than every size without.
+    """Return typical sizes: a size with a primary variable is larger than every size without.
 
-    Coefficients keep their defaults. Coefficients without a default are the smallest from 2 up that make every size an
-    integer, and more than 1 where possible. Primaries are all different, and multiples of their divisors. ``scale``
-    makes the primaries larger. Raises SpecError when no small coefficients make all sizes integers.
+    Coefficients keep their defaults. Coefficients without a default are the smallest numbers from 2 up for which every
+    size is an integer, and above 1 where possible. Primary variables are all different, and multiples of their
+    divisors. ``scale`` makes the primaries larger. Raises SpecError when no small coefficients make all sizes integers.
     """
     symbols, defaults = operator.spec.symbols, operator.spec.defaults
     every = set(all_sizes(operator))

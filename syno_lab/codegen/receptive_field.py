@@ -1,9 +1,9 @@
 """The exact set of input elements that an output element reads, from the coordinate expressions.
 
 An input element *contributes to* an output element if its coefficient there is not identically zero as a function of
-the weights (αNAS, Definition 3.1). Here an input element contributes if at least one term of the loop nest reads it. A
-coefficient is a sum of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` is the
-paper's preimage (Definition 3.2) of one output element, of a slice, or of the whole output.
+the weights (αNAS, Definition 3.1). Here, an element contributes if at least one term of the loop nest reads it. A
+coefficient is a sum of products of weight elements with factors 1, so no terms cancel. :func:`receptive_field` returns
+the paper's preimage (Definition 3.2) of one output element, a slice, or the whole output.
 
 The input's axes are divided into :func:`parts` that share no iterator. The elements that are read are the product of
 the parts' elements, so no loop runs over all axes at once.
@@ -33,14 +33,14 @@ from syno_lab.ir.state import Step
 
 Array = np.ndarray[Any, Any]
 _CLIPPING = frozenset(name for name, primitive in PRIMITIVES.items() if primitive.clips)
-_CHUNK = 1 << 20  # Points that are evaluated together.
-MAX_POINTS = 1 << 30  # A run of some minutes.
-MAX_ELEMENTS = 1 << 27  # Input elements, each with a count of eight bytes.
+_CHUNK = 1 << 20  # The number of terms that are evaluated together.
+MAX_POINTS = 1 << 30  # The most terms of a part; a run takes some minutes.
+MAX_ELEMENTS = 1 << 27  # The most input elements, each with a count of eight bytes.
 
 
 @dataclass(frozen=True)
 class Part:
-    """Input axes and bounds that depend on the same iterators; no other axis or bound depends on them.
+    """A part of an operator: input axes and bounds that depend on iterators on which no other axis or bound depends.
 
     Attributes:
         leaves: the iterators: first of the output, then of the reductions.
@@ -59,7 +59,7 @@ class Part:
 
 
 def parts(operator: Operator) -> tuple[Part, ...]:
-    """Return the parts of an operator. An iterator that no index and no bound depends on is in no part."""
+    """Return the parts of an operator. Iterators on which neither an index nor a bound depends are in no part."""
     bounded = bounds(operator)
     parts_found: list[Part] = []
     for coordinate in (*operator.inputs, *bounded):
@@ -70,7 +70,7 @@ def parts(operator: Operator) -> tuple[Part, ...]:
 
 
 def bounds(operator: Operator) -> tuple[Coordinate, ...]:
-    """Return the results of UNFOLDs: a term is zero where a result is outside its domain."""
+    """Return the results of an operator's UNFOLDs: a term is zero where such a result is outside its domain."""
     return tuple([result for step in operator.steps if step.primitive in _CLIPPING for result in _results(step)])
 
 
@@ -85,7 +85,7 @@ def _results(step: Step) -> tuple[Coordinate, ...]:
 def part_of(operator: Operator, coordinate: Coordinate) -> Part:
     """Return the part of one input coordinate or bound: the bounds that restrict it, and all iterators of these bounds.
 
-    Other input axes may share the iterators, but they do not restrict the coordinate.
+    Other input axes that share the iterators do not restrict the coordinate, so the part leaves them out.
     """
     closed = _close(operator, leaves_of(coordinate), bounds(operator))
     axes = tuple(axis for axis in closed.axes if operator.inputs[axis] == coordinate)
@@ -101,7 +101,7 @@ def _close(operator: Operator, leaves: Set[Coordinate], among: tuple[Coordinate,
 
 
 def reach(leaves: Set[Coordinate], among: Iterable[Coordinate]) -> Set[Coordinate]:
-    """Return the least superset of ``leaves`` that has all or no iterators of each coordinate in ``among``."""
+    """Return the smallest superset of ``leaves`` with all or none of the iterators of each coordinate in ``among``."""
     size = 0
     while size != len(leaves):
         size = len(leaves)
@@ -158,7 +158,7 @@ class ReceptiveField:
     Attributes:
         index: for each output axis its index; None means the whole axis.
         counts: the number of terms that read each element [shape of the input].
-        axes: a summary for each input axis.
+        axes: for each input axis a summary of the positions that are read.
     """
 
     index: tuple[int | None, ...]
@@ -172,7 +172,7 @@ class ReceptiveField:
         return mask
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Return the mask, so that NumPy takes the receptive field for an array."""
+        """Return the mask of read elements; NumPy calls this when a receptive field is used as an array."""
         return np.array(self.mask, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
@@ -229,7 +229,7 @@ def receptive_field(
 
 
 def _product(factors: Sequence[Array], times: int, lengths: tuple[int, ...], should_stop: Stop | None) -> Array:
-    """Multiply arrays that broadcast to a shape, slice by slice, so that the work can be stopped."""
+    """Multiply arrays that broadcast to ``lengths``, slice by slice, so that ``should_stop`` can end the work."""
     counts = np.empty(lengths, dtype=np.int64)
     axis = max(range(len(lengths)), key=lengths.__getitem__, default=None)
     if axis is None:

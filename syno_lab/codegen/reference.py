@@ -1,7 +1,7 @@
 """The reference: run an operator's loop nest, which defines the operator, in NumPy, slowly and plainly.
 
 PyTorch, TVM and every optimisation must agree with the reference. Reductions are Python loops. The output axes are
-vectorised, and each element is computed by the coordinate expressions of Table 1 (Syno, section 5).
+vectorised. The coordinate expressions of Table 1 (Syno, section 5) determine the indices.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def reference(
         index, valid = _indices(operator, bound, point)
 
         def read(array: Array, axes: tuple[Coordinate, ...], index: Index = index, valid: Array = valid) -> Array:
-            # Where a term is zero, any element will do; 0 keeps the index in bounds.
+            # Where a term is zero, the index does not matter; 0 is in bounds.
             return array[tuple(np.where(valid, index[c], 0) for c in axes)]
 
         term = read(x, operator.inputs)
@@ -61,9 +61,9 @@ def reference(
 
 
 def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tuple[int, ...]) -> dict[str, int]:
-    """Infer the binding from the arguments' shapes: each variable that is the whole size of an axis.
+    """Infer the binding from the arguments' shapes: an axis whose size is a single variable determines this variable.
 
-    The input comes before the weights. Variables that no axis has come from the spec's first binding.
+    The input comes before the weights. Other variables get the values of the spec's first binding.
     """
     sizes: dict[str, int] = {}
     tensors = [operator.inputs, *(weight.coordinates for weight in operator.weights)]
@@ -77,7 +77,7 @@ def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tu
 
 
 def _indices(operator: Operator, binding: Binding, point: tuple[int, ...]) -> tuple[Index, Array]:
-    """Return every coordinate over the output axes at one point of the reductions, and where the term is not zero."""
+    """Return all coordinates over the output axes at one point of the reductions, and where the term is not zero."""
     shape = tuple(c.size.at(binding) for c in operator.output)
     values: Index = dict(zip(operator.output, np.ogrid[tuple(slice(n) for n in shape)], strict=True))
     values.update(zip(operator.reductions, point, strict=True))

@@ -1,9 +1,9 @@
 """Recognise a product of data and a weight as a convolution, a matrix product, or neither.
 
-A stage of the lowering plan multiplies and sums. The library call of a stage depends on the coordinates alone, never on
-the operator's name. The data's axes are *affine*: each index is a sum of coordinates with coefficients. UNFOLD, STRIDE
-and SPLIT make these sums (Syno, Table 1; section 8 on lowering). :func:`recognise` sorts the coordinates into batch,
-group, contracted and free coordinates and into windows that slide over the data.
+A stage of the lowering plan multiplies tensors and sums products. The library call of a stage depends on the
+coordinates alone, never on the operator's name. The data's axes are *affine*: each index is a sum of coordinates with
+coefficients. UNFOLD, STRIDE and SPLIT make these sums (Syno, Table 1; section 8 on lowering). :func:`recognise` sorts
+the coordinates into batch, group, contracted and free coordinates and into windows that slide over the data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_OPEN_WINDOW = 16  # positions of a window, each of which needs a slice
+MAX_OPEN_WINDOW = 16  # the most positions of a window, each of which needs a slice
 
 
 class Term(NamedTuple):
@@ -29,7 +29,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a tensor: ``length`` elements, read at ``sum(terms) + offset``, and zero outside."""
+    """An axis of a tensor of ``length`` elements; reads are at ``sum(terms) + offset``, and are zero out of bounds."""
 
     terms: tuple[Term, ...]
     offset: int
@@ -53,17 +53,17 @@ class Axis:
 
     @property
     def left(self) -> int:
-        """The number of zeros before the first element; negative for elements that are not read."""
+        """The number of padding zeros before the first element; -n if the first n elements are not read."""
         return -self.offset
 
     @property
     def right(self) -> int:
-        """The number of zeros after the last element; negative for elements that are not read."""
+        """The number of padding zeros after the last element; -n if the last n elements are not read."""
         return self.offset + span(self.terms) - self.length
 
     @property
     def is_split(self) -> bool:
-        """Whether the terms are the digits of the position, so that a reshape divides the axis."""
+        """Whether the terms are the digits of the position, so that a reshape splits the axis into the terms' axes."""
         fused = fuse(self.terms)
         return self.offset == 0 and fused is not None and fused.step == 1 and fused.size == self.length
 
@@ -81,7 +81,7 @@ class Axis:
 
 
 class Fused(NamedTuple):
-    """Several terms that count like a single term ``step * position``, ``position < size``; the slowest comes first."""
+    """Several terms that equal a single term ``step * position``, ``position < size``; the slowest is first."""
 
     step: int
     size: int
@@ -89,7 +89,7 @@ class Fused(NamedTuple):
 
     @property
     def axes(self) -> list[Axis]:
-        """A separate axis for each term."""
+        """For each term a separate axis."""
         return [Axis.plain(term.coordinate, term.size) for term in self.terms]
 
 
@@ -99,7 +99,7 @@ def span(terms: Iterable[Term]) -> int:
 
 
 def fuse(terms: Iterable[Term]) -> Fused | None:
-    """Return the terms as the digits of one position; None where they are not."""
+    """Return the terms as the digits of one position; None if they are no digits."""
     all_terms = tuple(terms)
     digits = sorted((t for t in all_terms if t.size > 1), key=lambda t: -t.coefficient)
     for high, low in pairwise(digits):
@@ -123,12 +123,12 @@ class Sliding:
 
     @property
     def stride(self) -> int:
-        """The distance between neighbouring places of the window."""
+        """The step between neighbouring positions of the window on the axis."""
         return self.main.step
 
     @property
     def dilation(self) -> int:
-        """The distance between neighbouring elements of the window."""
+        """The step on the axis between neighbouring elements of the window."""
         return self.window.step
 
 
@@ -137,13 +137,13 @@ class Contraction:
     """A product of data and a weight with sums, and the role of every coordinate.
 
     Attributes:
-        batch: axes of the data alone that stay, with any index.
+        batch: axes that only the data has and that stay in the result, with any index.
         group: coordinates of data, weight and result.
         contracted: coordinates of data and weight that are summed.
         free: coordinates of weight and result.
         sliding: axes over which a window of the weight slides and is summed.
         opened: axes over which a window of the weight slides and stays; the window's coordinates are among ``free``.
-        obstacles: axes without any of these roles; each of their coordinates as a separate axis has a role.
+        obstacles: axes with none of these roles; each coordinate of such an axis has a role as an axis of its own.
     """
 
     batch: tuple[Axis, ...]
@@ -156,7 +156,7 @@ class Contraction:
 
     @property
     def kind(self) -> Literal["general", "convolution", "matmul", "product"]:
-        """The kind of call that computes it: ``product`` is element by element, ``general`` has obstacles."""
+        """The kind of call that computes the contraction: ``product`` is elementwise, ``general`` has obstacles."""
         if self.obstacles:
             return "general"
         if self.sliding:
@@ -181,8 +181,8 @@ class Contraction:
 def recognise(data: Iterable[Axis], weight: Collection[Coordinate], summable: Collection[Coordinate]) -> Contraction:
     """Return the roles of all coordinates in ``sum over summable of data * weight``, from the data's axes.
 
-    Each coordinate of ``weight`` is one axis of the weight. A summable coordinate of the data alone counts as batch,
-    and is summed later.
+    Each coordinate of ``weight`` is one axis of the weight. A summable coordinate that only the data has counts as
+    batch, and is summed later.
     """
     batch: list[Axis] = []
     group: list[Coordinate] = []
@@ -223,7 +223,7 @@ def _slides(axis: Axis, weight: Collection[Coordinate]) -> Sliding | None:
 
 
 def _can_stay_open(found: Sliding, summable: Collection[Coordinate]) -> bool:
-    """Check that every position reads something, and that multiplying before the window is opened costs no more."""
+    """Check that each window position reads an element, and that multiplying before opening costs no more."""
     last = found.dilation * (found.window.size - 1)
     reads = found.axis.left - last > -found.axis.length and span(found.main.terms) > found.axis.left
     return (

@@ -11,10 +11,10 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import integer, likeness, nearest, quoted
 from syno_lab.processes.process import cores
 
-#: The value of a key in TVM's description of a target; a host's description has the same values.
+#: The type of a value in TVM's description of a target; the host's description is such a value too.
 Attribute = str | int | list[str]
 Described = dict[str, Attribute | dict[str, Attribute]]
-#: The least similarity of two names at which one is taken for a misspelling of the other.
+#: From this similarity on, a name is taken for a misspelling of another name.
 _ALIKE = 0.75
 #: The lab's name for the processor of this machine; ``local:2`` runs operators in two threads.
 LOCAL = "local"
@@ -45,7 +45,7 @@ def _arm(processor: str, cores: int) -> dict[str, Attribute]:
 
 
 def _gpu(arch: str, host: dict[str, Attribute] | None = None) -> Described:
-    """Describe a card with the limits that MetaSchedule's rules need; they are the same from Volta to Blackwell."""
+    """Return a description of a GPU with limits for MetaSchedule's rules, which are equal from Volta to Blackwell."""
     card: Described = {
         "kind": "cuda",
         "arch": arch,
@@ -81,7 +81,7 @@ TARGETS: dict[str, NamedTarget] = {
 
 
 def local_threads(name: str) -> int | None:
-    """Return the number of threads that ``local`` (all that this process may use) or ``local:2`` means; else None.
+    """Return the number of threads of ``local`` (all that this process may use) or ``local:2``; None for other targets.
 
     Raises SynoError for 0 threads, or for more than this process may use.
     """
@@ -101,14 +101,14 @@ def describe(name: str) -> Described | str | None:
     """Return TVM's description of the target ``name``: JSON object, tag or kind; None for this machine's processor.
 
     ``name`` is one of :data:`TARGETS`, ``local:THREADS``, a JSON object with a ``kind``, a TVM tag
-    (``nvidia/jetson-orin-nano``) or kind (``llvm``). ``name`` may be the command-line form of older TVMs, ``llvm
+    (``nvidia/jetson-orin-nano``) or kind (``llvm``). ``name`` may be in older TVMs' command-line form, ``llvm
     -mcpu=skylake -num-cores=4``, which this TVM rejects. Raises SynoError for any other text, before TVM sees it.
     """
     if local_threads(name) is not None:
         return None
     if name in TARGETS:
         text_of_target = TARGETS[name].tvm
-        assert text_of_target is not None  # only ``local`` has None
+        assert text_of_target is not None  # only the target ``local`` has no description
         description: Described = json.loads(text_of_target)
         return description
     text = name.strip()

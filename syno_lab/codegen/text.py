@@ -35,7 +35,7 @@ class Names:
                 self.give(leaf, prefix)
 
     def give(self, coordinate: Coordinate, prefix: str) -> str:
-        """Return the name of a coordinate that a loop runs over; a coordinate without a name gets a new name."""
+        """Return the name of a loop's coordinate; a coordinate without a name gets a new name."""
         if coordinate not in self.found:
             tries = self._words(coordinate, prefix) if self.style == "words" else self._letters(coordinate)
             self.found[coordinate] = next(text for text in tries if text not in self.taken)
@@ -48,7 +48,7 @@ class Names:
         return chain((stem,), (f"{stem}__{number}" for number in count(2)))
 
     def _letters(self, coordinate: Coordinate) -> Iterable[str]:
-        """Yield letters as in the papers: n, o, h, w for outputs, c for C_in, p and q for windows, else from a on."""
+        """Yield letters as in the papers: n, o, h, w for outputs, c for C_in, p and q for windows, then others."""
         symbols = coordinate.size.symbols
         used = [v for v, p in zip(symbols.names, coordinate.size.exponents, strict=True) if p]
         primary = [v for v in used if v in symbols.primary]
@@ -73,5 +73,5 @@ def expressions(graph: State | Operator) -> dict[Coordinate, str]:
     state = graph.state if isinstance(graph, Operator) else graph
     values = {leaf: name(text) for leaf, text in names(graph).items()}
     for _ in climb(state, state.steps, values, size):
-        pass  # a text ignores the domains
+        pass  # texts ignore the domains' bounds
     return {coordinate: str(expression) for coordinate, expression in values.items()}

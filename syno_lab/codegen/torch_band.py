@@ -1,8 +1,8 @@
 """Few channels and windows as matrices: block-diagonal weights, bands of ones, Toeplitz matrices of a weight.
 
-A CPU's convolution processes eight channels at once. With fewer channels it takes the same time, and its gradient takes
-up to a hundred times as long as a matrix product. A window along a short axis can be a matrix product. A sum needs a
-band of ones, a weight needs a Toeplitz matrix. All bounds were measured, forward and backward, on two CPUs' cores.
+A CPU's convolution processes eight channels at once. With fewer channels a convolution takes the same time, and its
+gradient up to a hundred times a matrix product's time. A window along a short axis can be a matrix product. A plain sum
+needs a band of ones, a weight a Toeplitz matrix. All limits were measured, forward and backward, on two CPUs' cores.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from math import prod
 from syno_lab.codegen.stage_kinds import Axis, Contraction, Fused, Sliding
 from syno_lab.codegen.torch_tensor import Factor, Lines
 
-LANES = 8  # Input and output channels of a group that a CPU's convolution processes at once.
-MOST_MERGED = 8  # Groups merged into one; more groups cost more multiplications than full lanes save.
-FEW_CHANNELS = 16  # At most so many channels become one group where no other number of groups fills the lanes.
-BAND_GAIN = 16  # Positions along an axis that a matrix product processes in the time of adding one slice.
-MOST_TOEPLITZ = 1 << 16  # Elements of a weight's Toeplitz matrix.
+LANES = 8  # The number of channels that a CPU's convolution processes at once.
+MOST_MERGED = 8  # The most merged groups; for more, the extra multiplications cost more than full lanes save.
+FEW_CHANNELS = 16  # If no merge fills the lanes, at most so many channels become one group.
+BAND_GAIN = 16  # The positions along an axis that a matrix product sums in the time of adding one slice.
+MOST_TOEPLITZ = 1 << 16  # The most elements of a weight's Toeplitz matrix.
 
 
 def groups_to_merge(groups: int, c: int, f: int) -> int:
-    """Return how many of ``groups`` with ``c`` input and ``f`` output channels to merge to fill the lanes; 1: none."""
+    """Return how many of ``groups`` with ``c`` input and ``f`` output channels to merge into one; 1 merges none."""
     if groups == 1 or (c >= LANES and f >= LANES) or (c == 1 and f not in (2, 3)):
         return 1  # depthwise convolutions are fast anyway
     for merged in range(2, min(groups, MOST_MERGED) + 1):
@@ -52,8 +52,8 @@ def _lanes(channels: int) -> int:
 def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
     """Replace a window that slides over an axis by a contraction of the whole axis with a Toeplitz matrix.
 
-    ``T[i, j] = W[j - stride * i + left]``, zero outside of the window. The weight's window becomes two axes: the places
-    of the window, and the whole axis. The whole axis gets the name of the window's first coordinate, and is summed.
+    ``T[i, j] = W[j - stride * i + left]``, zero outside of the window. The weight's window becomes two axes: the
+    window's positions and the data's. The data's axis has the window's first coordinate, and is summed.
     """
     window = [weight.axes[weight.axis_of(t.coordinate)] for t in s.window.terms]
     other_axes = [axis for axis in weight.axes if axis not in window]
@@ -71,14 +71,14 @@ def toeplitz(lines: Lines, data: Factor, weight: Factor, s: Sliding) -> None:
 
 
 def is_band_faster(window: Fused, length: int) -> bool:
-    """Check whether a matrix product sums a window along an axis of ``length`` faster than slices do."""
+    """Check whether a matrix product sums a window along an axis of ``length`` faster than a sum of slices."""
     return window.step == 1 and window.size > 2 and BAND_GAIN * (window.size - 1) >= length
 
 
 def is_dilated_band_faster(kept: Fused, window: Fused, length: int, behind: int) -> bool:
-    """Check the same for a window that reads every ``step``-th element, which shortens the band ``step`` times.
+    """Check whether a matrix product sums a dilated window faster: the step of the window shortens the band.
 
-    The elements ``behind`` the axis and the remainders are columns of the product. With few columns it is slow.
+    The elements ``behind`` the axis and the remainders are columns of the product. A product of few columns is slow.
     """
     blocks = -(-length // window.step)
     is_wide = window.step * behind >= LANES
@@ -115,7 +115,7 @@ def sum_by_band(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fus
     """Sum a sliding window by a matrix of ones: one product forward and one backward, without padding."""
     axis, before, behind = factor.axes[place], factor.axes[:place], factor.axes[place + 1 :]
     size = kept.step * (kept.size - 1) + 1
-    first = axis.left - gone.size + 1  # the diagonals from ``first`` to ``left`` are ones; rows are the axis
+    first = axis.left - gone.size + 1  # diagonals ``first`` to ``left`` are ones; the rows are the axis's elements
     step = f"::{kept.step}" if kept.step > 1 else ""
     parts = kept.axes
     if behind:

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 BATCH = 64  # The examples in a timed batch, as many as in a training by default.
-MOST_ELEMENTS = 1 << 20  # Elements of the timed input; larger examples make a smaller batch.
-TURNS = 5  # Timed runs of each candidate, after one to warm up.
+MOST_ELEMENTS = 1 << 20  # The most elements of the timed input; with larger examples the batch is smaller.
+TURNS = 5  # Timed runs of each candidate, after one untimed run.
 MOST_FLOPS = 2.0  # A plan with more than so many times the least FLOPs is not tried.
 NEAR = 0.95  # A form must take less than this share of the default's time.
-KEPT = 1024  # Cached choices.
+KEPT = 1024  # The most cached choices.
 
 
 _chosen: dict[Any, Form] = {}
 
 
 def default_form(operator: Operator, binding: Binding, order: Literal["best", "naive"] = "best") -> Form:
-    """Return the default form of a plan, without a measurement: flattened axes are where they cause fewer copies.
+    """Return the default form of a plan, without a measurement: flattened axes have the position with fewer copies.
 
-    Of 15 operators with different forms, 9 get another form by this rule. The other form took 0.4 to 0.9 of the time.
+    Of 15 operators whose forms differ, 9 get the form ``late`` by this rule; it takes 0.4 to 0.9 of the time.
     """
     first = Writer(operator, binding, Form(order))
     first.stages()
@@ -49,7 +49,7 @@ def default_form(operator: Operator, binding: Binding, order: Literal["best", "n
 
 
 def candidates(operator: Operator, binding: Binding) -> dict[Form, str]:
-    """Return the forms with different source, each with its source; the default comes first."""
+    """Return the forms whose sources differ, each with its source; the default form comes first."""
     most = MOST_FLOPS * plan(operator, binding).flops
     orders: tuple[Literal["best", "naive"], ...] = ("best", "naive")
     sources: dict[Form, str] = {}
@@ -68,12 +68,12 @@ def candidates(operator: Operator, binding: Binding) -> dict[Form, str]:
 def fastest(operator: Operator, binding: dict[str, int], make: Callable[[Form], nn.Module]) -> Form:
     """Return the form whose module needs the least processor time forward and backward, in float32.
 
-    ``make`` makes the module of a form. A choice is cached for the process by operator, sizes and torch's number of
+    ``make`` returns the module of a form. A choice is cached for the process by operator, sizes and torch's number of
     threads. The measurement does not change the random state.
     """
     import torch
 
-    steps = operator.steps  # equal operators may number their weights differently
+    steps = operator.steps  # equal operators with other steps may number their weights differently
     key = operator, steps, tuple(sorted(binding.items())), torch.get_num_threads()
     if key not in _chosen:
         while len(_chosen) >= KEPT:

@@ -21,12 +21,12 @@ from syno_lab.codegen.torch_band import (
 from syno_lab.codegen.torch_tensor import Factor, Lines
 from syno_lab.ir.coordinate import Coordinate
 
-MAX_SLICES = 32  # Positions of a window; a longer window becomes a view with a separate axis.
-MAX_SLIDING = 3  # Sliding axes of F.conv3d.
+MAX_SLICES = 32  # The most slices that sum a window; a longer window becomes a separate axis by a view.
+MAX_SLIDING = 3  # The most sliding axes of a convolution: F.conv3d has three.
 
 
 def convolve(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
-    """Write the convolution of ``data`` with ``weight``; afterwards ``data`` is the result."""
+    """Write the code of the convolution of ``data`` with ``weight``; afterwards ``data`` is the result."""
     sliding = {s.axis: s for s in roles.sliding}
     group = [data.axes[data.axis_of(c)] for c in roles.group]
     contracted = [data.axes[data.axis_of(c)] for c in roles.contracted]
@@ -105,14 +105,14 @@ def _of(factor: Factor, coordinate: Coordinate) -> Axis:
 
 
 def _flat(group: list[Axis]) -> Axis:
-    """Return the axis that several axes become when flattened; it is never read by coordinate afterwards."""
+    """Return the axis that several axes become when flattened; the axis is not looked up by a coordinate later."""
     return Axis(tuple(t for axis in group for t in axis.terms), 0, prod(axis.length for axis in group))
 
 
 def _layout(data: Factor, channels: list[Axis], sliding: dict[Axis, Sliding]) -> tuple[list[Axis], list[list[Axis]]]:
-    """Return the convolution's batch axes and its one to three dimensions of space, in the data's order.
+    """Return the convolution's batch axes and its one to three spatial dimensions, in the data's order.
 
-    Batch axes behind the channels become dimensions of space with a kernel of 1, so that the data need no permutation.
+    Batch axes behind the channels become spatial dimensions with a kernel of 1, so that the data need no permutation.
     """
     first = min(i for i, axis in enumerate(data.axes) if axis in channels or axis in sliding)
     lead = list(data.axes[:first])
@@ -133,7 +133,7 @@ def _layout(data: Factor, channels: list[Axis], sliding: dict[Axis, Sliding]) ->
 
 
 def _padding(s: Sliding) -> tuple[int, tuple[int, int]]:
-    """Return the convolution's own symmetric padding, and the padding that ``F.pad`` must add left and right."""
+    """Return the symmetric padding for the convolution's argument, and the padding for ``F.pad``, left and right."""
     left, right = s.axis.left, s.axis.right
     reach = s.dilation * (s.window.size - 1) + 1
     if left >= 0 and (s.axis.length + 2 * left - reach) // s.stride + 1 == s.main.size:
@@ -143,7 +143,7 @@ def _padding(s: Sliding) -> tuple[int, tuple[int, int]]:
 
 
 def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
-    """Write the (grouped) matrix product or the elementwise product; afterwards ``data`` is the result."""
+    """Write the code of a (grouped) matrix product or an elementwise product; afterwards ``data`` is the result."""
     if roles.kind == "product":
         _product(lines, data, weight, roles)
         return
@@ -159,14 +159,14 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
     if contracted and all(data.axes.index(axis) < last for axis in batch):
         rows, columns = batch, []
     if not columns:
-        # Contracted axes come last: [group, rows, contracted] @ [group, contracted, free].
+        # Contracted axes are the data's last axes: [group, rows, contracted] @ [group, contracted, free].
         shape = [[axis] for axis in rows] + [contracted] if not group else [group, rows, contracted]
         left = lines.regroup(data, shape)
         right = lines.regroup(weight, [g, c, f] if group else [c, f])
         result = [*([group] if group else []), *([rows] if group else [[axis] for axis in rows]), f]
         lines.become(data, f"torch.matmul({left}, {right})", result)
     elif rows and group and 2 * prod(axis.length for axis in columns) <= prod(axis.length for axis in f):
-        # With few columns, copies of the weight for each row would be larger than the result. So rows become columns.
+        # With few columns, a copy of the weight for each row would exceed the result's size. So rows become columns.
         result = [group, f, [*rows, *columns]]
         right = lines.regroup(data, [group, contracted, result[-1]])
         lines.become(data, f"torch.bmm({lines.regroup(weight, [g, f, c])}, {right})", result)
@@ -186,7 +186,7 @@ def multiply(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
 
 
 def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> None:
-    """Write ``data * weight``, with the weight broadcast along the batch."""
+    """Write the code of ``data * weight``, with the weight broadcast along the batch."""
     order = sorted(roles.group, key=data.axis_of)
     expression = lines.regroup(weight, [[_of(weight, c)] for c in order])
     first = data.axis_of(order[0]) if order else len(data.axes)
@@ -198,10 +198,10 @@ def _product(lines: Lines, data: Factor, weight: Factor, roles: Contraction) -> 
 
 
 def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
-    """Write an axis as one slice for each position of its window, which is already a separate axis."""
+    """Write an axis as a slice for each position of its window; a product has made the window a separate axis."""
     window = s.window.terms[0]
     place, at = data.axes.index(s.axis), data.axes.index(Axis.plain(window.coordinate, window.size))
-    rest = place - (at < place)  # the place of the axis after the window's axis is removed
+    rest = place - (at < place)  # the index of the axis once the window's axis is removed
     rank = len(data.axes) - 1
     size = s.stride * (s.main.size - 1) + 1
     over = s.axis.left + s.axis.length - size
@@ -226,7 +226,7 @@ def open_window(lines: Lines, data: Factor, s: Sliding) -> None:
 
 
 def add_up(lines: Lines, factor: Factor, summed: Collection[Coordinate]) -> None:
-    """Sum ``factor`` over coordinates in its indices: whole axes, blocks (pooling) and sliding windows."""
+    """Write the sum of ``factor`` over some of its coordinates: whole axes, blocks (pooling) and sliding windows."""
     blocks: list[tuple[Axis, Fused, Fused]] = []
     for axis in list(factor.axes):
         gone = fuse(t for t in axis.terms if t.coordinate in summed)
@@ -275,7 +275,7 @@ def _slide(lines: Lines, factor: Factor, place: int, kept: Fused, gone: Fused) -
         lines.assign(factor, f"sum({slice_text} for q in range({gone.size}))")
     lines.open(factor, place, [term.size for term in kept.terms])
     factor.axes[place : place + 1] = kept.axes
-    lines.copying += len(slices) * factor.elements  # the gradient of each slice is a copy
+    lines.copying += len(slices) * factor.elements  # the backward pass copies each slice
 
 
 def _pool(lines: Lines, factor: Factor, blocks: list[tuple[Axis, Fused, Fused]]) -> None:

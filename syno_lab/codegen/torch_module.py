@@ -74,7 +74,7 @@ def recognised(
 
 @dataclass(frozen=True)
 class KernelPack:
-    """An operator with the sizes of one placeholder, in the words of ``syno-readme.md``.
+    """An operator with the sizes of one placeholder; the class is named as in ``syno-readme.md``.
 
     :meth:`module` makes a new module on each call.
     """

@@ -28,8 +28,8 @@ from syno_lab.ir.plan import Plan, Stage, plan
 from syno_lab.ir.spec import Binding
 from syno_lab.ir.state import Step
 
-RECOMPUTE_FACTOR = 8  # An intermediate so many times larger than input plus output is recomputed.
-MAX_TRIED = 5  # Tensors of a product; for more, not every order of multiplication is tried.
+RECOMPUTE_FACTOR = 8  # An intermediate is recomputed if it is so many times larger than input plus output.
+MAX_TRIED = 5  # For more tensors in a product, not every order of multiplication is tried.
 
 #: For ``to(memory_format=torch.channels_last)``, which changes tensors of four axes and fails for tensors of five axes.
 _OF_FIVE_AXES = (
@@ -45,8 +45,8 @@ class Written:
 
     Attributes:
         lines: the lines of code.
-        kinds: the recognised products, in order.
-        largest: the number of elements of the largest stored tensor.
+        kinds: the products that were recognised, in order.
+        largest: the number of elements of the largest tensor that the stage stores.
         out: the number of elements of the stage's result.
     """
 
@@ -70,7 +70,7 @@ class Writer(Lines):
         super().__init__(operator, binding, form)
         self.scale, self.recompute = scale, recompute
         self.plan: Plan = plan(operator, binding, form.order)
-        self.copies = 1  # the factor from sums over coordinates that no tensor depends on
+        self.copies = 1  # the factor that results from sums over coordinates on which no tensor depends
         self.kinds: list[Contraction] = []
 
     # -- the module --------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Writer(Lines):
             yield '            raise TypeError(f"expected an input of {wanted}, found {x.dtype}")'
 
     def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
-        """Group the stages: stages that the backward pass recomputes are joined, every other stage is a segment."""
+        """Group the stages into segments: stages to recompute are joined, every other stage is a segment."""
         ends = prod(self.size(c) for c in self.operator.inputs) + prod(self.size(c) for c in self.operator.output)
         segments: list[tuple[bool, list[Written]]] = []
         follows = False
@@ -210,7 +210,7 @@ class Writer(Lines):
                 later = {c for s in stage.undo[number + 1 :] if s.primitive == "SHARE" for c in s.operands + s.given}
                 self._undo(factors, step, unsummed, unsummed - later)
         self._contract(factors, unsummed, unsummed)
-        for reduction in unsummed:  # no tensor depends on it
+        for reduction in unsummed:  # a sum over a reduction on which no tensor depends is a factor
             self.copies *= self.size(reduction)
         return factors[0]
 
@@ -219,21 +219,21 @@ class Writer(Lines):
         having = [f for f in factors if any(f.has(r) for r in results)]
         if not having:
             if step.primitive != "UNFOLD":
-                return  # Constant along the result, and so along the operands.
-            self.expand(factors[0], results)  # But UNFOLD sets elements outside its bounds to zero.
+                return  # Data that are constant along the result are constant along the operands.
+            self.expand(factors[0], results)  # UNFOLD sets elements out of bounds to zero, so the axis must exist.
             having = [factors[0]]
         scattered = len(results) > 1 and not all(f.has(r) for f in having for r in results) and len(having) > 1
         if scattered or (len(factors) > 1 and self._hinders(factors[0], step, results)):
-            # The digits are in different tensors, or the view's axis is within a window: multiply first.
+            # Digits are axes of different tensors, or the view's axis is part of a window: multiply first.
             self._contract(factors, left, summable)
             having = factors
-        # The name of a primitive of the user's own may be the name of another method.
+        # A user's own primitive may have the name of another method of this class.
         is_written = step.primitive in ("SPLIT", "MERGE", "SHIFT", "STRIDE", "UNFOLD")
         for factor in having:
             (getattr(self, f"_{step.primitive.lower()}") if is_written else self._gather)(factor, step, results)
 
     def _hinders(self, data: Factor, step: Step, results: tuple[Coordinate, ...]) -> bool:
-        """Check whether a window that still slides over the data prevents a view."""
+        """Check whether a view cannot be written before a pending window of the data is multiplied."""
         for result in results:
             if result in data.coordinates:
                 axis = data.axes[data.axis_of(result)]
@@ -286,7 +286,7 @@ class Writer(Lines):
         factor.axes[place] = self.plain(step.operands[0])
 
     def _roll(self, factor: Factor, place: int) -> None:
-        """Roll an axis by 1; merge this with a roll of the same axis in the last line."""
+        """Roll an axis by 1; if the last line rolls the same axis, extend that roll."""
         last = re.fullmatch(rf" *{re.escape(factor.name)} = (\S+)\.roll\(-(\d+), {place}\)", (self.lines or [""])[-1])
         if last:
             self.lines.pop()
@@ -305,7 +305,7 @@ class Writer(Lines):
         self._replace(factor, results[0], terms, -(window // 2))
 
     def _gather(self, factor: Factor, step: Step, results: tuple[Coordinate, ...]) -> None:
-        """Write a primitive that has one result and no method here, by its index expression."""
+        """Write a primitive that has one result and no method in this class, by its index expression."""
         if len(results) != 1:
             raise SynoError(
                 f"{step.primitive} has no lowering to PyTorch; write one in syno_lab/codegen/torch_source.py"
@@ -327,7 +327,7 @@ class Writer(Lines):
     # -- multiplying and summing ---------------------------------------------------------------------------------------
 
     def _contract(self, factors: list[Factor], left: set[Coordinate], summable: set[Coordinate]) -> None:
-        """Multiply all factors into the first and sum over ``summable`` if possible; remove those from ``left``."""
+        """Multiply all factors into the first, sum over ``summable`` if possible, and remove the sums from ``left``."""
         summed = {c for c in summable if any(f.has(c) for f in factors)}
         left -= summed
         for factor in factors:
@@ -338,7 +338,7 @@ class Writer(Lines):
                 summed -= here - factor.coordinates
         self._unify(factors, summed)
         while len(factors) > 1:
-            first, second = factors[:2]  # The data are the first of the two.
+            first, second = factors[:2]  # The data come first.
             if len(factors) > 2 and self.form.order != "naive":  # Else multiply in the given order.
                 sets = [frozenset(f.coordinates) for f in factors]
                 pair = _first_pair(sets, frozenset(summed), {c: self.size(c) for s in sets for c in s})
@@ -351,7 +351,7 @@ class Writer(Lines):
         self._add_up(factors[0], summed)
 
     def _unify(self, factors: list[Factor], summed: set[Coordinate]) -> None:
-        """Divide a flattened coordinate into its two parts in all factors, if one factor has separate axes for them."""
+        """Split a flattened coordinate into its two parts in all factors, if one factor has an axis for each part."""
         queue = [c for f in factors for c in f.merged]
         while queue:
             coordinate = queue.pop()
@@ -410,7 +410,7 @@ class Writer(Lines):
 def _first_pair(
     sets: Sequence[frozenset[Coordinate]], summed: frozenset[Coordinate], sizes: dict[Coordinate, int]
 ) -> tuple[int, int]:
-    """Return the first pair in the order with the fewest multiplications; for many tensors, a greedy choice."""
+    """Return the pair to multiply first for the fewest multiplications; for many tensors the choice is greedy."""
 
     def after(items: Sequence[frozenset[Coordinate]], i: int, j: int) -> tuple[int, list[frozenset[Coordinate]]]:
         both = items[i] | items[j]

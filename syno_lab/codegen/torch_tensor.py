@@ -1,7 +1,7 @@
 """Tensors of generated PyTorch code: the coordinates of their axes, and the lines that rearrange them.
 
 Views stay pending as long as possible: a window as an :class:`~syno_lab.codegen.stage_kinds.Axis` with several terms, a
-flattening as a pair of axes. So many views become one call and at most one copy.
+flattening as a pair of axes. So several views become one call and at most one copy.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from syno_lab.ir.operator import Operator
 from syno_lab.ir.spec import Binding
 
 INDENT = " " * 8
-SHORT_RUN = 8  # The fewest adjacent elements of a fast copy.
-SHORT_RUN_COST = 4  # The time of a copy of fewer elements, relative to a fast copy (measured on a CPU).
+SHORT_RUN = 8  # The fewest adjacent elements that are copied fast.
+SHORT_RUN_COST = 4  # The time of copying an element in shorter runs, relative to a fast copy (measured on a CPU).
 
 
 class Form(NamedTuple):
-    """The choices in the source of a module.
+    """The form of a module's source: choices between equal programs.
 
     Attributes:
-        order: the plan of the module.
+        order: the lowering plan of the module.
         matrices: whether windows and few channels become matrices (:mod:`.torch_band`).
-        late: whether a flattened axis takes the place of its last part; else it takes the place of its first part.
+        late: whether a flattened axis has the position of its last part; else the position of its first part.
     """
 
     order: Literal["best", "naive"] = "best"
@@ -42,12 +42,12 @@ class Form(NamedTuple):
 class Copies:
     """Pending copies of each element along an axis: ``x[((position + steps) % all) // copies]``.
 
-    The copies come from flattening an axis together with a coordinate along which the tensor is constant. If written,
-    they are ``copies`` times as large as the tensor. If the copies are summed, the tensor and its roll by 1 are enough.
+    The copies come from flattening an axis together with a coordinate along which the tensor is constant. Written
+    copies are ``copies`` times the tensor's size. If the copies are summed, the tensor and its roll by 1 are enough.
 
     Attributes:
         axis: the coordinate of the existing axis.
-        digits: the digits of the position; all but the first count copies alone.
+        digits: the digits of the position; all digits but the first only number copies.
         copies: the number of copies of each element.
         steps: the number of positions of the roll, less than ``copies``.
     """
@@ -65,7 +65,7 @@ class Factor:
     Attributes:
         name: the variable or attribute that holds the tensor.
         axes: the axes with their indices.
-        merged: coordinates whose axis is not flattened yet, each with its two parts.
+        merged: coordinates whose flattening is pending, each with the two parts that form it.
         weight: the number of the weight; None for data.
         copied: the axes with pending copies.
     """
@@ -78,12 +78,12 @@ class Factor:
 
     @property
     def coordinates(self) -> set[Coordinate]:
-        """The coordinates of all written axes, without pending flattened coordinates."""
+        """The coordinates of all written axes, without coordinates whose flattening is pending."""
         return {c for axis in self.axes for c in axis.coordinates}
 
     @property
     def elements(self) -> int:
-        """The number of elements of the tensor, with a batch of the binding's size."""
+        """The number of elements of the tensor, for the binding's batch size."""
         return prod(axis.length for axis in self.axes)
 
     def has(self, coordinate: Coordinate) -> bool:
@@ -101,7 +101,7 @@ class Factor:
         return self.has(coordinate)
 
     def axis_of(self, coordinate: Coordinate) -> int:
-        """Return the place of the axis whose index has the coordinate."""
+        """Return the number of the axis whose index contains the coordinate."""
         return next(i for i, axis in enumerate(self.axes) if coordinate in axis.coordinates)
 
 
@@ -114,9 +114,9 @@ class Lines:
         self.binding = binding
         self.lines: list[str] = []
         self.intermediates = 0
-        self.matters = False  # Whether the other value of ``form.late`` would move a flattened axis.
+        self.matters = False  # Whether ``form.late`` changes the position of some flattened axis.
         self.copying = 0  # The cost of elements copied in another order or as slices.
-        self.largest = 0  # The elements of the largest tensor in this stage.
+        self.largest = 0  # The number of elements of the largest tensor in this stage.
         self.layouts: dict[int, tuple[int, ...]] = {}  # The order of axes in the memory of each weight.
 
     def size(self, coordinate: Coordinate) -> int:
@@ -132,7 +132,7 @@ class Lines:
         self.lines.append(INDENT + line)
 
     def assign(self, factor: Factor, expression: str) -> None:
-        """Write an assignment to ``factor``. Its variable is reused, but ``x`` and weights get a new variable."""
+        """Write an assignment to ``factor``. The variable's name is reused, except for ``x`` and weights."""
         if factor.name == "x" or factor.name.startswith("self."):
             self.intermediates += 1
             factor.name = f"z{self.intermediates}" if factor.weight is None else f"w{self.intermediates}"
@@ -144,7 +144,7 @@ class Lines:
         return f"{stem}{self.intermediates}"
 
     def grew(self, elements: int) -> None:
-        """Record that a new tensor of so many elements is stored."""
+        """Record that the module stores a new tensor of so many elements."""
         self.largest = max(self.largest, elements)
 
     # -- shapes ------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Lines:
         return any(c in self.operator.state.fixed for c in axis.coordinates)
 
     def lengths(self, groups: Iterable[Sequence[Axis]]) -> str:
-        """Return the arguments of a ``reshape`` to one axis for each group; the group with the batch is -1."""
+        """Return the arguments of a ``reshape`` that makes each group one axis; -1 is the group with the batch."""
         texts: list[str] = []
         for group in groups:
             fixed = [a for a in group if self.is_batch(a)]
@@ -162,7 +162,7 @@ class Lines:
                 texts.append(str(prod(a.length for a in group)))
             elif "-1" not in texts:
                 texts.append("-1")
-            else:  # the length of a second fixed axis is read from the input
+            else:  # the length of a second axis of any size comes from the input
                 rest = prod(a.length for a in group if a not in fixed)
                 places = [self.operator.inputs.index(a.coordinates[0]) for a in fixed]
                 texts.append(" * ".join([str(rest)] * (rest > 1) + [f"x.shape[{p}]" for p in places]))
@@ -184,14 +184,14 @@ class Lines:
         return expression
 
     def copies_in_order(self, factor: Factor, order: Sequence[int]) -> None:
-        """Record the cost of a copy of ``factor`` with its axes in ``order``; its own order needs no copy."""
+        """Record the cost of copying ``factor`` with its axes in ``order``; an unchanged order needs no copy."""
         if factor.weight is None and list(order) != sorted(order):
             unmoved = takewhile(lambda place: order[place] == place, range(len(order) - 1, -1, -1))
             run = prod(factor.axes[place].length for place in unmoved)
             self.copying += factor.elements * (SHORT_RUN_COST if run < SHORT_RUN else 1)
 
     def ungrouped(self, groups: Sequence[Sequence[Axis]]) -> str:
-        """Return a call that divides the axis of each group into its members; empty for no change."""
+        """Return a call that splits the axis of each group into the group's axes; empty if nothing changes."""
         if all(len(group) == 1 for group in groups):
             return ""
         return f".reshape({self.lengths([[axis] for group in groups for axis in group])})"
@@ -203,7 +203,7 @@ class Lines:
         self.grew(factor.elements)
 
     def open(self, factor: Factor, place: int, sizes: Sequence[int]) -> None:
-        """Divide the axis at ``place`` into axes of ``sizes``, if there are several."""
+        """Split the axis at ``place`` into axes of ``sizes``, if there are several sizes."""
         if len(sizes) > 1:
             self.assign(factor, f"{factor.name}.unflatten({place}, {tuple(sizes)})")
 
@@ -215,7 +215,7 @@ class Lines:
         if not pads:
             return
         if any(-min(pair) > factor.axes[place].length for place, pair in pads.items()):
-            # F.pad removes before it adds. Add first, so that enough elements are left to remove.
+            # F.pad removes elements before it adds zeros. Add zeros first, so that enough elements exist.
             self.pad(factor, {place: (max(0, left), max(0, right)) for place, (left, right) in pads.items()})
             self.pad(factor, {place: (min(0, left), min(0, right)) for place, (left, right) in pads.items()})
             return
@@ -259,7 +259,7 @@ class Lines:
         factor.axes += appended
         if expression != factor.name:
             self.assign(factor, expression)
-        self.grew(factor.elements)  # a product copies the windows
+        self.grew(factor.elements)  # a product will copy the view's windows
 
     def expand(self, factor: Factor, coordinates: Sequence[Coordinate]) -> None:
         """Add axes at the end along which the tensor is constant."""
@@ -272,7 +272,7 @@ class Lines:
         factor.axes += [self.plain(c) for c in coordinates]
 
     def unroll(self, factor: Factor, coordinate: Coordinate) -> list[Coordinate]:
-        """Return the coordinates whose axes, flattened, are the axis of ``coordinate``; missing axes are added."""
+        """Return the coordinates whose axes are flattened into the axis of ``coordinate``; missing axes are added."""
         if coordinate not in factor.merged:
             self.write_copies_of(factor, coordinate)
             return [coordinate]
@@ -302,14 +302,14 @@ class Lines:
             self.take_apart(factor, factor.axis_of(coordinate))
 
     def _forget(self, factor: Factor, coordinate: Coordinate) -> None:
-        """Remove a pending flattening and the flattenings within it."""
+        """Remove a pending flattening of ``coordinate`` and the pending flattenings of its parts."""
         for part in factor.merged.pop(coordinate, ()):
             self._forget(factor, part)
 
     # -- copies that are not written yet -------------------------------------------------------------------------------
 
     def copies_of(self, factor: Factor, coordinate: Coordinate) -> Copies | None:
-        """Return the pending copies that ``coordinate`` counts, with the last digits separate; None without copies."""
+        """Return the pending copies of which ``coordinate`` is the first digit; None without such copies."""
         for pending in factor.copied:
             if pending.digits[0] == coordinate:
                 return pending
@@ -323,20 +323,20 @@ class Lines:
         return pending
 
     def write_copies_of(self, factor: Factor, coordinate: Coordinate) -> None:
-        """Give a coordinate that counts copies a separate axis."""
+        """If a coordinate is a digit of pending copies, write the copies, with an axis for the coordinate."""
         for pending in factor.copied:
             if coordinate in pending.digits:
                 self.write_copies(factor, pending)
                 return
 
     def write_copies(self, factor: Factor, found: Copies, summed: Collection[Coordinate] = ()) -> None:
-        """Give each digit of ``found`` a separate axis, except the digits in ``summed``, over which it is summed."""
+        """Write pending copies: each digit gets a separate axis, or is summed if it is in ``summed``."""
         factor.copied.remove(found)
         place = factor.axis_of(found.axis)
         first, others = found.digits[0], found.digits[1:]
         sizes = [found.copies // prod(self.size(c) for c in others), *(self.size(c) for c in others)]
         gone = tuple(i for i, c in enumerate(found.digits) if c in summed)
-        # For each place of the remaining digits: how many of the summed elements belong to the next position.
+        # For each value of the remaining digits: how many of the summed copies are of the next element.
         following = (np.arange(found.copies) >= found.copies - found.steps).reshape(sizes).sum(gone, dtype=int).ravel()
         first_copies = first not in summed and sizes[0] > 1
         lengths_left = [sizes[0]] * first_copies + [self.size(c) for c in others if c not in summed]
@@ -352,11 +352,11 @@ class Lines:
         ]
         if expression != factor.name:
             self.assign(factor, expression)
-        if first_copies or (lengths_left and following.any()):  # else a view, or no larger than before
+        if first_copies or (lengths_left and following.any()):  # else the result is a view, or no larger than before
             self.grew(factor.elements)
 
     def _copied(self, factor: Factor, place: int, following: Sequence[int], count: int, is_axis: bool) -> str:
-        """Return sums of ``count`` copies, ``following`` of them rolled; ``is_axis`` adds an axis behind ``place``."""
+        """Return sums of ``count`` copies, of which ``following`` are rolled; ``is_axis`` adds an axis of copies."""
         here, rolled = factor.name, ""
         if any(following):
             rolled = self.fresh("r")

@@ -1,4 +1,4 @@
-"""Initial weights of a generated module, with which the output has the variance of the input."""
+"""The scale of a generated module's initial weights, so that the output has the variance of the input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
     owed = 1.0 / _share_inside(operator, binding)
     used = [*operator.inputs, *(c for weight in operator.weights for c in weight.coordinates)]
     read = {leaf for coordinate in used for leaf in coordinate.leaves()}
-    # Reductions that no tensor depends on only multiply the result.
+    # A sum over a reduction on which no tensor depends only multiplies the result.
     copies = {reduction for reduction in operator.reductions if reduction not in read}
     last = None
     for stage in stages:
@@ -43,9 +43,9 @@ def weight_stds(operator: Operator, binding: Binding) -> tuple[float, ...]:
 
 
 def _share_inside(operator: Operator, binding: Binding) -> float:
-    """Return the share of terms that no UNFOLD sets to zero, exactly for a grid of at most 2^20 points, else 1."""
+    """Return the share of terms that no UNFOLD sets to zero; groups of iterators with over 2^20 points count as 1."""
     bounded = bounds(operator)
-    groups: dict[Set[Coordinate], list[Coordinate]] = {}  # clipped coordinates by their common iterators
+    groups: dict[Set[Coordinate], list[Coordinate]] = {}  # the results of UNFOLDs by the iterators that they share
     for result in bounded:
         iterators = reach(leaves_of(result), bounded)
         groups[iterators] = [*groups.pop(iterators, ()), result]

@@ -1,4 +1,4 @@
-"""The devices that TVM generates code for: targets by name, and the default schedule of a GPU.
+"""The devices for which TVM generates code: targets by name, and default schedules for GPUs.
 
 Importing this module imports TVM.
 """
@@ -29,8 +29,8 @@ def find_target(target: str | Target) -> Target:
 
     ``target`` is any text that :func:`~syno_lab.codegen.target_names.describe` reads: a name in
     :data:`~syno_lab.codegen.target_names.TARGETS`, ``local:THREADS``, a TVM tag, kind or JSON object. Raises SynoError
-    for a target that TVM does not know or has no code generator for. This includes a processor that LLVM does not know,
-    because LLVM itself only prints a warning and generates code for a generic processor.
+    for a target that TVM does not know or has no code generator for. A processor that LLVM does not know is such a
+    target, because LLVM would only print a warning and generate code for a generic processor.
     """
     if isinstance(target, Target):
         tvm_target = target
@@ -79,12 +79,12 @@ def generators() -> tuple[str, ...]:
 
 
 def this_processor(threads: int | None = None) -> dict[str, Attribute]:
-    """Return LLVM's name for this processor, with the features in which this machine differs from that name.
+    """Return LLVM's name for this processor, and the features that this machine has or lacks beside that name.
 
     ``num-cores`` is the number of threads that run operators; by default all processors that this process may use.
 
     Without ``mcpu`` TVM compiles for the oldest processor of the family, and the code is two to three times slower.
-    With the name alone, the code could use features that a virtual machine hides, which are illegal instructions here.
+    With the name alone, the code could use instructions that a virtual machine hides, and that are illegal here.
     """
     from tvm.target import codegen
 
@@ -132,8 +132,8 @@ def with_host(target: Target) -> Target:
 def for_target(module: IRModule, target: Target) -> IRModule:
     """Return ``module`` bound to ``target``; on a GPU its functions get TVM's default schedules (dlight).
 
-    TVM does not accept all programs of dlight's rules, for example a reduction divided among threads beside undivided
-    ones. dlight's general rule then replaces them. Functions that have a schedule keep the schedule.
+    TVM rejects some programs of dlight's special rules, for example with one reduction divided among threads and
+    another undivided. Then dlight's general rule is used. Functions with a schedule stay unchanged.
     """
     target = with_host(target)
     if "gpu" not in target.keys:

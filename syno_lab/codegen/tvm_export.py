@@ -30,7 +30,7 @@ _TOLERANCE = 1e-8
 
 @cache
 def register() -> Any:
-    """Define the torch operation ``syno_lab::operator``, which is only exported, so it has a shape and no kernel."""
+    """Define the torch operation ``syno_lab::operator``; it is only exported, so its shape is defined but no kernel."""
     torch.library.define(
         "syno_lab::operator",
         "(Tensor x, Tensor[] weights, str operator, str binding, int[] shape, float scale) -> Tensor",
@@ -68,12 +68,12 @@ class _Call(nn.Module):
 
 
 def syno_modules(net: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the modules of ``net`` that were made from operators, each once, with their dotted names."""
+    """Return the modules of ``net`` that were made from operators, each once, by dotted name."""
     return [(name, part) for name, part in net.named_modules() if isinstance(getattr(part, "operator", None), Operator)]
 
 
 def quiet_copy(net: nn.Module) -> nn.Module:
-    """Return a copy in evaluation mode that shares the operators, which are immutable values."""
+    """Return a copy of a network in evaluation mode; the copy shares the operators, which are immutable values."""
     return copied(net, kept={id(part.operator): part.operator for _, part in syno_modules(net)}).eval()
 
 
@@ -127,7 +127,7 @@ def _bind_fixed(operator: Operator, binding: Binding, shape: tuple[int, ...]) ->
 
 
 def _scale(module: Any) -> float:
-    """Compute the constant factor between the module and its pGraph (``to_torch(scale=…)``) by running the two.
+    """Compute the constant factor between a module and its pGraph (``to_torch(scale=…)``): run both and compare.
 
     Raises SynoError when the module is not its pGraph times a constant.
     """

@@ -27,7 +27,7 @@ class NetworkTask:
 
     ``module`` is TVM's JSON of a module with this function as ``main``; :func:`.tvm_network.task_module` reads it.
     ``digest`` is TVM's structural hash of the module, which is the same in every network, and the names of its blocks.
-    A trace finds blocks by their names, and TVM names some of them after the place of a layer in its network.
+    A trace finds blocks by their names, and TVM names some blocks after the position of a layer in the network.
     """
 
     name: str
@@ -44,7 +44,7 @@ def network_tasks(
     tokens: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> list[NetworkTask]:
-    """Return the different functions of the network, which a tuning of the network tunes."""
+    """Return the different TIR functions of a network, which a tuning of the network tunes."""
     with scratch("syno-network-") as folder:
         program = export_to(net, example_shape, folder, tokens=tokens)
         return once("reading a network", _tasks, program, target, deadline_s=deadline_s, has_tvm=False)
@@ -84,14 +84,14 @@ def export_to(net: nn.Module, example_shape: Sequence[int], folder: Path, *, tok
 
     path = str(folder / "network.pt2")
     with warnings.catch_warnings():
-        # torch warns about weights that are not part of a larger tensor. Here no weight is.
+        # torch warns that weights may be views of larger tensors; here no weight is a view.
         warnings.filterwarnings("ignore", message="No complete tensor found in the group")
         torch.export.save(export_network(net, example_shape, torch.int64 if tokens else None), path)
     return path
 
 
 def read_network(program: str) -> IRModule:
-    """Return the Relax module of an exported program's file. Torch is imported before TVM, to read the program."""
+    """Return the Relax module of an exported program's file. The call imports torch before TVM, to read the program."""
     import torch
 
     from syno_lab.codegen.tvm_export import register

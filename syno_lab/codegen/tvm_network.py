@@ -2,7 +2,7 @@
 
 ``torch.nn.Module`` → :func:`~syno_lab.codegen.tvm_export.export_network` → :func:`from_exported` → :func:`optimized` →
 :func:`compile_network`. Each Syno operator is one call to its own TIR function, with the stages of its lowering plan.
-The layers beside it (normalization, ReLU, the sum with a shortcut) are fused behind it.
+The layers after an operator (normalization, ReLU, the sum with a shortcut) are fused with it.
 
 Importing this module imports TVM and torch, so use it in a child process, as :mod:`syno_lab.codegen.tvm_job` does.
 """
@@ -50,9 +50,9 @@ def network_to_tvm(
     Args:
         net: any network that torch can export, with or without Syno operators in its placeholders.
         example_shape: the shape of the input, the batch included.
-        target: the target for which the module is fused (see :func:`optimized`); None leaves it as converted.
-        keep_params: whether weights are parameters of ``main`` after ``x``, with their values in the attribute
-            ``params`` of ``main``; else weights are constants. Buffers are always constants.
+        target: the target for which the module is fused (see :func:`optimized`); None leaves the module as converted.
+        keep_params: whether ``main`` has weights as parameters after ``x``, with their values in its attribute
+            ``params``; else weights are constants. Buffers are always constants.
 
     Raises:
         SpecError: the network does not take that shape, or torch cannot export it.
@@ -75,7 +75,7 @@ def from_exported(program: torch.export.ExportedProgram, *, keep_params: bool = 
         builder = importer.block_builder
         if (text, numbers, dtype) not in functions:
             function = prim_func(from_json(text), json.loads(numbers), dtype, index_dtype="int64", is_followed=True)
-            # Without the symbol the function is private, and is removed once it is fused into another function.
+            # Without a global symbol the function is private, so TVM removes it once it is fused into another function.
             name = f"operator_{len(functions) + 1}"
             functions[text, numbers, dtype] = builder.add_func(function.without_attr("global_symbol"), name)
         result = relax.call_tir(functions[text, numbers, dtype], [x, *weights], relax.TensorType(shape, dtype))
@@ -124,7 +124,7 @@ def optimized(module: IRModule, target: Target) -> IRModule:
 
 @tvm.transform.module_pass(opt_level=0)
 def _normalization(module: IRModule, _context: PassContext) -> IRModule:
-    """Replace normalization by constants with one product and one sum. TVM's version has four, with a division."""
+    """Replace batch normalization with constant statistics by one product and one sum; TVM uses four operations."""
     x, gamma, beta, mean, variance = wildcard(), is_const(), is_const(), is_const(), is_const()
     call = is_op("relax.nn.batch_norm")(x, gamma, beta, mean, variance)
 
@@ -150,7 +150,7 @@ def _normalization(module: IRModule, _context: PassContext) -> IRModule:
 
 
 def _layouts(call: relax.Call) -> dict[str, list[str]]:
-    """Return the layouts that TVM must change in a call: the constant weight of a convolution without groups."""
+    """Return new layouts for a call: only for the constant weight of a convolution without groups."""
     if getattr(call.op, "name", "") != "relax.nn.conv2d":
         return {}
     is_changed = call.attrs.groups == 1 and isinstance(call.args[1], GenericConst)

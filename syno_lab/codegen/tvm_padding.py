@@ -1,9 +1,9 @@
-"""Choose which UNFOLDs of a stage are zero-padded copies for TVM, and the axes of each copy.
+"""Choose the UNFOLDs of a stage for which TVM code makes a zero-padded copy, and the axes of the copy.
 
-A window that only slides over the incoming tensor reads a padded copy of it, as TVM's own convolutions do. Only the
-copy checks indices against bounds, so the loops that multiply have no branches and vectorize. The copy also undoes the
-views above the UNFOLD, because views are only defined in bounds. Where a weight shares the UNFOLD's result, or an
-EXPAND drops it, the padded tensor would be no copy of the incoming tensor. The stage then checks the bounds itself.
+A window that only slides over the stage's input reads a padded copy, as TVM's own convolutions do. Only the
+copy checks indices against bounds, so the loops that multiply have no branches and vectorize. The copy also computes
+the views above the UNFOLD, because views are only defined in bounds. Where a weight shares the UNFOLD's result, or an
+EXPAND drops the result, the padded tensor would be no copy of the input. The stage then checks the bounds itself.
 
 This module needs no TVM.
 """
@@ -26,7 +26,7 @@ class Padding:
     """A padded copy of a stage's incoming tensor.
 
     Attributes:
-        lifted: the views that the copy undoes, top-down.
+        lifted: the views that are computed in the copy, top-down.
         axes: the coordinates of the copy's axes; the padded axes are results of UNFOLDs.
     """
 
@@ -35,7 +35,7 @@ class Padding:
 
 
 def clipping(operator: Operator, stage: Stage) -> dict[Coordinate, Step]:
-    """Return the coordinates that ``stage`` must check against their bounds, each with its step (an UNFOLD)."""
+    """Return the coordinates that ``stage`` must check against bounds, each with the UNFOLD that makes it."""
     return {
         result: step
         for step in stage.undo
@@ -51,7 +51,7 @@ def can_be_padded(operator: Operator, stage: Stage, clipped: Coordinate) -> bool
 
 
 def padding(operator: Operator, stage: Stage, padded: Iterable[Coordinate]) -> Padding:
-    """Return the copy with the axes ``padded``; :func:`can_be_padded` must hold for each of them.
+    """Return the padded copy with the padded axes ``padded``; :func:`can_be_padded` must hold for each padded axis.
 
     The operands of a view take the place of its first result, so that the copy keeps the tensor's layout.
     """

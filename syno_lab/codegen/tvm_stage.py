@@ -1,7 +1,7 @@
 """Write a stage of the lowering plan as a ``te.compute``, with workarounds for errors in TVM's passes and schedules.
 
-A stage iterates over its axes and its sums. It computes all other coordinates through the steps that it undoes, and
-reads the incoming tensor and its weights there (Syno, section 8). Importing this module imports TVM.
+A stage iterates over its axes and its sums. The steps of the stage compute all other coordinates, at which the stage
+reads its input and weights (Syno, section 8). Importing this module imports TVM.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class StageWriter:
     """The writer of one stage: a sum of products, and a padded copy of the input if windows exceed its bounds.
 
     Attributes:
-        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values. They are
-            results of this stage's UNFOLDs, or axes of its tensor that a later stage reads ``beyond`` their bounds.
+        leaving: the coordinates that are out of bounds in some terms, with their least and greatest values. These are
+            results of the stage's UNFOLDs, or axes of its result that a later stage reads ``beyond`` bounds.
         padded: the coordinates of ``leaving`` along which the incoming tensor is padded; each term checks the others.
     """
 
@@ -74,7 +74,7 @@ class StageWriter:
         return tvm.ir.Range(self._number(0), self._number(extent))
 
     def write(self, tensor: te.Tensor, weights: list[te.Tensor], name: str) -> te.Tensor:
-        """Write the stage's tensor ``name``, from the incoming ``tensor`` and all weights of the operator."""
+        """Write the stage's result as a tensor ``name``, from the input ``tensor`` and all weights of the operator."""
         summed = [te.reduce_axis(self._range(self.size(c)), name=f"r{c.node.tag}") for c in self.stage.summed]
         inputs = self.stage.inputs
         if self.padded and self.first:
@@ -109,7 +109,7 @@ class StageWriter:
         return not is_tiled or prod(shape) < prod(self.size(c) for c in self.stage.summed)
 
     def _read_along(self, coordinates: Iterable[Coordinate]) -> set[Coordinate]:
-        """Return the coordinates that the stage iterates over and that ``coordinates`` depend on."""
+        """Return those iterated coordinates of the stage on which ``coordinates`` depend."""
         iterated = {*self.stage.out, *self.stage.summed}
         moving, stack = set(), list(coordinates)
         while stack:
@@ -131,7 +131,7 @@ class StageWriter:
         return environment, analyzer
 
     def _extent(self, coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
-        """Return the length of an axis: padded to ``ranges``, else the size of its coordinate."""
+        """Return the length of an axis: the size of its coordinate, or more to cover ``ranges``."""
         size = self.size(coordinate)
         return max(ranges.get(coordinate, (0, 0))[1] + 1, size) - _first(coordinate, ranges)
 
@@ -157,10 +157,10 @@ class StageWriter:
         return self._index(step, variables), analyzer
 
     def _ranges(self, environment: Environment, analyzer: Analyzer) -> dict[Coordinate, Range]:
-        """Return the range of each clipped coordinate over the terms that are not zero for another reason."""
+        """Return the range of each result of an UNFOLD, over the terms that no other bound makes zero."""
         ranges = {}
         for clipped, step in self.clipping.items():
-            # Where an operand itself is out of bounds the term is zero, so the operand's domain bounds the result too.
+            # A term with an operand out of bounds is zero, so the result's range over the operand's domain is enough.
             whole_index, domains = self._over_domains(step)
             full = domains.const_int_bound(whole_index[clipped.index])
             here = analyzer.const_int_bound(environment[clipped])
@@ -169,7 +169,7 @@ class StageWriter:
         return ranges
 
     def _pad(self, tensor: te.Tensor) -> tuple[te.Tensor, tuple[Coordinate, ...]]:
-        """Return a copy of ``tensor`` that is zero beyond its bounds along ``padded``, and the copy's axes."""
+        """Return a copy of ``tensor`` that has zeros outside its bounds along ``padded``, and the copy's axes."""
         copy = padding(self.operator, self.stage, self.padded)
         extents = {c: self._extent(c, self.padded) for c in copy.axes}
 
@@ -199,16 +199,16 @@ class StageWriter:
 
 
 def _first(coordinate: Coordinate, ranges: dict[Coordinate, Range]) -> int:
-    """Return the start of an axis, at most 0: a later start would save few elements and cost an offset."""
+    """Return the first index of an axis, at most 0; a later first index would save few elements but cost an offset."""
     return min(ranges.get(coordinate, (0, 0))[0], 0)
 
 
 def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> ExprWithOp:
-    """Return ``expression`` in a form that TVM does not simplify wrongly if it wraps around, as SHIFT's does.
+    """Return ``expression``; a remainder, as of SHIFT, gets a form that TVM does not simplify wrongly.
 
-    TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n. That is wrong for an
-    iterator that is shifted twice. It does not simplify the truncating remainder, which has the same value for a
-    dividend that is not negative. ``plain``, the expression over operands in their ``domains``, proves this.
+    TVM 0.27 (FlattenBuffer, by iter_map_simplify) simplifies ((i + 1) % n + 1) % n to (i + 1) % n. The result is wrong
+    for an iterator that is shifted twice. TVM does not simplify the truncating remainder, which has the same value
+    unless the dividend is negative. ``plain``, over operands in their ``domains``, proves the dividend's sign.
     """
     if not isinstance(expression, tvm.tirx.FloorMod) or not isinstance(plain, tvm.tirx.FloorMod):
         return expression
@@ -218,5 +218,5 @@ def _opaque(expression: ExprWithOp, plain: ExprWithOp, domains: Analyzer) -> Exp
 
 
 def _simple(expression: ExprWithOp, analyzer: Analyzer) -> ExprWithOp:
-    # An axis of size 1 stays a variable: schedules match axes, and the constant 0 is no axis.
+    # The index of an axis of size 1 stays a variable, because schedules match axes, and the constant 0 is no axis.
     return expression if isinstance(expression, tvm.tirx.Var) else analyzer.simplify(expression)

@@ -1,7 +1,7 @@
 """TVM from an operator: one PrimFunc with a ``te.compute`` for each stage of the lowering plan (Syno, section 8).
 
-Importing this module imports TVM, and TVM imports torch if it can; so import it on use. A process that compiles must
-first import TVM without torch, see :func:`syno_lab.processes.light.import_tvm`.
+Importing this module imports TVM, and TVM imports torch if installed, so import this module on use. A process that
+compiles must first import TVM without torch, see :func:`syno_lab.processes.light.import_tvm`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float16", "float32", "float64")
 
-#: The largest share of the operator's FLOPs that computing intermediates out of bounds may add.
+#: Computing intermediates out of bounds may add at most this share of the operator's FLOPs.
 MOST_EXTRA_FLOPS = 0.5
 
 
@@ -60,7 +60,7 @@ def prim_func(
     """Return the unscheduled function of :func:`to_tvm` for a complete binding. Raises SynoError.
 
     Relax needs the ``index_dtype`` int64. ``is_followed``: other operations may be fused behind the function, so TVM
-    may misschedule its last stage like the earlier stages (see :mod:`syno_lab.codegen.tvm_stage`).
+    may schedule the last stage wrongly, like the earlier stages (see :mod:`syno_lab.codegen.tvm_stage`).
     """
     if dtype not in DTYPES:
         raise SynoError(f"to_tvm: expected dtype to be one of {', '.join(DTYPES)}, found {quoted(dtype)}")
@@ -92,8 +92,8 @@ def lower_json(operator_json: str, binding: Mapping[str, int], dtype: str) -> IR
 def _laid_out(operator: Operator, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Return the stages with the axes of intermediate tensors in an order that vectorizes.
 
-    Schedules vectorize the last axis. If an intermediate moves along the output's last axis, that axis comes last, and
-    its channels, which are summed later, come after the batch. Otherwise the channels come last.
+    Schedules vectorize the last axis. If an axis of an intermediate depends on the output's last axis, this axis comes
+    last; channels, which are summed later, come after the batch. Otherwise the channels come last.
     """
     last = operator.output[-1:]
     laid_out = list(stages)
@@ -120,11 +120,11 @@ def _writers(
     index_dtype: Literal["int32", "int64"],
     is_followed: bool,
 ) -> list[StageWriter]:
-    """Return a writer for each stage; a later stage decides how far out of bounds the earlier stages must go.
+    """Return a writer for each stage; a later stage determines how far out of bounds the earlier stages compute.
 
     Only the input is copied to be padded. An intermediate is computed out of bounds instead, where it is zero because
-    the padded input is zero. MetaSchedule would take a padded copy of a summed intermediate for a mere write-back. It
-    would move the copy into the loops of that stage, where no statement writes the copy's border.
+    the padded input is zero. MetaSchedule would treat a padded copy of a summed intermediate as a mere write-back.
+    MetaSchedule would move the copy into the loops of the summing stage, where nothing writes the copy's border.
     """
     chosen = plan(operator, binding, order)
     stages = _laid_out(operator, chosen.stages)
@@ -136,7 +136,7 @@ def _writers(
         for c, (low, high) in writer.leaving.items():
             further = (max(high, writer.size(c) - 1) - min(low, 0) + 1) / writer.size(c) - 1
             extra = further * sum(stage.flops for stage in stages[:place])
-            # MetaSchedule would also take a mere view with a bounds check for a write-back.
+            # MetaSchedule would also treat a mere view with a bounds check as a write-back.
             is_worth_it = extra <= MOST_EXTRA_FLOPS * chosen.flops or not stages[place].flops
             # Whether this stage's incoming tensor can be computed out of bounds along ``c``, as zero. The ranges of
             # later stages were checked before.

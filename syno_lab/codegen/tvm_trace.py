@@ -1,7 +1,7 @@
-"""Check recorded schedules, which are data: before TVM applies a schedule, it must not hold a program of its own.
+"""Check recorded schedules before TVM applies them: a schedule is data and must not contain code.
 
-A trace is a list of instructions on our program; most of them are names and numbers. Two kinds of instructions could
-add code that is compiled with ours. One is an annotation that imports source text, the other a layout whose expression
+A trace is a list of instructions on our program, mostly names and numbers. Two kinds of instructions could
+add code that would be compiled. One is an annotation that imports source text, the other a layout whose expression
 calls a function. No rule of TVM or of the lab writes instructions of these kinds. This module needs no TVM.
 """
 
@@ -20,7 +20,7 @@ DATABASE, MOST_BYTES = "database_tuning_record.json", 1 << 30
 
 
 def check_trace(trace: Any) -> None:
-    """Check that a trace, as TVM's JSON data, holds no code. Raises TuningError with the code otherwise."""
+    """Check that a trace, as TVM's JSON data, holds no code. Raises TuningError, with the code, if it does."""
     try:
         bad = next((text for text in _texts(trace) if _is_code(text)), None)
     except RecursionError:
@@ -58,10 +58,10 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
         if value.lstrip()[:1] in ("{", "[", '"'):
             try:
-                # Of a key that occurs twice this reads both values, because TVM may use the one or the other.
+                # For a duplicate key both values are read, because TVM may use either value.
                 inner = json.loads(value, object_pairs_hook=lambda pairs: [item for pair in pairs for item in pair])
             except ValueError:
-                return  # TVM cannot parse it as JSON either
+                return  # TVM cannot parse such a text as JSON either
             yield from _texts(inner)
     elif isinstance(value, list | tuple):
         for item in value:

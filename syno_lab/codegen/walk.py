@@ -1,7 +1,7 @@
 """Compute the values of coordinates from the iterators up, as numbers, arrays, expressions or another program's terms.
 
-Every view computes its results by :attr:`.Primitive.index` (Syno, Table 1). One walk serves all readers of a pGraph:
-they differ only in the value of a size, which the callers' ``number`` returns.
+Every view computes its results by :attr:`.Primitive.index` (Syno, Table 1). Callers differ only in the type of values
+and in the value of a size, which the callers' ``number`` returns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Number = Callable[[Size], Value | int]
 
 
 def is_view(step: Step) -> bool:
-    """Check whether ``step`` makes coordinates by expressions over others, as all but REDUCE, EXPAND and SHARE do."""
+    """Check whether ``step`` makes coordinates by expressions over others: not REDUCE, EXPAND and SHARE."""
     return step.primitive not in ("REDUCE", "EXPAND", "SHARE")
 
 
 def results_of(view: Step | Node, arguments: Sequence[Value], number: Number[Value]) -> tuple[Value, ...]:
-    """Return the results of a view for these values of its operands."""
+    """Return the values of a view's results for the values ``arguments`` of its operands."""
     parameter = None if view.parameter is None else number(view.parameter)
     return PRIMITIVES[view.primitive].index(tuple(arguments), tuple(number(c.size) for c in view.operands), parameter)
 
@@ -39,7 +39,7 @@ def climb(
 ) -> Iterator[Coordinate]:
     """Add the results of ``steps``, bottom-up, to ``values``; yield the coordinates that must be inside their domains.
 
-    Steps with known results or unknown operands are skipped.
+    Steps whose results are known or whose operands are unknown are skipped.
     """
     state = graph.state if isinstance(graph, Operator) else graph
     for step in steps:
