@@ -1,4 +1,4 @@
-"""Reads a lab for people: its jobs, trials, fronts and curves, and the paper's own points. The lab is not changed.
+"""Reads a lab for people: its jobs, trials, fronts and curves, and the numbers of the paper. The lab is not changed.
 
 `lab` reads the store while other processes write it. `rows` has its trials, `axes` and `fronts` compare them, and
 `courses` has the curves of trainings and tunings. `published` has the paper's statements. `tables` and `pictures` write

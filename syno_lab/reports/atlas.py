@@ -1,13 +1,13 @@
 """An atlas of operators: known and discovered operators on one plane, where similar operators are near each other.
 
 The distance of two operators is the Euclidean distance of their traits at the sizes of one layer, :data:`LAYER`.
-Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`). Traits are what the middle
-output element reads of each axis, the kernel's effective ranks, multiply-adds and parameters, mostly as logarithms to
-the base 2. A trait that only one operator has is 0 in the other. Distance 0 means that no trait distinguishes two
-operators. Systems have different traits, so operators of two systems are farther apart than their functions are.
+Searches compare operators by the same traits (:meth:`syno_lab.protocol.System.traits`). Traits are the range of each
+axis that the middle output element reads, the kernel's effective ranks, multiply-adds and parameters, mostly as
+logarithms to the base 2. If only one of two operators has a trait, the other has the value 0. At distance 0, no trait
+distinguishes the two operators. Systems have different traits, so two systems' operators are too far apart.
 
-The plane is that of classical multidimensional scaling (Torgerson, Psychometrika 17, 1952): of all planes it keeps most
-of the squared distances, and :attr:`Atlas.kept` is the share. The plane does not depend on random numbers.
+The plane comes from classical multidimensional scaling (Torgerson, Psychometrika 17, 1952). It preserves more of the
+squared distances than any other plane, namely the share :attr:`Atlas.kept`. No random numbers are used.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from syno_lab.systems import all_systems, binding_for, read_operator, system_of
 #: The layer at whose sizes operators are compared: a 3x3 convolution in the middle of a residual network.
 LAYER: Mapping[str, int] = {"N": 1, "C_in": 64, "C_out": 64, "H": 28, "W": 28, "s": 1, "window_h": 3, "window_w": 3}
 _SHAPE = (1, 64, 28, 28)
-#: The most operators of a lab in an atlas. The operators with the best results come first.
+#: The largest number of a lab's operators in an atlas: those with the best results.
 MOST = 300
-#: Two operators at a distance below this are drawn at one point.
+#: The distance below which two operators are drawn at one point.
 _SAME = 1e-6
 
 
@@ -44,7 +44,7 @@ _SAME = 1e-6
 class Placed:
     """One operator in an atlas; its ``key`` is its trial's key, or ``known:NAME``.
 
-    ``value`` is the result by the atlas's measure, or None; ``x`` and ``y`` are coordinates in units of the distance.
+    ``value`` is its result on the axis of the atlas, or None; ``x`` and ``y`` are coordinates in units of the distance.
     """
 
     key: str
@@ -61,7 +61,7 @@ class Atlas:
     """Operators on a plane, the known operators first; ``measure`` is the axis by which results are compared.
 
     ``kept`` is the share of the squared distances that the plane keeps, from 0 to 1. ``left_out`` counts operators that
-    do not fit :data:`LAYER` or have no traits there. ``more`` counts the lab's operators beyond :data:`MOST`.
+    do not fit :data:`LAYER` or have no traits there. ``more`` counts operators above the limit :data:`MOST`.
     """
 
     places: tuple[Placed, ...]
@@ -89,9 +89,9 @@ def atlas(
     """Make the atlas of the operators of a lab's trials, together with the known operators.
 
     Args:
-        rows: the trials. Of several trials with one operator the best counts.
+        rows: the trials. If several trials have the same operator, the best trial counts.
         known: whether the atlas has the known operators of all systems.
-        most: the most operators of trials.
+        most: the largest number of operators of trials.
         should_stop: called after each operator; True stops the calculation.
 
     Raises SpecError where no operator fits; StoppedError when ``should_stop`` stops the calculation.
@@ -125,7 +125,7 @@ def _trials(rows: Iterable[TrialRow], measure: str) -> list[tuple[Operator, Tria
         best.setdefault(row.operator, (value, row))
     trials = []
     for text, (value, row) in best.items():
-        with suppress(FormatError):  # the system is unknown here
+        with suppress(FormatError):  # this process does not know the system
             trials.append((read_operator(text), row, value))
     trials.sort(key=lambda trial: (trial[2] is None, -(trial[2] or 0.0), trial[1].number))
     return trials
@@ -177,7 +177,7 @@ class ShownPlace(msgspec.Struct, frozen=True):
 
 
 class ShownAtlas(msgspec.Struct, frozen=True):
-    """An atlas on a page: the title of the ``measure``, and the lowest and highest result."""
+    """An atlas on a page: its points, the title of the ``measure``, and the lowest and the highest result."""
 
     words: str
     measure: str
@@ -187,7 +187,7 @@ class ShownAtlas(msgspec.Struct, frozen=True):
 
 
 def shown_atlas(found: Atlas, pages: Mapping[str, str] | None = None) -> ShownAtlas:
-    """Convert an atlas for a page.
+    """Convert an atlas to data for a page.
 
     Args:
         found: the atlas.
@@ -223,10 +223,10 @@ def ids_of(shown: ShownAtlas) -> list[str]:
 
 
 def atlas_svg(shown: ShownAtlas, *, has_links: bool = False) -> str:
-    """Draw a :func:`syno_lab.reports.atlas.shown_atlas`; both directions have one scale.
+    """Draw a :func:`syno_lab.reports.atlas.shown_atlas`, with the same scale in both directions.
 
-    The shape of a mark shows the system, its colour the result. Known operators are hollow and have labels where there
-    is room. ``has_links``: whether points link to their pages.
+    The shape of a mark shows the operator's system, and the colour shows the result. Known operators are hollow and
+    have labels where there is room. ``has_links``: whether points link to their pages.
     """
     places = shown.places
     spots = _spots([(item.x, item.y) for item in places])
@@ -262,7 +262,7 @@ def shade(value: float | None, low: float, high: float) -> str:
 
 
 def _spots(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points in pixels of the picture, by one scale."""
+    """Return the points in pixels of the picture, with the same scale in both directions."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
     room = (_WIDTH - 2 * _ROOM - _MOST_LETTERS * _LETTER, _HEIGHT - 2 * _ROOM)  # names are to the right of marks

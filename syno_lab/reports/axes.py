@@ -1,4 +1,4 @@
-"""The axes on which trials are compared, from accuracy to the probe, as plain values or relative to the baseline.
+"""The axes on which trials are compared, such as accuracy or latency, as plain values or relative to the baseline.
 
 Accuracies on two rungs are two axes, because they are two measures.
 """
@@ -21,14 +21,14 @@ _PLAIN = {name: AXES[name] for name in ("accuracy", "flops", "params")} | {own.n
 
 
 def list_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> tuple[Axis, ...]:
-    """Return every axis of a lab with these targets and rungs: accuracy, then accuracies on rungs, then latencies."""
+    """Return all axes of a lab with these targets and rungs: accuracy, accuracies on rungs, latencies, then others."""
     accuracy, *rest = _PLAIN.values()
     named = (*(RUNG + rung for rung in rungs), *(LATENCY + target for target in targets))
     return (accuracy, *map(find_axis, named), *rest)
 
 
 def is_accuracy(axis: Axis) -> bool:
-    """Whether an axis is an accuracy: of full trainings on test images, or of a rung."""
+    """Whether an axis is an accuracy, of full trainings on test images or of a rung."""
     return axis.name == "accuracy" or axis.name.startswith(RUNG)
 
 
@@ -48,19 +48,19 @@ def find_axis(name: str) -> Axis:
 
 
 def of_finals(axis: Axis) -> Axis:
-    """Return the axis for trials in rungs, where the accuracy is the accuracy of the finals."""
+    """Return the axis for trials in rungs; the accuracy is then titled as the accuracy of the finals."""
     return axis._replace(title="accuracy of the finals, test images") if axis.name == "accuracy" else axis
 
 
 def relative(axis: Axis) -> Axis:
-    """Return the axis relative to the baseline: percentage points of accuracy, else a ratio (below 1 is less)."""
+    """Return the axis relative to the baseline: in percentage points for accuracy, else a ratio to the baseline."""
     if is_accuracy(axis):
         return axis._replace(title=f"{axis.title} against the baseline", unit="percentage points")
     return axis._replace(title=f"{axis.title} over the baseline's", unit="")
 
 
 def axis_value(row: TrialRow, axis: Axis, baselines: Mapping[str, TrialRow] | None = None) -> float | None:
-    """Return the row's value, or None; with ``baselines`` relative to the baseline of the row's source."""
+    """Return a row's value on the axis, or None; with ``baselines``, relative to the baseline of the row's source."""
     value = _value(row, axis)
     if value is None or baselines is None:
         return value

@@ -1,4 +1,4 @@
-"""A case study of a search in rungs: a notebook with its figures, whose cells make the figures again from the lab.
+"""A case study of a search in rungs: a notebook with figures, whose cells can draw the figures again from the lab.
 
 The notebook is data (nbformat 4.5), written without Jupyter. The notebook is in the search's folder and finds the lab
 from there. Every number in the notebook comes from the lab.
@@ -25,7 +25,7 @@ from syno_lab.systems import find_system
 from syno_lab.versioned import JSON
 
 FILE_NAME = "case-study.ipynb"
-#: The most rows of the front's table in a notebook: the baseline, the finals, and the best other trials.
+#: The largest number of rows of the front's table in a notebook: the baseline, the finals, and the best other trials.
 _MOST_ROWS = 12
 _NAMES = {"0.4": "within 0.4 of the FLOPs", "0.25": "within 0.25 of the FLOPs", "known": "the best known operator"}
 
@@ -43,7 +43,7 @@ class _Training(msgspec.Struct, frozen=True):
 
 
 class _Settings(msgspec.Struct, frozen=True):
-    """The search's settings that the text of a case study needs."""
+    """The settings of the search that the text of a case study needs."""
 
     system: str
     minutes: float
@@ -53,7 +53,7 @@ class _Settings(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Study:
-    """A search that has ended, with its lab's folder and its ``result`` as the search wrote it."""
+    """A search that has ended: the lab's folder, and the ``result`` that the search wrote."""
 
     lab: Path
     name: str
@@ -65,7 +65,7 @@ class Study:
         return searched(self.result).numbers
 
     def front_svg(self) -> str:
-        """Draw accuracy on the last rung against FLOPs, relative to the baseline where it was trained on that rung."""
+        """Draw accuracy on the last rung against FLOPs, relative to the baseline if that was trained there."""
         with LabReader(self.lab) as reader:
             rows = reader.read().of(f"search:{self.name}")
         rungs = [training.rung for row in rows for training in row.rungs]
@@ -73,7 +73,7 @@ class Study:
         return _inside(front_picture(front_of(rows, (f"accuracy@{last}", "flops")), title=self.name).decode())
 
     def funnel_svg(self) -> str:
-        """Draw how many operators reached each stage."""
+        """Draw the funnel: the number of operators that reached each stage."""
         progress = progress_of(self.result, self.name)
         if progress is None:
             raise StoreError(f"{quoted(self.name)}: expected a search in rungs, found one without a funnel")
@@ -108,7 +108,7 @@ def read_study(lab: str | Path, name: str) -> Study:
 
 
 def findings(study: Study) -> list[str]:
-    """Return a sentence on the finals for each operator."""
+    """Return a sentence for each operator in the finals."""
     sentences = []
     result = searched(study.result)
     for number in dict.fromkeys(study.finals.values()):
@@ -134,7 +134,7 @@ def case_study(study: Study) -> dict[str, JSON]:
     """Return the notebook as the JSON of nbformat 4.5. Each code cell has its result as output."""
     result, settings = searched(study.result), msgspec.convert(study.result["settings"], _Settings)
     training, layers = settings.training, settings.training.options.match
-    # A user's own network without the digest; of a folder only its name.
+    # Show a user's own network without its digest, and a folder by its name only.
     plain = (name.removeprefix("own:").partition("@")[0] for name in (training.backbone, training.data))
     network, data = (printable(name.rpartition("/")[2]) for name in plain)
     systems = " and ".join(find_system(system).title for system in settings.system.split(","))

@@ -1,4 +1,4 @@
-"""The results of operators in a lab, for a side-by-side comparison: the trials of the operators, and their results."""
+"""Find the trials of several operators in a lab, and their results, for a side-by-side comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | 
 
     @cache
     def read(text: str) -> Operator | None:
-        with suppress(FormatError):  # the system is unknown here
+        with suppress(FormatError):  # this process does not know the system
             return read_operator(text)
         return None
 
@@ -43,9 +43,9 @@ def trials_of(reading: Reading, subjects: Sequence[Subject]) -> list[TrialRow | 
 
 
 def result_rows(rows: Sequence[TrialRow | None]) -> list[NumberRow]:
-    """Return the lines of a comparison's table: accuracies, latencies, costs of the network, probe and seconds.
+    """Return the rows of a table of operators: accuracies, latencies, costs of the network, probe and seconds.
 
-    ``rows`` has the trial of each operator, or None. A line without any value is left out.
+    ``rows`` has the trial of each operator, or None if there is none. A row without any value is left out.
     """
     trials = [row for row in rows if row is not None]
     if not trials:

@@ -19,8 +19,8 @@ from syno_lab.store.rungs import BASELINE, FINAL
 class Course(NamedTuple):
     """One curve of a figure, with the number, name and state of its job. The number is 0 for a training in rungs.
 
-    ``kind`` is ``train`` (epochs and accuracy) or ``tune`` (trials and the best milliseconds up to each trial).
-    ``points`` are pairs of these two values. ``losses`` are triples of epoch, training loss and test loss, in nats.
+    ``kind`` is ``train`` (epoch and accuracy) or ``tune`` (trial and the best latency in ms after it). ``points`` are
+    pairs of the two values for its ``kind``. ``losses`` are triples of epoch, training loss and test loss, in nats.
     ``rung`` is the training's rung in a search, or empty for the full recipe.
     """
 
@@ -34,7 +34,7 @@ class Course(NamedTuple):
 
     @property
     def chart(self) -> str:
-        """The title of the figure for this curve. Each rung has its own figure."""
+        """The title of the figure for this curve. The curves of each rung have their own figure."""
         if self.kind != "train":
             return "Best latency of tunings"
         if self.rung == FINAL:
@@ -43,7 +43,7 @@ class Course(NamedTuple):
 
 
 class _Tuning(msgspec.Struct, frozen=True):
-    """One operator of a tuning: pairs of a trial and the best milliseconds up to that trial."""
+    """The curve of one operator of a tuning: pairs of a trial and the best latency in ms after it."""
 
     label: str = ""
     history: tuple[tuple[float, float | None], ...] = ()
@@ -56,7 +56,7 @@ class _Tunings(msgspec.Struct, frozen=True):
 def rung_courses(sources: Iterable[Source], *, newest: int = 20) -> tuple[Course, ...]:
     """Return the curves of the newest trainings with more than one epoch, at most ``newest`` for each search and rung.
 
-    On the shorter rungs a training has one epoch and no curve.
+    On shorter rungs a training has only one epoch, and thus no curve.
     """
     all_courses: list[Course] = []
     for source in sources:

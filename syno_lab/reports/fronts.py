@@ -1,4 +1,4 @@
-"""Pareto fronts over two or three axes, and the growth of the dominated volume.
+"""Compute Pareto fronts over two or three axes, and the dominated volume after each trial.
 
 :func:`syno_lab.store.pareto.pareto_front` defines dominance.
 """
@@ -18,7 +18,7 @@ from syno_lab.store.pareto import Axis, pareto_front
 
 
 def short_number(value: float) -> str:
-    """Format a number with four digits and k, M, G or T, as the page (``runs_chart.js``) does."""
+    """Format a number with four digits and k, M, G or T, as the script ``runs_chart.js`` of the page does."""
     size = abs(value)
     for bound, unit, name in ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if size >= bound:
@@ -29,9 +29,9 @@ def short_number(value: float) -> str:
 class Placed(NamedTuple):
     """A trial with a value on every axis; ``values`` are in the order of the axes.
 
-    ``known`` is the name of the known operator with which the trial's search began, else empty. ``intervals`` has the
-    interval of the finals for each axis, or None. ``system`` is the title of the operator's system and ``mark`` the
-    name of its mark; both are empty without an operator.
+    ``known`` is the name of the operator, if it is a known operator with which the search began, else empty.
+    ``intervals`` has the interval of the finals for each axis, or None. ``system`` is the title of the operator's
+    system and ``mark`` the name of its mark; both are empty without an operator.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The label, and the name of the known operator."""
+        """The label of the trial, and the name of the known operator."""
         return f"{self.label} ({self.known})" if self.known else self.label
 
 
@@ -53,12 +53,12 @@ class Front(NamedTuple):
     """The data of a figure with two or three axes.
 
     Attributes:
-        axes: the axes; relative axes where values are compared with the baseline.
+        axes: the axes of the values; if the values are relative to the baseline, these are the relative axes.
         is_relative: whether values are compared with the baseline.
-        points: the trials with a value on all axes, in the order of their ends, and the baseline of each source.
+        points: the baseline of each source and the trials with a value on all axes, in the order in which they ended.
         unplaced: the number of trials without a value on some axis.
         front: indices in ``points`` of the trials on the front, from the least to the greatest value of the first axis.
-        reference: the corner up to which the volume counts.
+        reference: the point that bounds the volume.
         hypervolume: the volume that the front dominates up to ``reference``, in the product of the axes' units.
         history: for each point that raised the volume, the number of points up to that point and the new volume.
     """
@@ -91,13 +91,13 @@ def front_of(
     """Return the Pareto front of ``rows`` over two or three axes by their names (:func:`.find_axis`).
 
     Args:
-        rows: the trials, in any order; they are sorted by ``ended`` where it is known, baselines first.
+        rows: the trials in any order; this function sorts them by ``ended`` where it is known, baselines first.
         axes: the names of two or three axes.
         baselines: the baseline of each source, for relative values; None: plain values.
-        reference: the corner up to which the volume counts. None: on each axis a tenth of the range of values beyond
-            the worst value (for an empty range a tenth of the value, or 1). Compare only volumes with equal corners.
+        reference: the point that bounds the volume. None: on each axis, the worst value plus a tenth of the range of
+            values (for an empty range a tenth of the value, or 1). Volumes are comparable only for the same point.
 
-    Raises SynoError for an unknown or repeated axis, not two or three axes, or a ``reference`` of another length.
+    Raises SynoError for an unknown or repeated axis, another number of axes, or a ``reference`` of another length.
     """
     if not 2 <= len(axes) <= 3 or len(set(axes)) < len(axes):
         raise SynoError(f"a Pareto front needs two or three different axes, found {', '.join(axes) or 'none'}")
@@ -148,7 +148,7 @@ def _beyond(points: Sequence[Placed], axes: Sequence[Axis]) -> tuple[float, ...]
 
 
 def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[float]) -> list[tuple[int, float]]:
-    """Return the history of the volume, which is computed only after points that no earlier point dominates."""
+    """Return the history of the volume; compute the volume only after points that no earlier point dominates."""
     if not points:
         return []
     signs = np.array([-1.0 if axis.maximise else 1.0 for axis in axes])
@@ -167,17 +167,17 @@ def _history(points: Sequence[Placed], axes: Sequence[Axis], corner: Sequence[fl
 
 
 def hypervolume(costs: np.ndarray, limit: np.ndarray) -> float:
-    """Return the volume that points dominate up to a corner, in the product of the axes' units.
+    """Return the volume that points dominate up to the point ``limit``, in the product of the axes' units.
 
     The volume is a sum over slices along the last axis, each with the volume of the other axes (HSO: While, Hingston,
     Barone and Huband 2006, "A Faster Algorithm for Calculating Hypervolume").
 
     Args:
-        costs: one point a row, two or more numbers each, less is better; no point is beyond ``limit``.
+        costs: a point in each row, with two or more numbers of which less is better; no point is beyond ``limit``.
         limit: the corner.
     """
     costs = costs[np.argsort(costs[:, -1])]
-    depths = np.diff(costs[:, -1], append=limit[-1])  # the same points dominate a slice between two neighbours
+    depths = np.diff(costs[:, -1], append=limit[-1])  # between two neighbours, the dominating points are the same
     if len(limit) == 2:
         return float(depths @ (limit[0] - np.minimum.accumulate(costs[:, 0])))
     slices = (depth * hypervolume(costs[:last, :-1], limit[:-1]) for last, depth in enumerate(depths, 1) if depth)

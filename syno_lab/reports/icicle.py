@@ -1,7 +1,7 @@
 """An icicle plot of a tree, as plain data for a page: a box for each node, with the boxes of its children below.
 
-Two trees are shown as icicles: the tree of a search (:mod:`.trees`) and the neighbourhood of a state (:mod:`.around`).
-Where boxes would be too narrow, the children with the least weight share one box.
+Two trees are drawn as icicle plots: the tree of a search (:mod:`.trees`) and the neighbourhood of a state
+(:mod:`.around`). Where boxes would be too narrow, the children with the least weight share one box.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from syno_lab.search.branches import Branch, Branching
 
 Colour = Literal["reward", "searches", "distance", "probe", "primitive"]
 COLOURS: tuple[Colour, ...] = get_args(Colour)
-#: Steps that are drawn as a primitive: a CONTRACTION has SHAREs, and a GIVE gives its weight a coordinate.
+#: Steps that are drawn like a primitive: a CONTRACTION consists of SHAREs, and a GIVE adds a coordinate to a weight.
 _PARTS = {"CONTRACTION": "SHARE", "GIVE": "SHARE"}
 _WORD = re.compile(r"[^\W\d]\w*")
-#: The text of a step that limits the number of steps.
+#: The text of a search's step that limits the number of further steps.
 _BOUND = re.compile(r"at most (\d+) steps?")
 SIGNS = {"open": "", "operator": "✓ ", "dead end": "✕ ", "pruned": "– ", "done": "■ "}
-#: The narrowest box, as a share of the whole width.
+#: The width of the narrowest box, as a share of the plot's width.
 NARROWEST = 1 / 64
-#: The most children that a table lists.
+#: The largest number of children that a table lists.
 LISTED = 200
 _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
 _HOLDS = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq}
@@ -42,9 +42,9 @@ _GREY, _WHITE, _MORE = "#c8c8c8", "#ffffff", "#e6e6e6"
 class Box(msgspec.Struct, frozen=True, kw_only=True):
     """A box of an icicle plot, with the ``key`` and the ``kind`` of its node; a shared box has only the kind ``more``.
 
-    ``text`` is written in the box, or ``short`` (sign and primitive), or ``sign`` alone where the box is narrow.
-    ``words`` describe the node. Levels count from 0. ``left`` and ``width`` are shares of the whole width. ``edge`` is
-    the primitive's colour, or empty. ``is_best`` marks nodes on the path to the best trial.
+    The box shows ``text``, or ``short`` (sign and primitive), or ``sign`` alone where the box is narrow. ``words``
+    describe the node. ``level`` counts from 0. ``left`` and ``width`` are shares of the plot's width. ``edge`` is the
+    primitive's colour, or empty. ``is_best`` marks nodes on the path to the best trial.
     """
 
     key: str = ""
@@ -63,7 +63,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Icicle:
-    """An icicle plot row by row, with the number of nodes shown (including shared boxes) and of ``matches``."""
+    """An icicle plot row by row, with the numbers of shown nodes (including shared boxes) and of ``matches``."""
 
     boxes: list[Box]
     places: int
@@ -86,10 +86,10 @@ def icicle(
         what: the tree.
         root: the key of the top node.
         depth: the number of levels below the top node.
-        colour: the number that the colour shows: darker is more (for the distance: less).
-        wanted: a filter: words in a node's text, and comparisons such as ``reward>0.5``, ``distance<=2``,
+        colour: the name of the number that the colour shows: darker is more (for the distance: less).
+        wanted: the filter: words in a node's text, and comparisons such as ``reward>0.5``, ``distance<=2``,
             ``kind=pruned``. Nodes on the path to a match are shown too.
-        most: the most boxes.
+        most: the largest number of boxes.
         best: the keys of the nodes on the path to the best trial.
 
     Raises KeyError for an unknown node.
@@ -148,7 +148,7 @@ def way_to(what: Branching, key: str) -> list[dict[str, str]]:
 
 
 def parse_filter(text: str) -> Callable[[Branch], bool]:
-    """Convert a filter to a function. A word that is not a comparison with a known name must be in the node's text."""
+    """Convert a filter to a function. Words that are no comparison must be in a node's text."""
     tests = [_test(word) for word in text.lower().split()]
     return lambda branch: all(test(branch) for test in tests)
 
@@ -172,7 +172,7 @@ def _number(text: str) -> float | None:
 
 
 def _kept(tree: Branching, root: str, fits: Callable[[Branch], bool]) -> set[str]:
-    """Return the matching nodes below ``root``, and all nodes on the paths to these."""
+    """Return the matching nodes below ``root``, and all nodes on the paths to the matching nodes."""
     visible: set[str] = set()
     waiting = [root]
     while waiting:
@@ -189,7 +189,7 @@ def _kept(tree: Branching, root: str, fits: Callable[[Branch], bool]) -> set[str
 def _placed(
     children: Sequence[str], tree: Branching, left: float, width: float
 ) -> tuple[list[tuple[str, float, float]], Sequence[str]]:
-    """Return the children side by side, each at least as wide as the narrowest box, and the children without room."""
+    """Return children side by side, each at least as wide as the narrowest box, and the children that do not fit."""
     room = int(width / NARROWEST + 1e-9)
     if len(children) > room:
         children, rest = children[: max(0, room - 1)], children[max(0, room - 1) :]
@@ -207,7 +207,7 @@ def _placed(
 
 
 def _shades(tree: Branching, root: str, depth: int, colour: Colour) -> Callable[[Branch], float | None]:
-    """Return a function from a node to its shade from 0 to 1 within the range shown; None without a value."""
+    """Return a function that maps a node to its shade, from 0 to 1 within the range shown; None without a value."""
     values: list[float] = []
     row = [root]
     while row and depth >= 0:
@@ -234,7 +234,7 @@ def _value(branch: Branch, colour: Colour) -> float | None:
 
 
 def _fill(kind: str, shade: float | None) -> str:
-    """Return a box's colour. Dark letters are readable on every colour, on light and on dark pages."""
+    """Return a box's colour. Dark letters are readable on each of these colours."""
     if kind == "pruned":
         return _WHITE
     if kind == "dead end":
@@ -256,7 +256,7 @@ def _box(
         key=branch.key,
         text=kind + branch.text,
         short=f"{kind}{name}" if bound else f"{kind}{own} {name}".strip(),
-        sign=own,  # border and fill show the node's kind
+        sign=own,  # the border and the fill of a box show the kind of its node
         words=branch.words,
         kind=branch.kind,
         level=level,
@@ -269,7 +269,7 @@ def _box(
 
 
 def _primitive(text: str) -> tuple[str, Look | None]:
-    """Return the first primitive in the text of a step and its look, else the first word and None."""
+    """Return the first primitive in the text of a step and the primitive's look, else the first word and None."""
     words = _WORD.findall(text)
     for word in words:
         name = _PARTS.get(word, word)

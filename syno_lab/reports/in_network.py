@@ -1,7 +1,7 @@
-"""A trial in its network: the layers that its operator replaces, with their sizes, and the costs of the network.
+"""The network of a trial: the layers that the operator replaces, with their sizes, and the costs of the network.
 
-The layers give an operator's variables their sizes. The view of a trial's operator needs these sizes, so that its costs
-are parts of the sum in the table of trials.
+The layers give an operator's variables their sizes. With these sizes, the operator's costs in its view are parts of the
+network's costs in the table of trials.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from syno_lab.reports.lab import Reading
     from syno_lab.trial import TrialRequest
 
-#: Usual data sets by a part of their path, with facts that need no files: classes, channels and image size.
+#: Common data sets by a part of their path, with the number of classes, channels and image size.
 _USUAL = {"cifar-100": (100, 3, 32), "cifar-10": (10, 3, 32)}
 
 
@@ -29,10 +29,10 @@ Places = tuple[tuple[str, Mapping[str, int]], ...]
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """The network of a trial, with its FLOPs for one example, 2 for each multiply-add, and its parameters.
+    """The network of a trial, with its parameters and its FLOPs for one example (a multiply-add counts 2).
 
-    ``places`` are the layers that the operator replaces, grouped by equal sizes: a name for people, and the sizes.
-    ``replaced`` is the number of layers.
+    ``places`` are the layers that the operator replaces, grouped by equal sizes: a name and the sizes of each group.
+    ``replaced`` is the number of replaced layers.
     """
 
     backbone: str
@@ -48,9 +48,9 @@ class InNetwork:
 
 
 def in_network(row: TrialRow, source: Source) -> InNetwork:
-    """Return the network in which a trial was trained, from the settings of its search, without any file of data.
+    """Return the network in which a trial was trained, from its search's settings, without reading data files.
 
-    No code of the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (a user's
+    No code from the lab's folder runs. This imports torch. Raises SynoError where the network is unknown here (a user's
     own network, missing data, no settings of trainings), or its costs differ from those of a trial of another version.
     """
     from syno_lab.trial import TrialRequest
@@ -73,7 +73,7 @@ def in_network(row: TrialRow, source: Source) -> InNetwork:
 
 
 def find_network(row: TrialRow, reading: Reading) -> InNetwork | str:
-    """Return a trial's network, or a line on why the network is unknown here."""
+    """Return a trial's network, or the reason why the network is unknown, in one line."""
     source = next(source for source in reading.sources if source.key == row.source)
     try:
         return in_network(row, source)
@@ -82,16 +82,16 @@ def find_network(row: TrialRow, reading: Reading) -> InNetwork | str:
 
 
 def shown_layers(found: InNetwork | str, operator: Operator) -> tuple[Places | None, str]:
-    """Return the data on a trial's layers for the operator view: the layers, and a sentence about the operator."""
+    """Return data for the operator view: the layers of a trial, and a sentence about the operator in the network."""
     if isinstance(found, str):
         return None, f"The layers in which it was trained are not known here: {found}"
     system = system_of(operator)
-    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # it has own sizes for these layers
+    has_own = isinstance(system, FitsPlaces) and bool(system.places(operator))  # it defines its own sizes
     return None if has_own else found.places, f"In {found}"
 
 
 def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:
-    """Return sizes at which trials of one network can be compared: the sizes of the first layer that all replace.
+    """Return the sizes at which trials of one network are compared: those of the first layer that all trials replace.
 
     None where a network is unknown, the trials are of several networks, or no layer is common to all.
     """
@@ -106,7 +106,7 @@ def shared_sizes(networks: Sequence[InNetwork | str]) -> dict[str, int] | None:
 
 
 def _placed(request: TrialRequest, row: TrialRow, usual: tuple[int, int, int] | None = None) -> InNetwork:
-    """Return the network; ``usual`` are classes, channels and size of images whose files are missing.
+    """Return the network; ``usual`` are the number of classes, channels and image size if the image files are missing.
 
     Raises SpecError where its costs differ from the trial's.
     """

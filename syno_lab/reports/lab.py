@@ -23,9 +23,9 @@ from syno_lab.store.rungs import FINAL
 
 @dataclass(frozen=True)
 class Reading:
-    """The contents of a lab at one time: its jobs by submission, its searches by age, and the trials of all searches.
+    """The contents of a lab at one time: jobs in order of submission, searches in order of creation, and all trials.
 
-    Jobs of dead processes keep the state that the store has.
+    A job whose process has died has the state that is in the store.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class Reading:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """All targets on which a trial has a latency."""
+        """All targets on which at least one trial has a latency."""
         return tuple(dict.fromkeys(target for source in self.sources for target in source.targets))
 
     @property
@@ -66,7 +66,7 @@ class Reading:
 
 
 class LabReader(Closing):
-    """Reads the lab in a folder (or a store's file) and never writes. A context manager, safe to use from threads.
+    """Reads the lab in a folder or a store's file, and writes nothing. A context manager, safe to use from threads.
 
     The first :meth:`read` opens the file.
     """
@@ -86,9 +86,9 @@ class LabReader(Closing):
         return self.file.parent
 
     def read(self) -> Reading:
-        """Read the current contents; returns the same object as the last time if nothing has changed.
+        """Read the current contents; return the same object as in the last call if nothing has changed.
 
-        Raises StoreError where the store is missing, damaged, busy or of another program; the next call tries again.
+        Raises StoreError where the store is missing, damaged, busy or of another program; a later call may succeed.
         """
         with self._guard:
             try:

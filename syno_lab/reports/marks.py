@@ -1,7 +1,7 @@
 """The marks of trials in figures. The shape shows the system; colour and size show the trial's status.
 
-The index of a system in the registry selects its mark. Matplotlib, SVG and the browser draw the same outlines. Every
-mark has the area of the circle of radius 1, so that none looks more important.
+The index of a system in the registry selects the mark. Matplotlib, SVG and the browser draw the same outlines. Every
+mark has the area of a circle of radius 1, so that no mark looks more important.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARKS = {
     "triangle": Mark("^", "M0-1.555L1.347.777L-1.347.777Z"),
     "cross": Mark("P", "M-.396-1.189H.396V-.396H1.189V.396H.396V1.189H-.396V.396H-1.189V-.396H-.396Z"),
 }
-#: The mark of the baseline, whatever its operator.
+#: The mark of the baseline, for every system.
 BASELINE = Mark("*", "M0-1.673L.376-.517H1.591L.608.198L.983 1.353L0 .639L-.983 1.353L-.608.198L-1.591-.517H-.376Z")
 
 
@@ -41,9 +41,9 @@ def mark_name(system: str) -> str:
 
 
 def system_and_mark(operator: str) -> tuple[str, str]:
-    """Return the title, and the name of the mark, of the system that reads an operator's JSON.
+    """Return the title and the mark's name of the system that can read an operator's JSON.
 
-    The texts are empty without an operator, and where the system is unknown here.
+    The texts are empty without an operator, and if this process does not know the system.
     """
     try:
         system = find_system(format_of(operator)) if operator else None

@@ -1,4 +1,4 @@
-"""Draws a front: with matplotlib as SVG or PNG and for papers, and as a small SVG for pages without a Jupyter kernel.
+"""Draws a front: as SVG or PNG and for papers with matplotlib, and as a small SVG for pages without a Jupyter kernel.
 
 Equal data give equal files.
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
     from matplotlib.transforms import Bbox
 
-#: Colour and area of each kind of mark; the shape is the system's. Kinds differ in more than colour: trials are small,
-#: trials on the front large, known operators hollow, and the baseline is a star.
+#: Colour and area of the marks of each kind of point; the shape depends on the system. Kinds differ in more than
+#: colour: trials are small, trials on the front large, known operators hollow, and the baseline is a star.
 KNOWN = "known operators"
 LOOKS = {
     "trials": ("#8a8a8a", 22),
@@ -131,12 +131,12 @@ def front_picture(front: Front, form: str = "svg", *, title: str = "Trials", pub
 
 
 class FrontFigure(Figure):
-    """A front for a paper: the points alone, without a title, because the caption has a title.
+    """The figure of a front for a paper: only the points, without a title, because the caption is the title.
 
     Args:
         front: as for :func:`front_picture`.
         published: as for :func:`front_picture`.
-        title: a title for the description.
+        title: a title for the figure's description.
     """
 
     def __init__(self, front: Front, *, published: Sequence[Stated] = (), title: str = "Trials") -> None:
@@ -173,7 +173,7 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
         axes.text(0.5, 0.5, "no trial has a value on each axis yet", transform=axes.transAxes, ha="center", color=GREY)
     groups: dict[tuple[str, Mark], list[Placed]] = {}
     kinds = kinds_of(front)
-    for name in LOOKS:  # later groups are drawn on top
+    for name in LOOKS:  # later groups are drawn on top of earlier groups
         for kind, point in zip(kinds, front.points, strict=True):
             if kind == name:
                 groups.setdefault((kind, shape_of(point)), []).append(point)
@@ -230,7 +230,7 @@ def _draw_points(figure: Plot, axes: Axes, front: Front, published: Sequence[Sta
 
 
 def _legend_of_systems(front: Front, kinds: Collection[str]) -> list[Any]:
-    """Return the legend for several systems: the kinds' colours without a shape, then the systems' shapes."""
+    """Return the legend for several systems: the colour of each kind of point, then the shape of each system."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -259,9 +259,9 @@ def _draw_history(axes: Axes, front: Front) -> None:
 
 _LONGEST_NAME = 28
 _LINE = "#767676"
-# Distances from a point to its label in font sizes, the nearest first; then the directions, the usual first.
+# The distances from a point to its label in font sizes, the nearest first, and the directions, the usual one first.
 _FAR = (0.9, 1.8, 3.0, 4.5, 6.5, 9.0, 12.0)
-_REFUSED = 10**6  # more than the possible number of overlaps
+_REFUSED = 10**6  # a number above the possible number of overlaps
 _WAYS = ((1, -1), (-1, -1), (1, 1), (-1, 1), (1, 0), (-1, 0), (0, -1), (0, 1))
 _MARK = 0.45  # half of the width of a point, in font sizes
 
@@ -269,15 +269,15 @@ _MARK = 0.45  # half of the width of a point, in font sizes
 def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
     """Write the labels of the front's points near the points, inside the axes, where they overlap nothing.
 
-    A thin line ties a distant label to its point. A label with space only on another label or outside the axes is left
-    out; the figure's description has all labels.
+    A thin line connects a distant label with its point. A label that finds no free space inside the axes is left out;
+    the figure's description has all labels.
     """
     import matplotlib as mpl
     from matplotlib.transforms import Bbox
 
     size = 0.8 * mpl.rcParams["font.size"]
     renderer = renderer_of(plot)
-    plot.draw_without_rendering()  # this computes the positions of points
+    plot.draw_without_rendering()  # this call computes the positions of the points
     dot = plot.dpi / 72
     occupied = list(_occupied(axes, front, _MARK * size * dot))
     named: list[Bbox] = []
@@ -322,15 +322,15 @@ def draw_names(plot: Plot, axes: Axes, front: Front) -> None:
 
 
 def _text_box(drawn: Annotation, renderer: RendererBase) -> Bbox:
-    """Return the box of an annotation's text, without its line."""
+    """Return the bounding box of an annotation's text, without its line."""
     from matplotlib.text import Text
 
-    drawn.update_positions(renderer)  # else the offset counts from the figure's corner
+    drawn.update_positions(renderer)  # otherwise the offset would be relative to the figure's corner
     return Text.get_window_extent(drawn, renderer)
 
 
 def _occupied(axes: Axes, front: Front, half: float) -> Iterator[Bbox]:
-    """Yield the boxes of all points, of the front's line and of the intervals, in dots."""
+    """Yield the bounding boxes of all points, of the front's line and of the intervals, in pixels."""
     from matplotlib.transforms import Bbox
 
     for x, y in axes.transData.transform([point.values[:2] for point in front.points]):
@@ -351,7 +351,7 @@ _TICKS = 5
 def front_sketch(front: Front, title: str = "Trials", published: Sequence[Stated] = ()) -> str:
     """Draw the points, the front and its volume as SVG text on a white background, as :func:`.front_picture` does.
 
-    This does not import matplotlib, which would delay a notebook's cell. A third axis is in the description alone.
+    Matplotlib is not imported, because that would delay a notebook's cell. A third axis is only in the description.
     """
     paper = published if front.is_relative else ()
     x0, x1 = _span(front, 0, paper)

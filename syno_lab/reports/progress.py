@@ -30,7 +30,7 @@ DRAWS = {
     "affordable": "within the budgets, and no repeats",
     "probed": "have a score of the probe",
 }
-#: Parts of a plan without first trainings of operators.
+#: The parts of a plan that train no new operators.
 _OTHERS = {
     "baseline": "the network as it is, on the seeds of the finals",
     "draws": "drawing and probing operators",
@@ -40,11 +40,11 @@ _LONGEST = 60
 
 
 class Stage(NamedTuple):
-    """A stage of the funnel: a name of :data:`DRAWS`, a rung's name, or ``finals``.
+    """A stage of the funnel: its name is in :data:`DRAWS`, the name of a rung, or ``finals``.
 
-    ``number`` counts the operators that reached the stage (on a rung with all their trainings). ``failed`` counts
+    ``number`` counts the operators that reached the stage (on a rung: all of whose trainings ended). ``failed`` counts
     operators with a training that failed, ``waiting`` operators with a training that has not ended. ``seconds`` are
-    worker seconds; None for draws that are timed with a later stage.
+    worker seconds; None for a stage of draws whose time is in a later stage.
     """
 
     name: str
@@ -63,8 +63,8 @@ class Progress(NamedTuple):
     """The progress of a search: its ``phase`` is ``timing``, ``draws``, a rung's name, ``final`` or ``done``.
 
     ``search_s`` are wall seconds so far, ``minutes`` the plan's minutes (None without a plan), ``workers`` the number
-    of trainings at a time. ``plan`` has its parts in order; it is empty until the baseline is timed, and for an
-    untrained search. ``stages`` is the funnel from draws to finals. ``verdict`` is empty before the search's end.
+    of trainings at a time. ``plan`` has the parts of the plan in order; it is empty until the baseline was timed, and
+    for an untrained search. ``stages`` is the funnel from draws to finals. ``verdict`` is empty before the end.
     """
 
     name: str
@@ -111,7 +111,7 @@ def _stages(funnel: Funnel, plan: Sequence[PlanPart]) -> tuple[Stage, ...]:
     stages = [Stage(name, int(funnel.draws[name])) for name in DRAWS if name in funnel.draws]
     if stages:
         stages[-1] = stages[-1]._replace(seconds=funnel.draws.get("seconds", 0.0))
-    order = [part.name for part in plan]  # a stored mapping has lost its order
+    order = [part.name for part in plan]  # a stored mapping has lost the order of its keys
     for name in sorted(funnel.rungs, key=lambda name: order.index(title(name)) if title(name) in order else len(order)):
         counts = funnel.rungs[name]
         waiting = max(0, counts.begun - counts.trained - counts.failed)
@@ -129,7 +129,7 @@ def _name(text: str) -> str:
 
 
 def plan_table(plan: Progress) -> Table:
-    """Return the plan: each part's trainings, worker seconds each and in all, and minutes with all workers busy."""
+    """Return the plan: for each part its trainings, seconds of one and of all, and minutes with all workers busy."""
     rows: list[list[Cell]] = [
         [
             f"{part.name}: {_OTHERS[part.name]}" if part.name in _OTHERS else part.name,
@@ -149,7 +149,7 @@ def plan_table(plan: Progress) -> Table:
 
 
 def funnel_table(progress: Progress) -> Table:
-    """Return the funnel: for each stage the operators that reached it, failed or wait, and worker seconds."""
+    """Return the funnel: for each stage, how many operators reached it, failed or wait, and worker seconds."""
     rows = [
         [
             f"{stage.name}: {DRAWS[stage.name]}" if stage.name in DRAWS else stage.name,
@@ -188,8 +188,8 @@ def headline(progress: Progress) -> str:
 def finals_table(result: Mapping[str, JSON]) -> Table:
     """Return the front of a result: the baseline, and every operator of the last rung, the cheapest first.
 
-    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is for the
-    difference from the baseline, over seeds and images where there are several seeds.
+    Accuracies of the rung (held-out images) and of the finals (test images) are two columns. An interval is of the
+    difference from the baseline, over seeds and images if there are several seeds.
     """
     content, progress = searched(result), progress_of(result, "")
     rungs = [stage.name for stage in progress.stages if stage.is_trained] if progress else []
@@ -206,7 +206,7 @@ def finals_table(result: Mapping[str, JSON]) -> Table:
     is_joint = "," in content.settings.system
     for point in sorted(content.front, key=lambda point: point.replaced_ratio or 0.0):
         name = f"trial {point.number or 0}" + (f" ({_name(point.known)})" if point.known else "")
-        if is_joint and not point.known:  # a known operator's name has its system
+        if is_joint and not point.known:  # the name of a known operator contains its system
             name += f" ({_name(point.system)})"
         final = content.finals.get(point.number or 0)
         rows.append([name, _three(point.replaced_ratio), point.params, _three(point.accuracy), *_final_cells(final)])
@@ -229,7 +229,7 @@ _WIDTH, _LINE, _LEFT, _RIGHT, _TOP = 640, 26, 110, 190, 26
 
 
 def funnel_picture(progress: Progress) -> str:
-    """Draw the funnel as SVG text: a bar for each stage, with a length by the logarithm of its operators.
+    """Draw the funnel as SVG text: for each stage a bar, whose length is the logarithm of the number of operators.
 
     Its colours are readable on light and dark backgrounds. Its label is :func:`describe_funnel`.
     """
@@ -251,7 +251,7 @@ def funnel_picture(progress: Progress) -> str:
 
 
 def _words(stage: Stage) -> str:
-    """Return the text behind a bar."""
+    """Return the text beside a bar."""
     parts = [f"{stage.number:,}"]
     parts += [f"{stage.failed} failed"] if stage.failed else []
     parts += [f"{stage.waiting} under way"] if stage.waiting else []

@@ -1,7 +1,7 @@
-"""The numbers that the Syno paper states, for figures that mark them as the paper's.
+"""The numbers that the Syno paper states, for figures that show them as the paper's numbers.
 
 ``published.json`` has one entry for each statement, with the figure or table, the section, and the quoted sentence.
-Points that the paper only draws are left out, because no number was measured in a picture.
+Points that the paper only draws are left out, because no number was read from a picture.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         label: its subject.
         quote: the sentences, word for word.
         model, dataset, device: the setting of the measurement; empty where it does not apply.
-        accuracy_points: accuracy minus the baseline's in percentage points, the range that the sentence allows.
-        speedup: the range of the baseline's latency over the operator's.
-        flops_ratio: the range of FLOPs over the baseline's.
+        accuracy_points: the range of accuracy minus the baseline's accuracy, in percentage points.
+        speedup: the range of the baseline's latency divided by the operator's latency.
+        flops_ratio: the range of the operator's FLOPs divided by the baseline's FLOPs.
         operator: the known operator of the statement.
-        times_operator_1: by the name of a measure, its value over Operator 1's.
+        times_operator_1: for each named measure, its value divided by the value of Operator 1.
         steps, perplexity: the steps and the perplexity of a language model's training.
         sizes, rates: numbers of primitives of pGraphs, and the shares of canonical pGraphs.
         samples, canonical: the number of pGraphs drawn, and of canonical pGraphs.
@@ -63,7 +63,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def text(self) -> str:
-        """The subject, the measurement's setting and the section of the paper, in one line."""
+        """The operator, the setting of the measurement and the section of the paper, in one line."""
         about = ", ".join(word for word in (self.model, self.dataset, self.device) if word)
         return (
             f"{self.label} ({about}; the paper, {self.place})" if about else f"{self.label} (the paper, {self.place})"
@@ -97,7 +97,7 @@ def published_points(figure: str | None = None) -> tuple[Published, ...]:
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """A statement in a figure, with its ranges in the order of the figure's axes."""
+    """A statement in a figure, with a range for each axis of the figure, in order."""
 
     label: str
     text: str
@@ -107,7 +107,7 @@ class Stated(msgspec.Struct, frozen=True):
 def published_on(axes: Sequence[str]) -> list[Stated]:
     """Return the statements with a range on each of these axes, for a figure relative to the baseline.
 
-    The paper's latencies were measured on its Jetson Orin Nano, whatever target the axis names.
+    The paper's latencies are from a Jetson Orin Nano, even if the axis names another target.
     """
     statements = []
     for published in _read().statements:

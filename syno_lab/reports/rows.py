@@ -1,7 +1,7 @@
-"""The trials of a store as rows of one type, and the trainings of a search in rungs.
+"""The trials of a store as rows of one Python type, and the trainings of a search in rungs.
 
-Accuracies on different rungs are different measures: another network, other images, fewer steps. Only the finals, with
-the full recipe and on the test images, compare with the baseline of a search without rungs.
+Accuracies on different rungs are different measures, because the network, images and steps differ. Only the finals
+(full recipe, test images) can be compared with the baseline of a search without rungs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Trained(Outcome, frozen=True, kw_only=True):
         number: the trial's number; :data:`.store.rungs.BASELINE` for the network without an operator.
         rung: the name of the rung; :data:`.store.rungs.FINAL` for the finals.
         seed: the seed of the training.
-        measure: the measure by which the rung ranks, higher is better.
+        measure: the value by which the rung ranks operators, higher is better.
         ended: the time of the end (ISO 8601, UTC).
     """
 
@@ -75,7 +75,7 @@ def read_trainings(log: SearchLog) -> tuple[Trained, ...]:
 
 
 def names_of_rungs(trainings: Iterable[Trained]) -> tuple[str, ...]:
-    """Return the rungs in the order of their starts, the finals last."""
+    """Return the rungs in the order in which they began, the finals last."""
     names = dict.fromkeys(training.rung for training in trainings)
     return tuple(sorted(names, key=lambda name: name == FINAL))
 
@@ -127,13 +127,13 @@ class TrialRow:
         is_baseline: whether the source's other trials are compared with this trial.
         state: the state of its training: ``waiting``, ``finished``, ``pruned``, ….
         reason: why the training did not finish, in one line.
-        accuracy: the accuracy from 0 to 1 (for text exp(-loss)), or None. In a search in rungs it is the accuracy of
-            the finals; ``rungs`` has the accuracies of the rungs, which are other measures.
+        accuracy: the accuracy from 0 to 1 (for text exp(-loss)), or None. In a search in rungs, this is the accuracy of
+            the finals, and ``rungs`` has the accuracies of the rungs, which are other measures.
         flops: FLOPs of the whole network.
         params: parameters of the whole network.
-        memory_mib: peak memory of its training in MiB; None where it was not measured.
-        latencies: milliseconds by target, as the search defines them.
-        wall_s: wall seconds of its training.
+        memory_mib: peak memory of the trial's training in MiB; None where it was not measured.
+        latencies: latency in ms by target; the search defines what it covers.
+        wall_s: wall seconds of the training.
         ended: the time of its end (ISO 8601, UTC); empty where it is unknown.
         job: the number of the job that trained the trial.
         operator: the operator's JSON; empty for the network without an operator.
@@ -141,7 +141,7 @@ class TrialRow:
             operator's steps in each of them.
         probe: the probe's score, which ranks operators without training; None where the operator was not probed.
         rungs: the trainings of a search in rungs, the cheapest rung first; else empty.
-        known: the name of the known operator with which the search began; empty for a discovered operator.
+        known: the name of the operator, if the search began with it; empty for a discovered operator.
         interval: the interval of the accuracy in the finals: the baseline's mean plus the interval of the difference,
             or None.
     """
@@ -188,14 +188,14 @@ class TrialRow:
 
     @property
     def system(self) -> str:
-        """The title of the operator's system; empty without an operator, and where no system reads it."""
+        """The title of the operator's system; empty without an operator, and if no system can read the operator."""
         return system_and_mark(self.operator)[0]
 
     @property
     def primitives(self) -> str:
         """A short summary of the operator by its system: for a pGraph ``REDUCE SHARE UNFOLD``.
 
-        Empty for the network without an operator, and for JSON that no system reads.
+        Empty for the network without an operator, and for JSON that no system can read.
         """
         try:
             return find_system(format_of(self.operator)).summary(self.operator) if self.operator else ""
@@ -208,7 +208,7 @@ class Source:
     """A search of a store: its ``key`` is ``search:NAME``.
 
     ``trainings`` are the ended trainings of a search in rungs, in the order of the queue. ``measured`` describes the
-    latencies of each target, and with how many schedules they were tuned.
+    latencies on each target, and with how many schedules the operators were tuned.
     """
 
     key: str
@@ -285,7 +285,7 @@ def read_search(log: SearchLog, store: Store, jobs: Iterable[JobRecord]) -> tupl
 
 
 class _How(msgspec.Struct):
-    """How a latency was tuned and measured, from its record in the store, which may lack fields."""
+    """How a latency was tuned and measured: the data in the store, in which fields may be missing."""
 
     trials: int | None = None
     functions: int | None = None
@@ -341,7 +341,7 @@ def _in_rungs(row: TrialRow, trainings: Sequence[Trained], interval: tuple[float
 
 
 def _baseline_in_rungs(source: str, trainings: Sequence[Trained], known: Baseline, created: str) -> TrialRow | None:
-    """Return the row of the network without an operator, with accuracies on rungs; None before its costs are known."""
+    """Return the row of the network without an operator, with accuracies on rungs; None while its costs are unknown."""
     sources: list[Trained | Baseline] = [*(training for training in trainings if training.rung == FINAL), known]
     flops = next((entry.flops for entry in sources if entry.flops is not None), None)
     params = next((entry.params for entry in sources if entry.params is not None), None)
@@ -358,7 +358,7 @@ def _mean_of(seeds: int) -> str:
 
 
 def _memory(trainings: Sequence[Trained]) -> float | None:
-    """Return the peak memory of the network itself in the finals' trainings."""
+    """Return the peak memory of the network without an operator in the trainings of the finals."""
     return max((row.peak_mib for row in trainings if row.rung == FINAL and row.peak_mib is not None), default=None)
 
 
@@ -377,7 +377,7 @@ def _baseline(
 ) -> TrialRow | None:
     """Return the row of the network without an operator: the mean over the search's seeds, and its tuned latency.
 
-    While the search runs, its jobs have the baseline; later its result has it. A search in one process has no jobs.
+    While the search runs, the baseline is in its jobs, later in its result. A search in one process has no jobs.
     """
     start = f"{log.name}: baseline, seed "
     outcomes = [

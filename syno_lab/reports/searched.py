@@ -1,4 +1,4 @@
-"""The content of a search's files ``status.json`` and ``result.json`` as one value, for writing and reading.
+"""The content of a search's file ``status.json`` or ``result.json`` as one value, for writing and reading.
 
 A foreign lab's files may have any content: a field with a value of the wrong type counts as missing.
 """
@@ -26,8 +26,8 @@ Amount = Count | Annotated[float, msgspec.Meta(ge=0)]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 #: The value of a field that a kind of search does not have. The files leave the field out.
 NOT_SAID: Any = msgspec.UNSET
-#: The fields of the files, in order. First of results: in rungs, with trainings in the network itself, and without
-#: training. Then of the status of each while it runs.
+#: The fields of the files, in order. First the fields of a result: in rungs, with trainings in the network itself, and
+#: without training. Then the fields of a status of each kind of search.
 IN_RUNGS = (
     *("settings", "trials", "states", "trials_per_hour", "end", "plan", "uses_probe", "funnel", "time", "baseline"),
     *("best", "finalists", "comparisons", "not_compared", "verdict", "front", "recorded", "folder"),
@@ -52,8 +52,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         number: the trial's number; None for a trial that is not stored yet.
         score: the probe's score, in a search without training.
         accuracy: the accuracy from 0 to 1, or None.
-        flops_ratio: FLOPs of the whole network over the baseline's.
-        replaced_ratio: FLOPs of the operator in all its slots over those of the replaced layers; None in a search of
+        flops_ratio: FLOPs of the whole network divided by the baseline's FLOPs.
+        replaced_ratio: FLOPs of the operator in all slots divided by those of the replaced layers; None in a search of
             whole networks.
         params: parameters of the network.
         known: the name of the operator, if it is known.
@@ -115,11 +115,11 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The parts of a training's stored outcome (:class:`.TrialOutcome`) that are read, with a search's additions.
+    """The fields of a stored outcome (:class:`.TrialOutcome`) that are read here, and fields that a search adds.
 
     Attributes:
         state, reason: the state at the end, and its reason.
-        accuracy: the accuracy from 0 to 1; on a rung, for the rung's images.
+        accuracy: the accuracy from 0 to 1; on a rung, the accuracy on the rung's images.
         flops, params: FLOPs and parameters of the whole trained network.
         peak_mib: peak memory in MiB.
         wall_s: wall seconds.
@@ -157,7 +157,7 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The numbers of operators that began on a rung, ended all trainings, or failed, and the worker seconds."""
+    """The numbers of operators that began a rung, ended all trainings on it, or failed, and the worker seconds."""
 
     begun: Count = 0
     trained: Count = 0
@@ -166,7 +166,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct):
-    """The numbers of draws by the names of :data:`.progress.DRAWS`, their CPU seconds, and the counts of each rung."""
+    """The number of draws for each name in :data:`.progress.DRAWS`, their CPU seconds, and the counts of each rung."""
 
     draws: dict[str, Amount] = msgspec.field(default_factory=dict)
     rungs: dict[str, Counts] = msgspec.field(default_factory=dict)
@@ -186,24 +186,24 @@ class PlanPart(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The plan of a search in rungs: its minutes in all with all workers busy, its workers, and its parts in order."""
+    """The plan of a search in rungs: total minutes with all workers busy, number of workers, and parts in order."""
 
     minutes: Amount | None = None
     workers: Count = 1
     parts: tuple[PlanPart, ...] = ()
 
     def part(self, name: str) -> PlanPart:
-        """Return the part of this name."""
+        """Return the part of the plan with this name."""
         return next(part for part in self.parts if part.name == name)
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The seconds of the whole search.
+    """The time of the whole search in seconds.
 
     Attributes:
         wall_s: wall seconds.
         cpu_s: CPU seconds by purpose; ``search_process_s``: CPU seconds of the search's own process.
-        idle: the share of the workers' wall time without a training, whatever else the machine did.
+        idle: the share of the workers' wall time without a training, whatever other load the machine had.
         shares: shares of ``workers`` x wall time by purpose; ``rest``: the store, jobs, surrogate and idle workers.
     """
 
@@ -215,7 +215,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings that are read: the name, the systems with commas between them, and the kind of search."""
+    """The settings that are read here: the name, the systems separated by commas, and the kind of search."""
 
     name: str = ""
     system: str = ""
@@ -224,7 +224,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Tuned layers of one size: the name of the first layer, the number of layers, their sizes, and milliseconds."""
+    """Tuned layers of one size: the name of the first layer, the number of layers, their sizes and latency in ms."""
 
     name: str
     calls: int
@@ -237,11 +237,11 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         target: the target of the tunings; ``stored_as``: the target of the latencies in the store.
-        of: the description of a latency.
-        trials: the number of schedules in a tuning; ``scheduler``: how functions share them.
+        of: a description of what a latency covers.
+        trials: the number of schedules in a tuning; ``scheduler``: how functions share these schedules.
         within, least_accuracy: the limits that select the tuned trials.
-        tuned: the number of tuned trials; ``under_way``: the numbers of trials in tuning; ``failed``: the reasons of
-            failed tunings by number.
+        tuned: the number of tuned trials; ``under_way``: the numbers of the trials that are being tuned; ``failed``:
+            the reasons of failed tunings by number.
         baseline_ms: the baseline's latency, None (with a reason) if unknown; ``baseline_layers``: each replaced layer;
             ``baseline_facts``: :class:`syno_lab.tuning.network.NetworkFacts` of the whole network, as data.
         front: ``number``, ``accuracy`` and ``latency_ms`` of the trials on the front of accuracy and latency.
@@ -270,7 +270,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         phase: the current part of the search; empty in a result.
         settings: the settings; a file has all of them, see :class:`Settings`.
-        trials: the number of trials that the search was told, ``states`` by their states.
+        trials: the number of trials whose results the search has; ``states``: the number of trials in each state.
         end: why the search ended.
         pruned_share: the share of pruned trials.
         search_s: wall seconds so far; a result in rungs has ``time`` instead. ``cpu_s``: CPU seconds.
@@ -281,13 +281,13 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
         uses_probe: whether the probe's score chooses the proposed operators.
         funnel: the funnel, or None.
         best: the best discovered operator within each share of FLOPs.
-        finalists: the numbers of the operators in the finals, by the category that each operator won.
+        finalists: the trial numbers of the operators in the finals, by the category that each operator won.
         comparisons: the finals by the same categories, ``not_compared``: the reasons for missing comparisons.
         known: the known operators with which the search began: names by numbers, or points.
         recorded: all trials in short form, in the order of proposal.
-        lowered: the trials for which the limit was lowered (``number``), and the limit since then (``replaced_ratio``);
-            None where the limit is fixed, or in a status where it has not been lowered.
-        examined, elites: the numbers of operators with a score, and of kept operators; ``picture``: the front's file.
+        lowered: the trials after which the limit of FLOPs was lowered (``number``), and the new limit
+            (``replaced_ratio``); None where the limit is fixed, or in a status before it was lowered.
+        examined, elites: the number of operators with a score, and of elites; ``picture``: the file of the front.
     """
 
     phase: str = ""
@@ -331,7 +331,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
 
     def said(self, names: Sequence[str]) -> dict[str, JSON]:
-        """Return these fields as plain data, as in a file, without unknown fields about the end and the tunings."""
+        """Return these fields as plain data, as in a file, without empty fields about the end and the tunings."""
         plain: dict[str, JSON] = msgspec.json.decode(msgspec.json.encode(self))
         return {name: plain[name] for name in names if name not in _LATER or plain[name] not in ("", None)}
 
@@ -343,7 +343,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finals(self) -> dict[int, Comparison]:
-        """The comparisons by the numbers of the finalists."""
+        """The comparisons, by the trial numbers of the finalists."""
         return {number: self.comparisons[name] for name, number in self.numbers.items() if name in self.comparisons}
 
     @property
@@ -356,9 +356,9 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def told(kind: type[Kind], said: Mapping[str, JSON] | None) -> Kind:
-    """Convert plain data to a value. A field that is missing or of another type has its default.
+    """Convert plain data to a value. A field that is missing or of another type gets its default.
 
-    Lists and mappings keep the items of their type. Raises TypeError where a field without default is missing.
+    Items of another type are removed from lists and mappings. Raises TypeError if a field without default is missing.
     """
     data, fields = said or {}, msgspec.structs.fields(kind)
     values = {field.name: _as(field.type, data.get(field.name, msgspec.UNSET)) for field in fields}
@@ -387,7 +387,7 @@ def searched(said: Mapping[str, JSON] | None) -> Searched:
 
 
 def finalists(result: Mapping[str, JSON]) -> dict[str, int]:
-    """Return the numbers of the operators in the finals of a result, by the category that each operator won."""
+    """Return the trial numbers of the operators in the finals of a result, by the category that each operator won."""
     return searched(result).numbers
 
 

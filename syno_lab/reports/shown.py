@@ -32,7 +32,7 @@ from syno_lab.reports.text_tables import Cell, shown_table
 from syno_lab.store.latencies import short_title, target_of
 
 _TEXTS = ("label", "source", "state")
-#: Extra columns where a search in rungs is shown.
+#: Additional columns of the table for a search in rungs.
 _IN_RUNGS = ("known", "rung")
 _NUMBERS = ("accuracy", "flops", "params", "memory_mib", "probe", "wall_s", "number")
 _LAST = ("system", "primitives", "reason")
@@ -77,7 +77,7 @@ def _title(name: str, in_rungs: bool) -> str:
 
 
 def shown_axes(targets: Iterable[str], rungs: Iterable[str] = ()) -> list[dict[str, str]]:
-    """Return the axes that a user can choose, each with ``name`` and ``title``."""
+    """Return the axes among which a user can choose, each with ``name`` and ``title``."""
     return [{"name": axis.name, "title": axis.title} for axis in list_axes(targets, rungs)]
 
 
@@ -137,7 +137,7 @@ def shown_courses(courses: Iterable[Course]) -> list[dict[str, str | int | list[
 
 
 def find_progress(reading: Reading, source: str) -> tuple[Source, Progress] | None:
-    """Return the progress of the chosen search, by default of the newest search with a funnel; else None."""
+    """Return the progress of the chosen search, by default of the newest one with a funnel; None without a funnel."""
     for search in reversed(reading.sources):
         if source in ("", search.key, search.name):
             progress = read_progress(reading.folder, search.name)
@@ -169,9 +169,9 @@ def shown_progress(reading: Reading, source: Source, progress: Progress) -> dict
 
 
 def usual_measure(rows: Iterable[TrialRow]) -> str:
-    """Return the axis by which trials are compared by default: the most reliable known accuracy.
+    """Return the axis by which trials are compared by default: the most reliable accuracy that the lab has.
 
-    This is the accuracy of finals and full trainings, else on the last rung. For an untrained search it is the probe.
+    This is the accuracy of finals and full trainings, else of the last rung, else the score of the probe.
     """
     trials = [row for row in rows if not row.is_baseline]
     if any(row.accuracy is not None for row in trials):
@@ -199,7 +199,7 @@ def summary(reading: Reading, rows: Sequence[TrialRow], front: Front | None) -> 
 
 
 def _latencies(reading: Reading, rows: Sequence[TrialRow], front: Front) -> str:
-    """Describe the latencies on the front's axes and their tuning; with several searches, for each search."""
+    """Describe what the latencies on the front's axes cover and how they were tuned; for each of several searches."""
     shown = {row.source for row in rows if row.latencies}
     sources = [source for source in reading.sources if source.key in shown]
     names_of: dict[str, list[str]] = {}

@@ -12,7 +12,7 @@ from syno_lab.reports.rows import LATENCY, RUNG, TrialRow, rungs_among
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The columns before and after the columns for rungs and targets.
+#: The columns before the columns for rungs and targets, and the columns after them.
 FIRST = ("source", "number", "label", "known", "state", "rung", "accuracy", "flops", "params", "memory_mib", "probe")
 LAST = (
     "on_front",
@@ -29,7 +29,7 @@ LAST = (
 
 
 def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> pd.DataFrame:
-    """Return a frame with a row for each trial in the given order; unknown values are missing.
+    """Return a pandas frame with a row for each trial in the given order; unknown values are missing.
 
     The frame has ``accuracy@RUNG`` for each rung, on held-out images (``accuracy`` is for finals and full trainings),
     and ``latency_ms@TARGET`` for each target.
@@ -55,12 +55,12 @@ def trials_frame(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front
 
 
 def trials_csv(rows: Iterable[TrialRow], targets: Sequence[str] = (), on_front: Collection[str] = ()) -> bytes:
-    """Return :func:`trials_frame` as CSV in UTF-8, without the operators' JSON, which Parquet has."""
+    """Return :func:`trials_frame` as CSV in UTF-8, without the operators' JSON."""
     return csv_bytes(trials_frame(rows, targets, on_front).drop(columns="operator"))
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
-    """Return a table as CSV in UTF-8. No cell is a formula for a spreadsheet."""
+    """Return a table as CSV in UTF-8. A spreadsheet reads no cell as a formula."""
     texts = frame.select_dtypes(["object", "str"]).map(no_formula)
     return frame.assign(**texts).to_csv(index=False).encode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""Tables of facts as plain data, as text and as HTML, for all front ends and files."""
+"""Tables as plain data, as text and as HTML, for all front ends and files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Cell = str | int | float | None
 
 
 class Table(NamedTuple):
-    """A title, the head of each column, and the cells row by row. None is an unknown value."""
+    """A table: its title, the header of each column, and the cells row by row. None is an unknown value."""
 
     title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
     def records(self) -> list[dict[str, Cell]]:
-        """Return the rows as mappings from head to cell."""
+        """Return each row as a mapping from column header to cell."""
         return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
 
 
@@ -52,7 +52,7 @@ def shown_table(table: Table) -> dict[str, str | list[str] | list[bool] | list[l
 
 
 def html_table(heads: Iterable[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Return a table of HTML cells; the first cell of a row is its head."""
+    """Return a table of HTML cells; the first cell of each row is the row's header."""
     caption_html = f"<caption>{escape(printable(caption))}</caption>" if caption else ""
     head = "".join(f'<th scope="col">{escape(printable(title))}</th>' for title in heads)
     lines = (f'<th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}' for first, *cells in rows)

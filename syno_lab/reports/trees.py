@@ -1,11 +1,11 @@
-"""The tree of a search: of a Monte Carlo tree search from its file, of any search by a replay of its trials.
+"""The tree of a search: read from the file of a Monte Carlo tree search, or made by a replay of any search's trials.
 
 A search writes its whole tree at most once a second (:mod:`syno_lab.experiments.watching`); its trials are in the
-store. A node has no pGraph; the pGraph is derived from an operator that was found below the node.
+store. A node does not store its pGraph; the pGraph is derived from an operator below the node.
 
-The store has the steps of every trial in the order of proposal, for every search method. So the operators proposed up
-to a time form a tree too (:func:`moment`). That tree only grows: a node keeps its number and its index among its
-siblings. This tree lacks the search's own data, such as estimates and nodes without a trial.
+The store has the steps of every trial in the order of proposal, for every search method. So the operators that were
+proposed up to a given trial form a tree too (:func:`moment`). Such a tree only grows: a node keeps its number and its
+index among its siblings. It has no estimates and no nodes without a trial.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _File(msgspec.Struct, frozen=True):
 class SearchTree:
     """The tree of a search (:class:`.icicle.Branching`); its keys are the numbers of the nodes.
 
-    Children are ordered with the most searched first, or ``in_order`` of their numbers.
+    Children are sorted with the most searched first, or by their numbers if ``in_order``.
     """
 
     def __init__(self, places: Sequence[PlaceRecord], text: str = "output", *, in_order: bool = False) -> None:
@@ -73,7 +73,7 @@ class SearchTree:
 
     @property
     def root(self) -> str:
-        """The key of the root, which has the output's coordinates and no step."""
+        """The key of the root node, which has the output's coordinates and no step."""
         return "0"
 
     def branch(self, key: str) -> Branch:
@@ -186,9 +186,9 @@ def read_tree(file: Path) -> SearchTree:
 
 
 def trial_below(rows: Iterable[TrialRow], names: tuple[str, ...]) -> TrialRow | None:
-    """Return the trial with the highest accuracy whose operator was built through the node that these steps lead to.
+    """Return the trial with the highest accuracy whose operator was built by these steps and further steps.
 
-    Of trials in rungs without finals, it is the trial on the last rung with the highest accuracy there.
+    For trials in rungs without finals, return the trial with the highest accuracy on the last rung.
     """
     trials = [row for row in rows if row.operator and row.steps and row.steps[: len(names)] == names]
 
@@ -219,7 +219,7 @@ def replayed(rows: Sequence[TrialRow]) -> tuple[TrialRow, ...]:
 
 
 def improvements(trials: Sequence[TrialRow]) -> list[int]:
-    """Return the positions, from 1 on, of the trials that were better than all earlier trials."""
+    """Return the positions, counted from 1, of the trials that were better than all earlier trials."""
     values = _values(trials, usual_measure(trials))
     positions, most = [], -float("inf")
     for position, value in enumerate(values, 1):
@@ -230,7 +230,7 @@ def improvements(trials: Sequence[TrialRow]) -> list[int]:
 
 
 def moment(trials: Sequence[TrialRow], upto: int) -> Moment:
-    """Return the search after its first ``upto`` of :func:`replayed` trials, at least one.
+    """Return the search after the first ``upto`` of its :func:`replayed` trials, at least one.
 
     Raises ValueError where there are fewer trials.
     """

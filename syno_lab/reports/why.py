@@ -1,4 +1,4 @@
-"""Why this operator: all data of a lab about one operator that a search found, as a page without other files."""
+"""All data of a lab about one operator that a search found, as a page without other files: "why this operator?"."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _NEAREST = 3
 class Why:
     """The data about one operator of a search. Values that were not measured are None or empty.
 
-    ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the operator's known name
-    or None. ``comparisons`` are its finals, by the share of FLOPs within which the operator is the best. ``panes`` has
-    the data of the panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
+    ``row`` is its trial, ``baseline`` the row of the network without an operator, ``known`` the name of a known
+    operator or None. ``comparisons`` are its finals, by the share of FLOPs within which the operator is the best.
+    ``panes`` has the data of the panes ``kernel``, ``cost``, ``near`` and ``graph`` (:mod:`syno_lab.panes`).
     """
 
     row: TrialRow
@@ -124,7 +124,7 @@ def why_text(found: Why) -> str:
 def shown_why(found: Why) -> dict[str, JSON]:
     """Return the data for a view: ``title``, ``tables`` (:func:`.shown_table`), ``pictures`` with ``svg`` and ``text``.
 
-    ``paper`` of a picture: whether its background is white.
+    The field ``paper`` of a picture says whether the background must be white.
     """
     return {
         "title": _title(found),
@@ -134,7 +134,7 @@ def shown_why(found: Why) -> dict[str, JSON]:
 
 
 def _pictures(found: Why) -> list[tuple[str, str, bool]]:
-    """Return the kernel, for any background, and the operator, for a white background, with their descriptions."""
+    """Return two pictures and descriptions: the kernel for any background, the operator for a white background."""
     pictures = []
     for name, words, paper in (
         ("kernel", "The kernel beside a convolution's: darker is more.", False),
