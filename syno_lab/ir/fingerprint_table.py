@@ -7,10 +7,10 @@ unordered input axis. Only elements may be renamed. All numbers are residues mod
 * Sums over all terms, and over the terms that use one element of a member.
 * Powers, and products over the members.
 
-Each of these operations commutes with products of parts. The terms of two parts together are all pairs of a term of
-each part. Two pairs use the same element if their first terms do and their second terms do. So a sum over pairs is the
-product of two sums. Hence every number of an operator is the product of its parts' numbers, *however fine the parts
-are*. Equal multisets of terms get equal numbers, even if one operator has finer parts.
+Each of these operations commutes with products of parts. A term of two parts together is a pair: one term of each part.
+Two pairs use the same element if their first terms do and their second terms do. So a sum over pairs is the product of
+two sums. Hence every number of an operator is the product of its parts' numbers, *however fine the parts are*. Equal
+multisets of terms get equal numbers, even if one operator has finer parts.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def facts(key: PartKey) -> Facts:
     """List the terms of a part and compute all facts that need no names of members.
 
     The number of a weight ``W`` is a sum over the pairs of terms with the same element of ``W``. Each pair adds the
-    product of its two residues. This polynomial describes which terms share an element; the pair of a term with itself
-    describes the term's count. If all terms have different positions, the fingerprint needs no other number.
+    product of its terms' residues. This polynomial describes which terms share an element; the pair of a term with
+    itself describes the term's count. If all terms have different positions, the fingerprint needs no other number.
     """
     table = _table(key)
     total = len(table.counts)

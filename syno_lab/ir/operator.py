@@ -229,7 +229,7 @@ class Operator:
         that rules cannot decide.
 
         Args:
-            wants: the wishes; None means the wishes of its spec.
+            wants: the wishes; None means the wishes of the operator's spec.
         """
         return later("meets", self, wants)
 
@@ -384,7 +384,7 @@ class Operator:
 
         Args:
             path: a file with weights that :meth:`export` wrote.
-            binding: the sizes; None means the sizes in the file. The batch may differ.
+            binding: the sizes; None means the sizes in the file. The batch size may differ.
             scale: as in :meth:`to_torch`.
 
         Raises FormatError when the file has no such format, or holds weights of another operator or binding.

@@ -181,9 +181,9 @@ class Spec:
     ) -> Spec:
         """Build a spec from the strings of ``syno-readme.md``; ``limits`` are the fields of :class:`Limits`.
 
-        An axis of the input may have the form ``C_in: unordered``, as in Syno's configurations. At an output axis the
-        word has no effect and causes a :class:`.ReadingWarning`. Raises SpecError with one line that names the wrong
-        part.
+        An axis of the input may have the form ``C_in: unordered``, as in Syno's configurations. At an output axis
+        ``unordered`` has no effect and causes a :class:`.ReadingWarning`. Raises SpecError with one line that names the
+        wrong part.
         """
         primary = _parse_variables("primary_specs", primary_specs)
         coefficient = _parse_variables("coefficient_specs", coefficient_specs)

@@ -122,7 +122,7 @@ class Weight:
 
     @property
     def shape(self) -> tuple[Size, ...]:
-        """Return the sizes of the dimensions."""
+        """Return the sizes of the weight's dimensions."""
         return tuple(c.size for c in self.coordinates)
 
 

@@ -60,7 +60,7 @@ class NasPteOperator:
     def parts(self, binding: Binding | None = None, /) -> tuple[Part, ...]:
         """Return the convolutions for a binding, in the order of their outputs and of the weights.
 
-        Raises SpecError where the binding lacks a variable, or where its channels cannot be divided.
+        Raises SpecError where the binding lacks a variable, or where its channels cannot be divided into the groups.
         """
         bound = self.complete_binding(binding)
         parts = PARTS[self.name](bound["C_in"], bound["C_out"])
@@ -250,8 +250,8 @@ def nas_pte_1() -> NasPteOperator:
 def nas_pte_2() -> NasPteOperator:
     """16 output channels from a dense convolution, the others in 2 groups from the remaining input channels.
 
-    The description does not state the input of the dense convolution. Here the dense convolution reads the first 16
-    input channels, so that the other input channels "remain".
+    The paper's description does not state the input of the dense convolution. Here the dense convolution reads the
+    first 16 input channels, so that the other input channels "remain".
     """
     return NasPteOperator("nas_pte_2")
 

@@ -39,7 +39,7 @@ class Element:
 
     Attributes:
         kind: the primitive, ``input`` or ``output``.
-        facets: the descriptions of the element.
+        facets: the descriptions of the element, see :func:`elements`.
         words: a description of the element, with the names of variables of its operator.
     """
 

@@ -215,7 +215,7 @@ def canonical_rates(
 
     Args:
         spec: shapes, variables and budgets; ``sizes`` replace its ``max_primitives``.
-        sizes: the numbers of primitives.
+        sizes: the numbers of primitives of the measured pGraphs.
         trials: the number of walks: one walk serves all sizes of partial pGraphs, or one size of complete pGraphs.
         seed: the seed of the walks.
         complete: whether to count only operators that reach the input in exactly the given number of steps; the shape
@@ -293,7 +293,7 @@ class Trials:
         guided: whether the shape distance of each step had to fit the remaining steps.
         trials: the number of walks.
         valid: the number of walks that ended at an operator within all budgets.
-        distinct: the number of different pGraphs among the valid ends.
+        distinct: the number of different pGraphs at the ends of valid walks.
         first: the number of the first valid trial; None if no trial was valid.
         seconds: the wall time.
         seed: the seed of the walks.

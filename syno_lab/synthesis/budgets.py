@@ -37,7 +37,7 @@ class Excess(NamedTuple):
 
     Attributes:
         name: the name of the budget among the Sampler's arguments.
-        bound: the least amount that every operator from the state takes; for ``min_flops`` the largest.
+        bound: the least amount of any operator from the state; for ``min_flops`` the largest amount.
         limit: the amount that the spec allows.
     """
 
@@ -149,7 +149,7 @@ class _Stage(NamedTuple):
     """The facts about the stage that multiplies by one weight.
 
     Attributes:
-        gain: the factor on the elements from the nodes above the weight and the coordinates given to it.
+        gain: the factor by which the nodes above the weight and its given coordinates multiply the elements.
         kept: the product of the sizes of the REDUCEs that cannot be summed earlier because they index the weight.
         made: the results of the nodes above the weight; a step that uses such a result is also above it.
         touched: coordinates that this weight or a weight above shares; views and weights that use them are above too.

@@ -285,9 +285,9 @@ class Look:
 
     Attributes:
         coordinate: the coordinate.
-        feature: the number of its feature for rules (:mod:`syno_lab.synthesis.features`).
-        packed: its packed size.
-        root: the MERGE of which it is a digit, or None.
+        feature: the number of the coordinate's feature for rules (:mod:`syno_lab.synthesis.features`).
+        packed: the coordinate's packed size.
+        root: the MERGE of which the coordinate is a digit, or None.
         changed: the looks after changes; n: weight n shares the coordinate; -1: the MERGE's other digit is dropped.
     """
 

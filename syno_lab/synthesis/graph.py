@@ -191,8 +191,8 @@ class Graph(Gifts):
                 return None
             used = (*used[:which], used[which] + 1, *used[which + 1 :])
         if stage.near >= 0:
-            # Far from the limit, every view may lead to the input. Its distance is a guess, computed when the move is
-            # taken.
+            # Far from the limit, every view may lead to the input. The distance after such a view is a guess, computed
+            # when the move is taken.
             need = max(0, stage.near + self._further(node, operands, added))
         else:
             # Check the distance first, because most moves lead too far away.
@@ -225,8 +225,7 @@ class Graph(Gifts):
     def _view_edges(self, view: _View, used: tuple[int, ...], need: int) -> Iterator[Edge]:
         """Yield the edges of a view; none if Table 1 or a rule rejects it.
 
-        ``used`` counts views of each primitive, this view included; ``need`` is the exact or guessed number of later
-        steps.
+        ``used`` counts views of each primitive with this view; ``need`` is the exact or guessed number of later steps.
         """
         stage, primitive, operands, parameter, added = view
         node, left = stage.node, stage.left
@@ -291,7 +290,7 @@ class Graph(Gifts):
         number = len(node.places)
         front = [*range(node.passed, stage.active), *(number + i for i in reversed(range(results)))]
         if primitive == "STRIDE" and stage.alike:
-            # STRIDEd coordinates go behind the equal reductions, so that they are side by side.
+            # STRIDEd coordinates go behind equal reductions, so that equal reductions are side by side.
             feature = node.features[stage.active]
             front.insert(next(at for at, i in enumerate(front) if node.features[i] == feature), front.pop())
         return (*passed, *front)

@@ -71,7 +71,7 @@ class Move:
 
     Attributes:
         cost: the number of steps.
-        need: a lower bound of the steps afterwards.
+        need: a lower bound of the steps after the move.
         width: the estimated number of edges of the move.
         sizes: the sizes of REDUCEs; empty for other moves.
         favour: the factor on the probability of the move, because of the wishes.
@@ -108,7 +108,7 @@ class SearchNode:
         spent: the occurrences of each variable so far.
         cost: bounds of FLOPs, parameters and memory; None if no budget can be exceeded any more.
         is_contracted: whether the last step was a CONTRACTION.
-        fresh: which coordinates are new since the last CONTRACTION; empty if none may follow.
+        fresh: which coordinates are new since the last CONTRACTION; empty if no CONTRACTION may follow.
         bound: for equal reductions, the last reduction's feature, the label of its step, and the indices of the
             coordinates before this step. The next equal reduction takes no lesser step. None without such a reduction.
         gift: the given coordinates of a started CONTRACTION; else None.

@@ -63,7 +63,7 @@ def count(
                     1 if edge.target is None else count(graph, edge.target, left - edge.cost, most_nodes, most_looked)
                 )
         node.counts[left] = known
-        # Without paths no move is needed again; otherwise only moves that lead to an operator.
+        # A node without paths needs no move again, another node only the moves that lead to an operator.
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if known else []
     return known
 
@@ -144,7 +144,7 @@ class _Beginning(NamedTuple):
     """The partial state that the first edges of a path build.
 
     Attributes:
-        places: the coordinates, in the order of the node after the edges.
+        places: the coordinates, in the order of the node to which the edges lead.
         reductions, weights, expanded, steps: as in the state after the edges.
         longer: the cached prefixes with one more edge, by the edge's ``id``. The edge is stored too, so that no other
             object gets its ``id``. None marks an edge that a deep rule rejects.

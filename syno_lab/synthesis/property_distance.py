@@ -210,7 +210,7 @@ def _text(spec: Spec, wish: Wish) -> str:
 
 
 class _Query(NamedTuple):
-    """The facts that the count needs about one state: its items and the remaining budgets."""
+    """The facts about a state that the count of steps needs: the state's items and the remaining budgets."""
 
     spec: Spec
     items: list[tuple[Size, int]]  # size and bits (demands, STRIDED) of each data coordinate

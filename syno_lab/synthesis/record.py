@@ -72,7 +72,7 @@ class Replay:
     Attributes:
         compared: the number of equal operators, from the first on.
         difference: the first difference, in one line; None if all operators are equal.
-        notes: differences of the circumstances: another version, other rules.
+        notes: other differences between the record and this program: its version, its rules.
     """
 
     compared: int

@@ -127,7 +127,7 @@ def give_above_shift(state: State, step: Step) -> Rewrite | None:
 
 
 def _leaves(coordinate: Coordinate, stop: Coordinate) -> Iterator[Coordinate]:
-    """Yield what a coordinate is built from, down to iterators and to ``stop``."""
+    """Yield the coordinates that a coordinate is built from, down to iterators and to ``stop``."""
     if coordinate == stop or coordinate.is_leaf:
         yield coordinate
     else:
@@ -214,7 +214,7 @@ def contraction_order(state: State, step: Step) -> Rewrite | None:
     before, after = parts(state, bottoms)
     before.share(before.built(*old.shared), before.built(*old.given))
     before.taken(step)
-    # The later weight is given what the two weights have in common.
+    # The later weight is given the coordinates that the two weights have in common.
     first = [c for c in new if c in step.operands or c in old.shared]
     after.share(after.built(*first), after.built(*(c for c in step.given if c not in old.shared)))
     last = [c for c in old.shared if c not in step.given]

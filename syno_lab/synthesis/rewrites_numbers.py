@@ -78,7 +78,7 @@ def difference(before: Side, after: Side, binding: Binding) -> float:
 
 
 def _evaluate(coordinate: Coordinate, grids: dict[Coordinate, Array], binding: Binding) -> Array:
-    """Fill in ``grids[coordinate]``; return where no UNFOLD in it is out of bounds."""
+    """Fill in ``grids[coordinate]``; return the points where no UNFOLD in the coordinate is out of bounds."""
     if coordinate.is_leaf:
         return np.array(True)
     node = coordinate.node

@@ -105,7 +105,7 @@ class Part:
         return self.view(node.primitive, *self.built(*node.operands), parameter=node.parameter)[coordinate.index]
 
     def taken(self, step: Step) -> tuple[Coordinate, ...]:
-        """Apply a step of the other state (no REDUCE) in this part; return the coordinates that it leaves on top."""
+        """Apply a step of the other state (no REDUCE) in this part; return the coordinates on top after the step."""
         operands = self.built(*step.operands)
         if step.primitive == "SHARE":
             self.share(operands, self.built(*step.given))

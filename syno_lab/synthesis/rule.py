@@ -28,8 +28,8 @@ class Rule:
         match: a function that returns whether the rule rejects a step on a state.
         primitives: the primitives that the rule is checked for; empty for all.
         is_deep: whether ``match`` reads more than :mod:`syno_lab.synthesis.features` lists. A deep rule is checked for
-            every operator that search finds; another rule once for all states that look alike. A row of your own is
-            deep by default.
+            every operator that search finds; any other rule is checked once for all states with equal features. A row
+            of your own is deep by default.
         is_of_given: whether the rule reads only the given coordinates of a SHARE.
     """
 
@@ -47,7 +47,7 @@ class Rule:
 
 #: The parts of the paper's section 6 with most of the rules.
 VIEWS, MIXED, CONTRACTIONS = "6, between two views", "6, between views and contractions", "6, contractions"
-#: The rows of all functions that were made rules, by name.
+#: The rows of all decorated functions, by name.
 ROWS: dict[str, Rule] = {}
 
 

@@ -134,7 +134,7 @@ def room_for_contractions(state: State) -> tuple[str, float]:
     number = len(_unstrided(state))
     if not (state.spec.limits.of("SHARE") or 0) > len(state.weights):
         return "a list of all next steps", 0.0
-    count = 3**number - 2**number  # each is shared, given or neither; at least one is shared
+    count = 3**number - 2**number  # each coordinate is shared, given or neither; at least one is shared
     return f"a list of the {count:,} CONTRACTIONs of {number} coordinates", count * _STEP_BYTES
 
 
@@ -142,7 +142,7 @@ def sums_no_weights(state: State) -> bool:
     """Return whether every reduction reaches the data or at least two weights that remain after absorption.
 
     The condition is a restriction of the space. A reduction in only one weight sums elements of the weight. The sum is
-    a weight again, though the fingerprint distinguishes the two operators (DESIGN, section 3).
+    a weight again, though fingerprints of the operators before and after it differ (DESIGN, section 3).
     """
     if not state.reductions:
         return True
@@ -211,7 +211,7 @@ class _Room:
         return tuple([cost[i] if i < len(cost) else 0 for i, _ in self._left])
 
     def without(self, costs: Iterable[_Cost]) -> _Cost | None:
-        """Return the remaining occurrences of each limited variable after these dimensions; None above a limit."""
+        """Return the remaining occurrences by variable after a weight of these dimensions; None above a limit."""
         rest = () if self._is_free else tuple([number for _, number in self._left])
         for cost in costs:
             rest = tuple(map(sub, rest, cost))
@@ -349,7 +349,7 @@ class Contractions(Sequence[Step]):
 
 @lru_cache(maxsize=1 << 16)
 def _subsets(costs: tuple[_Cost, ...], budget: _Cost) -> int:
-    """Count the sets (with the empty set) whose costs are within the budget."""
+    """Count the sets of coordinates (with the empty set) whose costs are within the budget."""
     if not budget:
         return 1 << len(costs)
     if not costs:

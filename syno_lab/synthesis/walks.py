@@ -29,7 +29,7 @@ class Beginnings(ABC):
         rng: the random generator.
         affordable: a function from REDUCEs to a factor on their probability: below 1 if they alone exceed the budget of
             FLOPs, else 1.
-        weight: the weight of a move if moves are drawn by weight.
+        weight: a function from a move to its weight in a weighted draw.
     """
 
     #: The number of remaining steps at which the paths ahead are counted at any cost.
@@ -91,8 +91,8 @@ class _Deck(Beginnings):
     def forget(self) -> None:
         # A remaining move would refer to nodes that the graph has dropped.
         self._all: dict[int, list[Move]] = {}
-        self._numbers: list[int] = []  # The numbers of REDUCEs that are still to come.
-        self._cards: dict[int, list[Move]] = {}  # For each number the multisets that are still to come.
+        self._numbers: list[int] = []  # The numbers of REDUCEs that remain in this round.
+        self._cards: dict[int, list[Move]] = {}  # For each number of REDUCEs, the multisets that remain.
 
     def deal(self) -> tuple[Move, int] | None:
         rng = self.rng

@@ -181,7 +181,7 @@ class _Search:
         self.effort = effort
         self.rng = rng
         self.allowance: int | None = None  # The number of states that may still be examined; None: no limit.
-        self.dead: dict[State, int] = {}  # For each state, a number of steps that does not suffice.
+        self.dead: dict[State, int] = {}  # For each state, a number of steps that does not suffice to reach the end.
         # Equal states can have reductions of other names, so a list is valid only for exactly these coordinates.
         self.near: dict[tuple[State, tuple[Coordinate, ...]], list[tuple[int, Step]]] = {}
 

@@ -5,7 +5,7 @@ UNFOLDs slide over them. What the axis reads and mixes (:mod:`syno_lab.common.wa
 its expression, and views pass iterators on:
 
 * An output element reads more than one position of an axis only if the axis's expression has a REDUCE.
-* It reads all positions of an axis with a primary variable only if the expression has a REDUCE with a primary variable.
+* All positions of an axis with a primary variable are read only if the expression has a REDUCE with a primary variable.
 * An axis is paired with an output axis only if the expression has the output axis's iterator, or if REDUCEs alone cover
   the axis.
 
@@ -40,7 +40,7 @@ from syno_lab.synthesis.reach import (
 )
 
 _SUMMED, _LARGE = "a REDUCE", "a REDUCE with a primary variable"
-_Demand = frozenset[str | int]  # The leaves that meet the demand; a number is an output axis.
+_Demand = frozenset[str | int]  # The iterators that meet a demand; a number is an output axis.
 _SMALL = 1 << 64  # The mark of a size without primary variables, above the bits of axes.
 _MOST_GROUPINGS = 1 << 16  # The limit of groupings for one bound; above it, there is no bound.
 
@@ -159,9 +159,9 @@ class Wishes:
 
         Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
         form a cluster. A reshape group with k axes has at least k items. It needs 2k - 2 MERGEs and SPLITs and one
-        UNFOLD, or one more item with the bit. In both cases it costs at least k steps, and one more for each cluster
-        without its own small item with the bit. A surplus of primary variables in the data costs one more elimination,
-        because no window has primary variables.
+        UNFOLD, or one more item with the bit. In both cases a group costs at least k steps, and one more for each
+        cluster without its own small item with the bit. A surplus of primary variables in the data costs one more
+        elimination, because no window has primary variables.
         """
         if self.impossible:
             return NEVER
