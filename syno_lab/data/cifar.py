@@ -1,9 +1,9 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009) in the four forms in which they are published.
 
 Source of the forms: https://www.cs.toronto.edu/~kriz/cifar.html. Shapes: N images, C = 3 channels, H = W = 32. A file
-may hold any whole number of records, so a part of the published files can be read too.
+may have any number of complete records, so shortened files can be read too.
 
-The "python" forms are pickles. The reader runs no code that the file names: see :func:`_unpickle`.
+The "python" forms are pickles. The reader runs no code that the file refers to: see :func:`_unpickle`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CLASSES = {"cifar-10": tuple(_CIFAR_10.split()), "cifar-100": tuple(_CIFAR_100.
 
 
 class _Labels(NamedTuple):
-    """A kind of label in a record: its key in the python form, and the number of its values."""
+    """A kind of label in a record, such as coarse labels: its key in the python form, and the number of its values."""
 
     key: str
     kinds: int
@@ -57,9 +57,9 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class CifarFormat:
-    """A published form of one of the two data sets.
+    """A form in which one of the two data sets is published.
 
-    The file of class names may be missing, because the class names are fixed. The file is ``names_file``; in the python
+    The file with the class names may be missing, because the names are known. The file is ``names_file``; in the python
     form, ``names_key`` is the key of the names.
     """
 
@@ -106,7 +106,7 @@ CIFAR_FORMATS = (
 
 
 class CifarArrays(NamedTuple):
-    """The contents of one folder: images uint8 [N, 3, 32, 32], labels int64 [N], class names by label."""
+    """The contents of a folder: images uint8 [N, 3, 32, 32], labels int64 [N], and the class name of each label."""
 
     train_images: NDArray[np.uint8]
     train_labels: NDArray[np.int64]
@@ -116,10 +116,10 @@ class CifarArrays(NamedTuple):
 
 
 def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
-    """Find the data in ``path``: the folder of one form, under any name, or a parent of such folders.
+    """Find CIFAR in ``path``: a folder of one form, with any name, or a parent folder of such folders.
 
     Where a parent holds several forms, the first in :data:`CIFAR_FORMATS` is used: CIFAR-10 before CIFAR-100, binary
-    before python. Raises DataError if the folder does not exist or holds no data of CIFAR.
+    before python. Raises DataError if the folder does not exist or does not contain CIFAR.
     """
     if not path.exists():
         raise DataError(f"expected a data folder at {path}, found nothing there; check the path, or ask for a download")
@@ -144,7 +144,7 @@ def find_cifar(path: Path) -> tuple[Path, CifarFormat]:
 
 
 def read_cifar(folder: Path, form: CifarFormat, *, has_test: bool = True) -> CifarArrays:
-    """Read all files of ``form`` in ``folder``; the DataError names the first file that is missing or corrupt.
+    """Read all files of ``form`` in ``folder``; raise DataError with the name of the first missing or corrupt file.
 
     Without ``has_test`` the test images are not read, and their arrays are empty.
     """
@@ -248,7 +248,7 @@ def _entry(path: Path, content: object, key: str) -> Any:
 
 
 def _short(value: object) -> str:
-    return reprlib.repr(value)  # short for deeply nested lists too
+    return reprlib.repr(value)  # the text is short even for deeply nested lists
 
 
 _MOST_OPCODES, _MOST_TUPLES = 2_000_000, 1_000
@@ -277,9 +277,9 @@ _PICKLE_ERRORS = (
 
 
 def _unpickle(path: Path, raw: bytes) -> Any:
-    """Read a pickle made of dictionaries, lists, strings, numbers and uint8 arrays; refuse everything else.
+    """Read a pickle of dictionaries, lists, strings, numbers and uint8 arrays; refuse any other content.
 
-    Raises DataError for every other file, with a message of one line. No code of the file runs.
+    Raises DataError for any other file. No code of the file runs.
     """
     try:
         _check_opcodes(raw)
@@ -295,12 +295,12 @@ def _unpickle(path: Path, raw: bytes) -> Any:
 def _check_opcodes(raw: bytes) -> None:
     """Check a pickle's opcodes without running it.
 
-    Raises UnpicklingError if an opcode is not needed for image data, or if the pickle would need too much memory.
+    Raises UnpicklingError for an opcode that image data do not need, and for a pickle that would need too much memory.
     """
     allowed = set(_OPCODES.split())
     tuples = 0
     for number, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
-        # One opcode of one byte can make an object of sixty bytes. Deeply nested tuples crash hash().
+        # An opcode of one byte can allocate an object of sixty bytes. Deeply nested tuples crash hash().
         tuples += "TUPLE" in opcode.name
         if number > _MOST_OPCODES or tuples > _MOST_TUPLES:
             raise pickle.UnpicklingError(f"more than {_MOST_OPCODES} parts or {_MOST_TUPLES} tuples")
@@ -311,15 +311,15 @@ def _check_opcodes(raw: bytes) -> None:
 
 
 def _load(raw: bytes) -> Any:
-    """Run a pickle whose opcodes were checked; only the names in ``admitted`` may occur in it.
+    """Load a pickle whose opcodes were checked; the pickle may refer only to the names in ``admitted``.
 
     No function of NumPy is called while the file is read: a crafted dtype can make ``ndarray.__setstate__`` take plain
-    bytes for object pointers. Stand-in classes replace NumPy's names in an array's pickle; arrays are made later. The
-    classes are made anew for each file, because a pickle may set attributes on every object that it loads.
+    bytes for object pointers. Stand-in classes replace NumPy's names in an array's pickle; arrays are made later. Each
+    file gets new stand-in classes, because a pickle may set attributes of any object that it loads.
     """
 
     class Kind:
-        """A stand-in for ``numpy.dtype``, called with ("u1", False, True); its pickled state adds nothing."""
+        """A stand-in for ``numpy.dtype``, called with ("u1", False, True); its pickled state is not needed."""
 
         def __init__(self, code: object, *_flags: object) -> None:
             self.code = code
@@ -337,7 +337,7 @@ def _load(raw: bytes) -> Any:
             if not isinstance(self.kind, Kind) or self.kind.code not in ("u1", "|u1", "uint8") or self.column_major:
                 raise ValueError("an array of another type than uint8 in row-major order")
             pixels = self.raw.encode("latin1") if isinstance(self.raw, str) else bytes(self.raw)
-            # A copy, because an array over bytes is read-only.
+            # Copy the array, because an array on a bytes object is read-only.
             return np.frombuffer(pixels, dtype=np.uint8).reshape(self.shape).copy()
 
     def reconstruct(_cls: object, _shape: object, _code: object) -> Array:
@@ -353,7 +353,7 @@ def _load(raw: bytes) -> Any:
         ("numpy._core.multiarray", "_reconstruct"): reconstruct,
         ("numpy", "ndarray"): Array,
         ("numpy", "dtype"): Kind,
-        ("_codecs", "encode"): encode,  # how Python 3 writes bytes in protocol 2
+        ("_codecs", "encode"): encode,  # Python 3 writes bytes objects in this way in protocol 2
     }
 
     class Reader(pickle.Unpickler):

@@ -1,7 +1,7 @@
 """Find, download and read data sets of images.
 
-Shapes: N images, C channels, H rows, W columns. A data set is CIFAR-10 or CIFAR-100 (:mod:`.cifar`), or images in class
-folders (:mod:`.image_folder`), from a folder that the user names. Scikit-learn's digits are a data set that
+Shapes: N images, C channels, H rows, W columns. A data set comes from a folder that the user names: CIFAR-10 or
+CIFAR-100 (:mod:`.cifar`), or images in class folders (:mod:`.image_folder`). Scikit-learn's digits are a data set that
 needs neither a folder nor a network connection.
 """
 
@@ -54,11 +54,11 @@ Statistics = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images with one label each, in a training part and a test part; the arrays are read-only.
+    """Images with a label for each, in a training part and a test part; the arrays are read-only.
 
     ``train_images`` and ``test_images``: uint8 [N, C, H, W], 0 is dark. ``train_labels`` and ``test_labels``: int64
     [N], indices into ``classes``. ``name``: ``cifar-10``, ``cifar-100``, ``digits`` or an image folder's;
-    ``source``: where the data was read, a text for people. Raises DataError if the arrays do not fit together.
+    ``source``: where the data were read, a text for people. Raises DataError for inconsistent arrays.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of images and labels, 128 bits in hexadecimal: equal for equal data in every form and folder."""
+        """A hash of images and labels, 128 bits in hexadecimal; it does not depend on form and folder of the files."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
             digest.update(repr(array.shape).encode())
@@ -126,9 +126,9 @@ class Dataset:
     def holding_out(self, share: float) -> Dataset:
         """Return a data set whose test part is a share of this data set's training images, held out from training.
 
-        The split depends only on the number of training images: it is the same for every seed, on every machine
-        (NumPy's ``RandomState`` never changes its stream, NEP 19). The test images of this data set are in neither
-        part. Raises DataError for a share that is not between 0 and 1, and for a single training image.
+        The split depends only on the number of training images, not on a seed or a machine (NumPy's ``RandomState``
+        never changes its stream, NEP 19). The test images of this data set are in neither part. Raises DataError for a
+        share that is not between 0 and 1, and for a single training image.
         """
         is_held_out = held_out(len(self.train_labels), share, self.name)
         return replace(
@@ -164,7 +164,7 @@ def statistics_of(batches: Iterable[NDArray[np.uint8]]) -> Statistics:
 
 
 def held_out(count: int, share: float, name: str = "data") -> NDArray[np.bool_]:
-    """Return a mask of ``count`` training images that holds out a ``share`` of them, at least one and not all."""
+    """Return a mask of ``count`` training images: True for a random ``share`` to hold out, at least one and not all."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         raise DataError(f"holdout: expected a share of the training images between 0 and 1, found {quoted(share)}")
     if count < 2:
@@ -192,16 +192,16 @@ def load_dataset(
     ``path`` is a folder in one of the four published forms of CIFAR (``cifar-10-batches-bin``, ``cifar-10-batches-py``,
     ``cifar-100-binary``, ``cifar-100-python``) or a parent of such folders, of which the first in this order is read.
     ``path`` may also be a folder of images in class folders (see :mod:`.image_folder`), or ``"digits"``. A CIFAR file
-    may hold any whole number of records.
+    may have any number of complete records.
 
-    ``size``: height and width to which images in class folders are scaled, by default 224; CIFAR's are not scaled.
-    ``train_images`` and ``test_images``: the numbers of images that are read, from the beginning of each part.
-    ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data's
-    own test images are then not used, and ``test_images`` counts held-out images.
+    ``size``: height and width to which images in class folders are scaled, by default 224; CIFAR's images are not
+    scaled. ``train_images`` and ``test_images``: the numbers of images that are read, from the beginning of each part.
+    ``holdout``: the share of the training images that becomes the test part (:meth:`Dataset.holding_out`). The data
+    set's own test images are then not used, and ``test_images`` counts held-out images.
 
-    With ``download``, a missing folder is downloaded first. The last part of the path may name the form; otherwise
-    ``cifar-10-batches-bin`` is downloaded into the path. Without path and ``SYNO_LAB_DATA``, the user's cache is used.
-    ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
+    With ``download``, a missing folder is downloaded first. A path that ends with the name of a form downloads that
+    form; any other path gets ``cifar-10-batches-bin``. Without ``path`` and ``SYNO_LAB_DATA``, the user's cache folder
+    is used. ``base_url`` and ``known_hash`` are for mirrors, see :func:`download_cifar`.
 
     Raises DataError for a missing folder or file, an empty folder, a file with an incomplete record, a label out of
     range, a pickle with more than plain data, and a download that fails.
@@ -248,7 +248,7 @@ def _part(dataset: Dataset, train_images: int | None, test_images: int | None, h
 
 
 def data_path(chosen: str | Path) -> Path:
-    """Return the path of a data set. Raises DataError for a path that cannot exist: too long, or a circle of links."""
+    """Return the path of a data set. Raises DataError for a path that is too long, or a circle of links."""
     try:
         folder = Path(chosen).expanduser()
         folder.stat()
@@ -272,15 +272,15 @@ def holds_cifar(path: Path) -> bool:
 
 
 def is_class_folders(path: Path) -> bool:
-    """Return whether ``path`` is read as images in class folders: it holds images, and not CIFAR."""
+    """Return whether ``path`` is read as images in class folders, because it contains images, but not CIFAR."""
     return not holds_cifar(path) and path.is_dir() and holds_images(path)
 
 
 def _load_digits() -> Dataset:
     """Return the 1,797 images of 8 x 8 pixels of handwritten digits of scikit-learn, the last 360 as the test part.
 
-    Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI 1998. The images are in the order
-    of their writers, so that almost no writer is in both parts. The 17 grey levels are spread over 0 … 255.
+    Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI 1998. The images are ordered by
+    writer, so that almost no writer has images in both parts. The 17 grey levels are scaled to 0 … 255.
     """
     from sklearn.datasets import load_digits
 
@@ -305,11 +305,11 @@ def download_cifar(
 
     Returns ``folder/form``. The archive must have the published MD5, or ``known_hash`` (``"md5:…"`` or ``"sha256:…"``)
     where a mirror has another archive. The archive is unpacked in a hidden folder beside the final folder. The hidden
-    folder is renamed at the end, so that an interrupted download leaves no incomplete data. Existing data is kept.
-    ``timeout_s`` is the longest wait for the server in seconds.
+    folder is renamed at the end, so that an interrupted download leaves no incomplete data. Existing data are not
+    replaced. ``timeout_s`` is the time limit for an answer of the server in seconds.
 
-    Raises DataError for an unknown form, a server that does not answer, a wrong checksum, or an archive that holds
-    more than plain files in its own folder.
+    Raises DataError for an unknown form, a server that does not answer, a wrong checksum, or an archive with more than
+    plain files in its folder.
     """
     published = next((candidate for candidate in CIFAR_FORMATS if candidate.folder == form), None)
     if published is None:
@@ -340,7 +340,7 @@ class _Meter:
     def update(self, count: int) -> None:
         self._done += count
         if self._report is not None and count:
-            # pooch counts whole blocks, although the last one is shorter.
+            # pooch counts complete blocks, although the last block is shorter.
             self._report(min(self._done, self.total) if self.total else self._done, self.total)
 
     def reset(self) -> None:
@@ -393,7 +393,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 def _unpack(archive: Path, root: str, folder: Path) -> None:
-    """Write the plain files of ``archive`` that lie directly in ``root`` to ``folder/root``; refuse everything else.
+    """Extract the plain files in ``root`` of ``archive`` to ``folder/root``; refuse an archive with other entries.
 
     tarfile's own "data" filter exists only since Python 3.11.4. The published archives are one flat folder.
     """

@@ -36,20 +36,20 @@ MOST_BYTES = 1 << 28
 
 # Pillow also reads other formats, and runs a program for EPS. A file's first bytes decide its format.
 _FORMS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
-_LARGE = 1 << 24  # pixels; larger images are decoded one at a time
+_LARGE = 1 << 24  # number of pixels; larger images are decoded one at a time
 _TEST_EVERY = 5
 _LOOKED_AT = 256  # files that are checked for transparency
 _BITS, _PHOTOMETRIC = 258, 262  # numbers of tags
 _large = Lock()
 LEAST_AREA, MOST_SIDES = 0.08, 4 / 3
-_DECODERS = 8  # threads; reading waits for the disk, and decoding releases Python's lock
+_DECODERS = 8  # number of threads: reading waits for the disk, and decoding releases Python's lock
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """The image files, each with the index of its class; the first image of each class precedes all second images.
+    """The image files, each with the index of its class, sorted so that the first images of all classes come first.
 
-    ``parts``: the names of the parts' folders, empty where every fifth image is for tests; ``unread``: other folders.
+    ``parts``: the parts' folder names, empty if every fifth image is a test image; ``unread``: folders not read.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class ImageFolder:
     unread: tuple[str, ...] = ()
 
     def plan(self) -> str:
-        """Describe in one line how the folder is read; the first 256 files are checked for transparency."""
+        """Describe how the folder is read, in one line; check the first 256 files for transparency."""
         of = [f" from {printable(name, QUOTED)}" for name in self.parts] or ["", ", every fifth image"]
         text = f"{self.path}: {len(self.classes)} classes, {len(self.train):,} images to train on{of[0]}, "
         text += f"{len(self.test):,} to test on{of[1]}"
@@ -92,7 +92,7 @@ def _files(of: Path | Sequence[Path]) -> list[Path]:
 def read_image_folder(
     folder: ImageFolder, *, size: int = SIZE, train_images: int | None = None, test_images: int | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    """Read the images [N, 3, size, size] and labels [N] of both parts; the numbers limit each part to its first images.
+    """Read the images [N, 3, size, size] and labels [N] of both parts; the two numbers limit how many images are read.
 
     The shorter side is scaled to ``size``, and the longer side is cropped to its middle. All images stay in memory.
     Raises DataError for an image that cannot be read, images larger than the free memory, or a size or number below 1.
@@ -109,14 +109,14 @@ def read_image_folder(
 
 
 def check_numbers(**numbers: int | None) -> None:
-    """Raise DataError for a number below 1, with its name; None means no limit."""
+    """Raise DataError, with the argument's name, for a number below 1; None means no limit."""
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise DataError(f"expected {name} as a whole number from 1 up, found {number}")
 
 
 def _in_turn(files: Sequence[Sequence[Path]]) -> tuple[tuple[Path, int], ...]:
-    """Take one file of each class in turn, so that the first files cover all classes."""
+    """Return the files with the classes in turn, so that the first files cover all classes."""
     labelled = [[(file, label) for file in part] for label, part in enumerate(files)]
     return tuple(pair for pair in chain.from_iterable(zip_longest(*labelled)) if pair is not None)
 
@@ -136,8 +136,8 @@ def _read(files: Sequence[tuple[Path, int]], size: int) -> tuple[NDArray[np.uint
 def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[np.uint8]:
     """Decode a file to RGB, apply ``change`` to the upright image, and return it as uint8 [3, H, W].
 
-    Transparent pixels become white. Of several images in a file, the first is read. Levels of 16 bits are divided
-    by 257. Raises DataError for no image, a damaged image, levels of 32 bits, and floats outside 0 to 1.
+    Transparent pixels become white. If a file has several images, the first is read. Grey levels of 16 bits are divided
+    by 257. Raises DataError for a file that is no image, a damaged image, levels of 32 bits, and floats outside 0 to 1.
     """
     try:
         with _opened(path) as image, _large if image.width * image.height > _LARGE else nullcontext():
@@ -152,7 +152,7 @@ def decode(path: Path, change: Callable[[Image.Image], Image.Image]) -> NDArray[
 
 
 def has_transparency(path: Path) -> bool:
-    """Return whether a file's pixels can be transparent, by its first bytes; False for a file that is no image."""
+    """Return whether the header of a file allows transparent pixels; False for a file that is no image."""
     try:
         with _opened(path) as image:
             return image.has_transparency_data
@@ -209,8 +209,9 @@ def fit(image: Image.Image, size: int) -> Image.Image:
 def resized_crop(image: Image.Image, size: int, choices: Sequence[float]) -> Image.Image:
     """Scale a random rectangle of the image to ``size`` and perhaps mirror it: the usual augmentation for ImageNet.
 
-    The rectangle has 0.08 to 1 of the image's area, and sides of a ratio 3/4 to 4/3 (Szegedy et al. 2015, section 6).
-    A narrow image has a smaller rectangle. ``choices``: five numbers from 0 to 1, for area, sides, left, top, mirror.
+    The rectangle has 0.08 to 1 of the image's area, and an aspect ratio from 3/4 to 4/3 (Szegedy et al. 2015, section
+    6). In a narrow image the rectangle is smaller. ``choices``: five numbers from 0 to 1, for area, ratio, left, top,
+    mirroring.
     """
     from PIL import Image, ImageOps
 

@@ -1,7 +1,7 @@
-"""Find which folders of images are the parts and which are the classes, in the usual forms of data sets.
+"""Find the folders of the parts and of the classes in a folder of images, for the usual forms of data sets.
 
 A part has a usual name (``train``, ``Training``, ``training_set``, ``seg_train``; ``val``, ``valid``, ``Testing``, …).
-A further folder may enclose each folder, as in an unpacked archive. A form with two possible meanings is refused.
+Each folder may be inside one more folder, as in an unpacked archive. A folder that can be read in two ways is refused.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import NamedTuple
 from syno_lab.errors import DataError
 from syno_lab.inputs import printable, read_text
 
-#: The suffixes of images' names, in lower case.
+#: The suffixes of image files, in lower case.
 SUFFIXES = (".jpeg", ".jpg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff",
             ".ppm", ".pgm", ".pbm", ".pnm", ".pfm")  # fmt: skip
-#: Folders that systems and programs add beside the user's folders, in lower case; hidden folders are no classes either.
+#: Names of folders that systems and programs add, in lower case; such folders and hidden folders are no classes.
 NO_CLASSES = frozenset(("__macosx", "__pycache__", "@eadir", "#recycle", "@recycle", "$recycle.bin", "lost+found"))
 FORM = "class folders, or train and val with class folders in each,"
 
@@ -47,10 +47,10 @@ class Layout(NamedTuple):
 
 
 def find_layout(path: Path) -> Layout:
-    """Find the parts and the classes in ``path``; no more entries than necessary are read.
+    """Find the parts and the classes in ``path``; read no more directory entries than necessary.
 
-    Raises DataError for an unknown form, a form with two possible meanings, fewer than two classes, classes that only
-    one part has, and a folder that cannot be read.
+    Raises DataError for an unknown form, an ambiguous folder, fewer than two classes, classes that only one part has,
+    and a folder that cannot be read.
     """
     try:
         root, inside = _inner(path)
@@ -65,7 +65,7 @@ def find_layout(path: Path) -> Layout:
 
 
 def images(folder: Path, *, is_deep: bool = False, most: int | None = None) -> Iterator[Path]:
-    """Yield the image files in ``folder``, and with ``is_deep`` in its subfolders; ``most`` limits the entries read.
+    """Yield the image files in ``folder``, and with ``is_deep`` in its subfolders; ``most`` entries are read at most.
 
     Links that lead to a parent folder are not followed.
     """
@@ -110,7 +110,7 @@ def _holding(root: Path) -> Iterator[Path]:
 
 
 def _beside(used: Sequence[Path]) -> tuple[str, ...]:
-    """Return the names of folders beside the ``used`` folders, except empty folders."""
+    """Return the names of the folders beside the ``used`` folders, without empty folders."""
     unused = (folder for folder in _folders(used[0].parent) if folder not in used) if used else ()
     return tuple(folder.name for folder in unused if any(folder.iterdir()))
 
@@ -120,7 +120,7 @@ def _is_flat(folder: Path) -> bool:
 
 
 def _inner(root: Path, *, is_part: bool = False) -> tuple[Path, list[Path]]:
-    """Return the innermost folder that encloses all images and is no part, and its folders with images."""
+    """Return the innermost folder that contains all images and is not a part, and its folders with images."""
     inside = list(_holding(root))
     while len(inside) == 1 and not _is_flat(inside[0]) and (is_part or not _kind(inside[0], is_whole=True)):
         root, inside = inside[0], list(_holding(inside[0]))
@@ -128,14 +128,14 @@ def _inner(root: Path, *, is_part: bool = False) -> tuple[Path, list[Path]]:
 
 
 def _kind(folder: Path, *, is_whole: bool) -> str | None:
-    """Return the part that a folder's name means; ``is_whole``: read the name as one word, not as several words."""
+    """Return the part (training or test) that a folder's name means; ``is_whole``: read the name as a single word."""
     words = re.split(r"[\W_]+", folder.name.lower())
     parts = {_PARTS.get(_ADDED.sub("", word)) for word in (["".join(words)] if is_whole else words)} - {None}
     return parts.pop() if len(parts) == 1 else None
 
 
 def _parts(root: Path, inside: Sequence[Path]) -> list[Path]:
-    """Return the folders of the training and test parts in ``inside``; an empty list for class folders."""
+    """Return the folders of the training and test parts in ``inside``; an empty list if these are class folders."""
     for is_whole in (True, False):
         kinds = {folder: kind for folder in inside if (kind := _kind(folder, is_whole=is_whole))}
         deep = [folder for folder in kinds if next(_holding(folder), None) is not None]
@@ -189,7 +189,7 @@ def _classes(root: Path, inside: Sequence[Path], least: int = 2) -> Classes:
 
 
 def _same(train: Classes, test: Classes, parts: Sequence[Path]) -> Classes:
-    """Return the test part with the training part's order and names; the two may differ in capitals."""
+    """Return the test part with the class names and order of the training part; names may differ in capitals."""
     is_same = train.keys() == test.keys()
 
     def key(name: str) -> str:

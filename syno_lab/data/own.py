@@ -1,7 +1,7 @@
 """Data of the user's own: a pair of torch datasets that only this process can read.
 
 Shapes: B examples in a batch; an example is a tensor of any shape [*] with a class, a whole number from 0 up. The lab
-does not normalise or augment the examples: the datasets do that.
+does not normalise or augment the examples, because the datasets themselves do so.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from syno_lab.inputs import kind_of, quoted
 #: The number of test examples whose classes are in the fingerprint.
 _TOLD_APART = 64
 _READ_AT_ONCE = 256
-#: The largest number of examples of a part, because their order is drawn in memory.
+#: The largest number of examples in a part; the limit exists because their random order is in memory.
 MOST = 100_000_000
-#: Seconds for reading the labels of a part; labels that are not read by then stay unknown.
+#: The time limit in seconds for reading the labels of a part; other labels stay unknown.
 LOOK_S = 10.0
 _MOST_LISTED = 5
 
@@ -78,7 +78,7 @@ class Part:
         except BaseException as error:
             if not is_theirs(error):
                 raise
-        examples = []  # one by one, so that the error names the example
+        examples = []  # read examples one by one, so that the error names the example
         for number in numbers:
             try:
                 examples.append(self.data[number])
@@ -100,15 +100,15 @@ class OwnData:
 
     Attributes:
         name: the data's name, a text for people.
-        train, test: the examples, all of one shape.
+        train, test: the examples of each part; all examples have the same shape.
         classes: the number of classes.
         shape, dtype: the shape and the type of an example.
         lowest: the lowest class among the labels that were read; ``labels`` describes the labels of both parts.
         remark: a line about unusual labels; empty if there are none.
-        fingerprint: a text that differs for data sets of other lengths, shapes or classes of some test examples. No
-            pixels are in it, because transformations may be random.
+        fingerprint: a text that depends on lengths, shapes and the classes of some test examples. It does not depend on
+            pixels, because transformations may be random.
 
-    :meth:`of` and reading raise DataError for examples of another form.
+    :meth:`of` and the methods that read examples raise DataError for examples of another form.
     """
 
     name: str
@@ -126,7 +126,7 @@ class OwnData:
     def of(cls, found: object, name: str, clock: Callable[[], float] = time.monotonic) -> OwnData:
         """Check the first examples of a pair (train, test), and read labels of both parts for :data:`LOOK_S` each.
 
-        The training part's ``classes`` has the number of classes; otherwise the highest label of both parts decides.
+        The number of classes is the length of the training part's ``classes``, else it comes from the highest label.
         """
         if not isinstance(found, Sequence) or isinstance(found, str) or len(found) != 2:
             count = f"{len(found)}" if isinstance(found, list | tuple) else kind_of(found)
@@ -162,13 +162,13 @@ class OwnData:
 
     @cached_property
     def test_labels(self) -> NDArray[np.int64]:
-        """The class of each test example; the test part is read once."""
+        """The class of each test example; the test part is read only once."""
         numbers = range(len(self.test))
         some = (numbers[first : first + _READ_AT_ONCE] for first in numbers[::_READ_AT_ONCE])
         return torch.cat([self.read(self.test, indices)[1] for indices in some]).numpy()
 
     def _seen(self, part: Part, clock: Callable[[], float]) -> tuple[set[int], bool]:
-        """Read labels from all over a part for :data:`LOOK_S`; return the labels, and whether all were read."""
+        """Read labels, spread over a part, for :data:`LOOK_S` seconds; return the labels and whether all were read."""
         end, steps = clock() + LOOK_S, -(-len(part) // _READ_AT_ONCE)
         labels: set[int] = set()
         for step in range(steps):
@@ -192,7 +192,7 @@ class OwnData:
         return examples, labels
 
     def _odd(self, pair: Any) -> str:
-        """Return a message about what is wrong with an example; empty if nothing is."""
+        """Return a message about a wrong example; empty for a correct example."""
         if not _is_pair(pair):
             return f"expected a pair of a tensor and a class, found {_kinds(pair)}"
         example, label = pair[0], pair[1]
@@ -215,7 +215,7 @@ class OwnData:
         return ""
 
     def part(self, train: int | None = None, test: int | None = None) -> OwnData:
-        """Return the first ``train`` and ``test`` examples (None: all)."""
+        """Return data of the first ``train`` and ``test`` examples (None: all)."""
         return self._of(range(len(self.train))[:train], None if test is None else range(len(self.test))[:test])
 
     def holding_out(self, share: float) -> OwnData:
@@ -243,7 +243,7 @@ def offer(name: str, load: Callable[[], OwnData]) -> None:
 
 
 def own_data(name: str) -> OwnData:
-    """Return the data of a name. Raises DataError for an unregistered name, and any error of loading."""
+    """Return the registered data of a name. Raises DataError for an unregistered name, and any error of loading."""
     if name not in _OFFERED:
         raise DataError(
             f"expected data that this process was given, found {quoted(name)}; name them again, by --dataset or as the "
@@ -265,7 +265,7 @@ def _is_pair(pair: object) -> bool:
 
 
 def _classes(data: Any) -> int | None:
-    """Return the number of ``classes`` of a dataset, or of a subset's dataset; None if the dataset names no classes."""
+    """Return the number of ``classes`` of a dataset, or of the dataset behind a subset; None without this attribute."""
     while isinstance(data, Subset) and not hasattr(data, "classes"):
         data = data.dataset
     classes = getattr(data, "classes", None)

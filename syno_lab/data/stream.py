@@ -44,7 +44,7 @@ _Files = tuple[tuple[str, int], ...]
 class ImageStream:
     """Image files with the index of their classes, in a training part and a test part; no image is decoded yet.
 
-    ``train`` and ``test`` hold names relative to ``source``; ``size`` is S.
+    ``train`` and ``test`` have file names relative to ``source``; ``size`` is S.
     """
 
     name: str
@@ -91,7 +91,7 @@ class ImageStream:
         return replace(self, train=self.train[:train_images], test=self.test[:test_images])
 
     def holding_out(self, share: float) -> ImageStream:
-        """Hold out the same images as :meth:`.Dataset.holding_out`."""
+        """Return a stream that holds out the same images as :meth:`.Dataset.holding_out`."""
         is_out = held_out(len(self.train), share, self.name)
         return replace(self, train=tuple(compress(self.train, ~is_out)), test=tuple(compress(self.train, is_out)))
 
@@ -113,7 +113,7 @@ def stream_of(folder: ImageFolder, size: int | None = None) -> ImageStream:
 
 @dataclass(frozen=True)
 class Batch:
-    """Files of a batch: their ``names`` [B], and the numbers for augmentation [B, CHOICES], or None."""
+    """The files of a batch: their ``names`` [B], and the random numbers for augmentation [B, CHOICES], or None."""
 
     names: tuple[str, ...]
     choices: NDArray[np.float64] | None = None
@@ -132,7 +132,7 @@ class Decoder:
         self._loader: DataLoader[Any] | None = None
 
     def close(self) -> None:
-        """End the processes as soon as the last iterator of :meth:`images` is deleted."""
+        """End the processes after the last iterator of :meth:`images` is deleted."""
         self._loader = None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -142,7 +142,7 @@ class Decoder:
         return len(self._batches)
 
     def images(self, batches: Sequence[Batch]) -> Iterator[NDArray[np.uint8]]:
-        """Yield the images uint8 [B, C, S, S] of each batch; an earlier iterator yields no more images.
+        """Yield the images uint8 [B, C, S, S] of each batch; an iterator from an earlier call yields no more images.
 
         Raises DataError if an image cannot be decoded.
         """
@@ -152,9 +152,9 @@ class Decoder:
         if self._loader is None:
             self._loader = DataLoader(
                 self._files,  # type: ignore[arg-type] # a map of batches to arrays
-                batch_size=None,  # the sampler's entries are batches already
+                batch_size=None,  # each entry of the sampler is already a batch
                 sampler=self,
-                collate_fn=_as_it_is,  # keeps arrays: tensors need shared memory, of which a container has little
+                collate_fn=_as_it_is,  # arrays, as tensors need shared memory, of which a container has little
                 num_workers=self._workers,
                 prefetch_factor=PREFETCH,
                 persistent_workers=True,
@@ -166,7 +166,7 @@ class Decoder:
 
 
 class _Batches:
-    """Decodes a batch in a worker process; returns an error as one line, without a traceback."""
+    """Decodes a batch in a worker process; returns an error as a line of text."""
 
     def __init__(self, root: Path, size: int) -> None:
         self._root, self._size = root, size
@@ -189,5 +189,5 @@ def _as_it_is(images: Any) -> Any:
 
 
 def workers_for(threads: int) -> int:
-    """Return the number of decoding processes beside a training with ``threads`` threads."""
+    """Return the number of decoding processes for a training with ``threads`` threads."""
     return max(1, min(8, math.ceil(threads / 2)))

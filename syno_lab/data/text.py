@@ -67,9 +67,9 @@ class TextData:
         return digest.hexdigest()
 
     def bytes_per_token(self, most: int | None = None) -> float:
-        """Return the mean bytes in UTF-8 of the test part's predicted tokens: at most ``most``, without the first.
+        """Return the mean UTF-8 bytes of the test part's first ``most`` predicted tokens (all except its first token).
 
-        A loss in nats for each token, divided by this mean, is a loss for each byte. It compares vocabularies.
+        A loss in nats per token, divided by this mean, is a loss per byte. It compares vocabularies.
         """
         return float(self.tokens.lengths[self.test[1 : None if most is None else most + 1]].mean())
 
@@ -88,7 +88,7 @@ def is_text_file(path: str | Path) -> bool:
     """Return whether ``path`` is a file; a data set of images is always a folder."""
     try:
         return is_file(Path(path).expanduser())
-    except RuntimeError:  # no home folder of that name
+    except RuntimeError:  # the path names an unknown home folder
         return False
 
 
@@ -97,12 +97,12 @@ def load_text(
 ) -> TextData:
     """Read a text in UTF-8 as tokens; the last ``test_share`` of the text is the test part.
 
-    ``bpe`` learns a ``vocabulary`` of that many tokens from the training part alone. For ``bpe`` the test part is a
-    share of the characters, not of the tokens.
+    With ``bpe``, ``vocabulary`` is the number of tokens, which are learnt from the training part alone. For ``bpe`` the
+    test part is a share of the characters, not of the tokens.
 
     Raises:
         DataError: for a file that is missing, cannot be read, is not text, is too short, or has no words for ``bpe``.
-        SpecError: for another ``kind``, or a vocabulary out of range.
+        SpecError: for an unknown ``kind``, or a vocabulary out of range.
     """
     file = Path(path).expanduser()
     if not 0 < test_share < 1:
@@ -136,5 +136,5 @@ def load_text(
 
 
 def _first_of_test(values: Sized, share: float) -> int:
-    """Return the index at which the last ``share`` of the values begins, at least two values."""
+    """Return the index at which the last ``share`` of the values begins; this share has at least two values."""
     return max(0, len(values) - max(2, round(len(values) * share)))
