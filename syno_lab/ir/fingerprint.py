@@ -1,9 +1,9 @@
 """Semantic fingerprint: what an operator computes under a binding, as a hash of 128 bits.
 
 An output element is a sum of terms. A term is a product of one input element and one element of every weight. The
-fingerprint describes the multiset of terms. It ignores the names of the elements of each weight, the order of the
-weights, a global factor, and the inner order of unordered input axes. A weight that determines the element of another
-weight in every term absorbs it: their product is one trainable number.
+fingerprint describes the multiset of terms. The fingerprint ignores the names of the elements of each weight, the order
+of the weights, a global factor, and the inner order of unordered input axes. A weight that determines the element of
+another weight in every term absorbs it: their product is one trainable number.
 
 The terms of an operator are never listed together. The iterators form independent parts
 (:mod:`syno_lab.ir.fingerprint_parts`), and each hash number of an operator is the product of its parts' numbers
@@ -15,8 +15,8 @@ form many operators. The fingerprint uses these facts:
 * If different terms have equal positions (a reduction indexes only weights), colour refinement distinguishes them
   (Weisfeiler and Leman's algorithm). Weights with equal numbers are tried in all orders; the least hash is used.
 
-Operators with the same functions (one for each choice of weights) have equal fingerprints. Other operators can too, by
-a tie of the refinement or under a small binding. Without random and floating-point numbers, all machines agree.
+Operators with the same functions (one for each choice of weights) have equal fingerprints. Different operators can too,
+by a tie of the refinement or under a small binding. Without random and floating-point numbers, all machines agree.
 
 Operators of one spec are compared under one small binding, which is enlarged only for operators that need it.
 """
@@ -158,7 +158,7 @@ def _block(spec: Spec, primary: str, coefficients: Binding) -> int:
     names = [name for name in coefficients if spec.occurrence_limits[name] != 0]
     if not spec.bindings:
         return lcm(*(coefficients[name] for name in names))
-    # Coefficients with equal values are one kind, because they divide the same sizes.
+    # Coefficients with equal values count together, because they divide the same sizes.
     kinds: Counter[tuple[tuple[int, ...], int]] = Counter()
     for name in names:
         kinds[tuple(bound[name] for bound in spec.binding_maps), coefficients[name]] += _limit(spec, name)

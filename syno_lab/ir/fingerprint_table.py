@@ -1,7 +1,7 @@
 """Hash numbers of a part's terms; the number of a product of parts is the product of the parts' numbers.
 
 Each term of a part has a position on some output and input axes, and uses an element of each *member*: a weight, or an
-unordered input axis. Only elements may be renamed. All numbers are residues modulo :data:`MODULUS`, made of
+unordered input axis. Only the names of elements are free. All numbers are residues modulo :data:`MODULUS`, made of
 
 * A fixed residue for each position on each axis; the residue of a term is the product over its axes.
 * Sums over all terms, and over the terms that use one element of a member.
@@ -76,8 +76,8 @@ def facts(key: PartKey) -> Facts:
     """List the terms of a part and compute all facts that need no names of members.
 
     The number of a weight ``W`` is a sum over the pairs of terms with the same element of ``W``. Each pair adds the
-    product of its terms' residues. This polynomial describes which terms share an element; the pair of a term with
-    itself describes the term's count. If all terms have different positions, the fingerprint needs no other number.
+    product of its terms' residues. This polynomial in the residues describes which terms share an element; the pair of
+    a term with itself describes the term's count. If all positions differ, the fingerprint needs no other number.
     """
     table = _table(key)
     total = len(table.counts)

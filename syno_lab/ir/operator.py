@@ -406,7 +406,7 @@ class Operator:
         """Return the pGraph as DOT text; equal steps give equal texts.
 
         Args:
-            highlight: the coordinates, and numbers of steps, that get a thick border.
+            highlight: the coordinates, and the steps by number, that get a thick border.
             title: a line above the drawing; any text, because it is escaped.
             is_steady: whether the nodes keep their positions from before the last step, for sequences of pictures;
                 otherwise the layout program chooses the positions.

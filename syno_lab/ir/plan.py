@@ -33,7 +33,7 @@ Order = Literal["best", "fastest", "naive"]
 
 #: The number of float32 elements in a cache of 1 MiB. Each further element counts as 8 FLOPs in the predicted time: 1
 #: for each byte written and read. Measurements: plans with fewer FLOPs and intermediates of millions of elements took
-#: up to 40 times as long as plans of one or two stages. With small intermediates they took half the time.
+#: up to 40 times as long as plans of one or two stages. With small intermediates, the former plans took half the time.
 CACHED_ELEMENTS = 1 << 18
 FLOPS_AN_ELEMENT = 8
 
@@ -107,7 +107,7 @@ def memory(operator: Operator, binding: Binding | None = None) -> int:
 
 @lru_cache(maxsize=4096)
 def _plan(operator: Operator, steps: tuple[Step, ...], binding: tuple[tuple[str, int], ...], order: Order) -> Plan:
-    # ``steps`` is part of the cache's key because equal operators may number their weights differently.
+    # ``steps`` is part of the cache's key because equal operators may have their weights in different orders.
     return _Planner(operator, dict(binding), FLOPS_AN_ELEMENT if order == "fastest" else 0).run(order)
 
 

@@ -95,7 +95,7 @@ class NasPte(System):
         return words
 
     def traffic(self, operator: NasPteOperator, binding: Binding) -> int:
-        """Return the elements of the convolutions' outputs, plus those of their concatenation if there are several."""
+        """Return the elements of the convolutions' outputs, plus those of the concatenation of several outputs."""
         output = prod(operator.output_sizes(binding))
         return output if len(operator.parts(binding)) == 1 else 2 * output
 

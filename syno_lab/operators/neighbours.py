@@ -1,9 +1,9 @@
 """The known operators that are similar to an operator, by a distance between pGraphs in steps.
 
 Each pGraph is a multiset of elements: its steps, its input and its output. *Facets* without names of variables describe
-an element (:func:`elements`). One facet is the kind of the step's parameter. The others describe the coordinates of the
-element: the step that made a coordinate, the kind of its size, and its uses. The difference of two elements of one
-primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the size of the
+an element (:func:`elements`). One facet is the kind of the step's parameter. The other facets describe the coordinates
+of the element: the step that made a coordinate, the kind of its size, and its uses. The difference of two elements of
+one primitive is the Jaccard distance of their facets, between 0 and 1. For multisets that is 1 minus the size of the
 intersection over the size of the union. Elements of different primitives are never matched.
 
 The distance is the cost of the cheapest change from one multiset to the other. A matched pair costs its difference, an

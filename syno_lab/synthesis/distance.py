@@ -282,7 +282,7 @@ class _Search:
                 self._assign(rest, number, partition, 0, (), 0, False)
 
     def prepare(self, have: tuple[Size, ...], want: tuple[Size, ...]) -> None:
-        """Compute the products of all subsets of ``have``; they serve every search on a part of it."""
+        """Compute the products of all subsets of ``have``; every search on a subset uses these products."""
         counts = Counter(have)
         self.sizes = list(counts)
         self.bits = max(counts.values(), default=0).bit_length() + 1

@@ -232,7 +232,7 @@ class Gifts(Roots):
         if node.is_contracted:
             touched.update(range(node.passed, len(node.places)))
         untouched = [i for i in passed if i not in touched and i not in given]
-        # Coordinates that wait again: reductions behind the others, equal reductions side by side.
+        # The order of coordinates that wait again: reductions last, equal reductions side by side.
         waiting = [i for i in passed if i in touched and i not in given]
         waiting.sort(key=lambda i: (not self._is_reduction[node.features[i]], node.features[i], i in shared))
         order = (*untouched, *waiting)

@@ -5,7 +5,7 @@ views with contractions between them. A stage is a *sweep*: its coordinates wait
 either passes, or is the operand of a view whose other operand has already passed; results go to the front. So a view
 has exactly one position: the earliest stage with its operands, when the last of them is at the front. After a
 contraction, only the coordinates that it shares wait again. Equal reductions of one size are ordered by their use:
-reductions that begin a view come before those that pass.
+reductions that begin a view come before reductions that pass.
 
 Two states that rules cannot distinguish (:mod:`syno_lab.synthesis.features`) are one node with one representative
 state. An edge names the coordinates it uses by their indices, so it can be replayed on each state of the node.

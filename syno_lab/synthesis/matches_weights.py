@@ -212,7 +212,7 @@ def later_weight(state: State, step: Step) -> Weight | None:
     """Return the weight of the earlier contraction that :func:`contraction_order` compares."""
     new = step.operands + step.given
     for weight in state.weights:
-        # The other order must leave each of the two weights a coordinate to share.
+        # In the other order, each of the two weights must have a coordinate to share.
         if not commute(weight.coordinates, new) or all(c in step.given for c in weight.shared):
             continue
         if weight_rank(new) < weight_rank(weight.coordinates):

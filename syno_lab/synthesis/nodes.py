@@ -41,7 +41,7 @@ STAYS = ~WAITING  # all flags but WAITING, which a coordinate loses when it pass
 class Edge(NamedTuple):
     """An edge: a step, the REDUCEs at the root, a contraction with chosen given coordinates, or the end of an operator.
 
-    A contraction takes two edges: the first chooses the given coordinates at cost 0, the second the shared ones.
+    A contraction takes two edges: the first chooses the given coordinates at cost 0, the second the shared coordinates.
 
     Attributes:
         cost: the number of steps.
@@ -110,7 +110,7 @@ class SearchNode:
         is_contracted: whether the last step was a CONTRACTION.
         fresh: which coordinates are new since the last CONTRACTION; empty if no CONTRACTION may follow.
         bound: for equal reductions, the last reduction's feature, the label of its step, and the indices of the
-            coordinates before this step. The next equal reduction takes no lesser step. None without such a reduction.
+            coordinates before this step. The next equal reduction takes no lesser step. None without equal reductions.
         gift: the given coordinates of a started CONTRACTION; else None.
         looks: the look of each coordinate; :class:`Nodes` fills in this field and all later ones.
         features: the number of each coordinate's feature (:mod:`syno_lab.synthesis.features`).
@@ -377,7 +377,7 @@ class Nodes:
         return self._nodes.setdefault(key, node)
 
     def _may_share(self, node: SearchNode, shared: tuple[int, ...], given: tuple[int, ...]) -> bool:
-        """Return whether no rule rejects a CONTRACTION of a node's coordinates (or of given ones alone).
+        """Return whether no rule rejects a CONTRACTION of a node's coordinates (or of given coordinates alone).
 
         Rules only check which coordinates of each existing weight the CONTRACTION takes, and whether it takes all.
         Looks contain the weights of a coordinate.

@@ -276,7 +276,7 @@ def _stands_for_all(operator: Operator, axis: int, rules: tuple[Rule, ...], effo
     digits = {(part.node, part.index): part in sharing for part in tree.parts if part.node.primitive == "MERGE"}
     for node, index in digits:
         is_pair = index == 0 and (node, 1) in digits and not digits[node, 0]
-        # Only a weight distinguishes the low digit, and the elements of a weight have no order either.
+        # Only a weight indexes the low digit, and the elements of a weight have no order either.
         if is_pair and (not digits[node, 1] or node.operands[0].node.primitive == "SHIFT"):
             return False
     for twin in tree.twins():

@@ -246,7 +246,7 @@ def _result_sizes(primitive: str, operands: tuple[Size, ...], parameter: Size | 
 def name(path: Path) -> int:
     """Return a number of 64 bits that distinguishes the operators of one graph within one process.
 
-    The last step may lead to no node or to a node where the operator ends; the number is the same.
+    The last step may lead to no node or to a node where the operator ends; both paths have the same number.
     """
     steps = []
     end: tuple[int, ...] = ()

@@ -65,7 +65,7 @@ def unpacked(packed: int, number: int) -> tuple[int, ...]:
 
 
 class Reach:
-    """Lower bounds for one spec, with a cache."""
+    """Lower bounds of the further steps for one spec, with a cache."""
 
     def __init__(self, spec: Spec, effort: Effort | None = None) -> None:
         self.spec = spec
@@ -85,9 +85,9 @@ class Reach:
 
         Args:
             items: the sorted data coordinates that are not fixed, without demands. An item has a packed size, and flags
-                in the lowest bits. ``WAITING``: a view may still begin with it. ``MERGEABLE``, ``EXPANDABLE``: rules
-                allow this step. ``GIVABLE``: one CONTRACTION may take it (a reduction that no weight shares would be
-                in only one weight). ``STRIDED``: it is STRIDEd.
+                in the lowest bits. ``WAITING``: a view may still begin with the item. ``MERGEABLE``, ``EXPANDABLE``:
+                rules allow this step. ``GIVABLE``: one CONTRACTION may take the item (an unshared reduction would be in
+                only one weight). ``STRIDED``: the item is STRIDEd.
             limit: larger bounds are not computed exactly, which saves most of the work.
             contractions: the remaining CONTRACTIONs.
             expands: the remaining EXPANDs.
@@ -113,7 +113,7 @@ class Reach:
             low = bisect_left(have, size << FLAG_BITS)
             if low < len(have) and have[low] >> FLAG_BITS == size and not have[low] & STRIDED:
                 if low + 1 < len(have) and have[low + 1] >> FLAG_BITS == size:
-                    # Any of several equal items may be matched: the others get the flags of all.
+                    # Any of several equal items may be matched, so the unmatched items get the flags of all.
                     have[low + 1] |= have[low] & ~STRIDED
                 del have[low]
             else:
@@ -168,7 +168,7 @@ class Reach:
             ]
         )
         self._strided = sum([1 << i for i, item in enumerate(items) if item & STRIDED])
-        # Of equal items the first is assigned first.
+        # The first of equal items is assigned first.
         self._twins = [3 << i for i in range(len(items) - 1) if items[i] == items[i + 1]]
         free = (1 << len(items)) - 1 ^ self._strided
         for partition in finest_first(want):

@@ -1,8 +1,8 @@
 """A record of drawn operators: a small JSON file for drawing the same operators again and comparing them.
 
-A record holds the Sampler's fields, the seed, the version, and the names of the rules. It has a digest of 128 bits for
-every operator in the order of drawing, and the first few operators in full. A record holds only data. A replay draws
-with this program's own rules, and checks the operators in a record as it checks every operator file.
+A record holds the Sampler's fields, the seed, the version, and the names of the rules. A record also has a digest of
+128 bits for every operator in the order of drawing, and the first few operators in full. A record holds only data. A
+replay draws with this program's own rules, and checks the operators in a record as it checks every operator file.
 """
 
 from __future__ import annotations

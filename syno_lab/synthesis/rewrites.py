@@ -232,7 +232,7 @@ def unfold_of_reductions(state: State, step: Step) -> Rewrite | None:
 
 Rewriter = Callable[[State, Step], Rewrite | None]
 
-# Rewriters by the name of the rule. Rules of kind "space" leave functions out, so most of them rewrite nothing.
+# The functions that make rewrites, by rule name. Rules of kind "space" leave functions out; most have no rewrite.
 REWRITES: dict[str, Rewriter] = {
     "absorbed-but-for-border": absorbed_through_views,
     "absorbed-through-views": absorbed_through_views,

@@ -102,7 +102,7 @@ def _uncommon(before: Reads, after: Reads) -> float:
     right = np.bincount(second, minlength=len(unique)) * after.times
     inside = unique[:, 1] >= 0
     if (left[inside] * right[inside].sum() == right[inside] * left[inside].sum()).all():
-        return 0.0  # equal up to one factor for the whole operator, which does not matter
+        return 0.0  # a constant factor of the whole operator does not matter
     return 1.0 - float(np.minimum(left, right).sum() / max(left.sum(), right.sum()))
 
 

@@ -153,7 +153,7 @@ def arrow(
     factor: Size | None = None,
     in_steps: bool = False,
 ) -> Rewrite:
-    """Return the rewrite of ``left`` on top of one part to ``right`` on top of the other, times ``factor``."""
+    """Return the rewrite of ``left`` on top of one part to ``right`` on top of the other part, times ``factor``."""
     right_side = after.side(*right, factor=factor)
     return Rewrite(before.of, before.side(*left), right_side, before.summed, in_steps=in_steps)
 

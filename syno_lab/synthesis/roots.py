@@ -87,7 +87,7 @@ class Roots(Nodes):
         return is_vast
 
     def _from_root(self, left: int) -> Iterator[Move]:
-        """Yield one move for every multiset of REDUCEs; if there are too many to list, the small ones first."""
+        """Yield one move for every multiset of REDUCEs; if there are too many to list, small multisets first."""
         most = min(self.limits.max_reduces, left)
         ranges = [(number, number) for number in range(most + 1)] if self._are_roots_vast(left) else [(0, most)]
         for least, number in ranges:
@@ -164,7 +164,7 @@ class Roots(Nodes):
         return Move(len(chosen), need, partial(self._reduce, node, sizes, spent, need), 1, sizes, favour)
 
     def _refuses(self, sizes: tuple[Size, ...]) -> bool:
-        """Return whether a rule of the user's own refuses one of the REDUCEs, taken one after the other."""
+        """Return whether a user's rule refuses one of the REDUCEs when they are taken in order."""
         if not self._own_reduce_rules:
             return False
         added = tuple([reduce_coordinate(number, size) for number, size in enumerate(sizes)])

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 COUNTABLE_NODES = 2_000
 #: The number of paths in a row that deep rules or budgets may reject before the sampler gives up.
 MAX_REJECTED = 20_000
-#: The limit of examined views for the count: a multiple of what a space within the limit of nodes takes.
+#: The limit of examined views for the count: a multiple of the views that a space within the limit of nodes needs.
 _COUNTABLE_VIEWS = 400_000
 #: With neighbourhoods, only this share of the two limits is counted: a second of counting costs a thousand operators.
 _LISTING = 0.1

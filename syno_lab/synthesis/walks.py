@@ -222,17 +222,17 @@ class Walker:
     that do not exceed the budget of FLOPs alone. So paths of one walk begin with similar steps, and a path from a small
     region is more likely than a path from a large region.
 
-    Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one node
-    (:class:`_Deck`); the others list neighbourhoods (:class:`_Worthwhile`).
+    Walks that *spread* begin with each multiset of REDUCEs in turn and take few paths from one node (:class:`_Deck`);
+    other walks list neighbourhoods (:class:`_Worthwhile`).
 
     Args:
         graph: the search graph.
         most: the limit of a path's steps.
         rng: the random generator.
-        spread: whether walks spread.
+        spread: whether walks spread over the space.
     """
 
-    #: The number of further nodes that a walk may count if it has found nothing.
+    #: The number of further nodes that a walk without paths may count.
     NODES_A_WALK = 3_000
     #: The factor on the probability of a move for each step that it leads nearer to the input.
     PULL = 2.0
@@ -257,7 +257,7 @@ class Walker:
     def walk(self, wanted: int | None = None) -> list[Path]:
         """Return at most ``wanted`` different paths of one walk; an empty list if no operator exists.
 
-        Raises EffortError when the graph's effort is exceeded and nothing was found before.
+        Raises EffortError when the graph's effort is exceeded before a path is found.
         """
         graph = self.graph
         if not self._is_begun:
@@ -345,7 +345,7 @@ class Walker:
                     return False
         if is_vast:
             return False  # Some moves were not examined.
-        # Everything is counted now: store one node instead of many.
+        # All paths are counted now: store one node instead of many.
         number = node.counts[left] = ends + sum([n for n, *_ in region.places[first:]])
         node.moves[left] = [move for move in graph.moves(node, left) if move.edges()] if number else []
         del region.places[first:]

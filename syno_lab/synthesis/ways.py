@@ -64,8 +64,8 @@ def shortest_way(
 ) -> Way:
     """Find a shortest canonical way from ``state`` to an operator of the space.
 
-    If there is none (after a pruned step, for example), find any way within the space that reaches the input. If half
-    of the time does not suffice for the proof, take the first way of a nearest-first search.
+    Without a canonical way (after a pruned step, for example), find any way within the space that reaches the input. If
+    half of the time does not suffice for the proof, take the first way of a nearest-first search.
 
     Args:
         state: the state where the way begins.
@@ -296,7 +296,7 @@ def instead(path: Sequence[State], verdict: Verdict, rules: tuple[Rule, ...] = R
     """Find the canonical replacement of a pruned step.
 
     Args:
-        path: the states from the output to the state where the step was proposed, each one step after the other.
+        path: the states from the output to the state where the step was proposed, one step apart.
         verdict: the verdict on the step.
         rules: the rules that define canonical steps.
 

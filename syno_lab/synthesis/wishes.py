@@ -56,7 +56,7 @@ class _Option(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A way to the input with all wishes met and the fewest steps.
+    """A plan of the fewest steps to the input with all wishes met.
 
     Attributes:
         groups: for each reshape group the indices of its items and of its input axes.
@@ -155,11 +155,11 @@ class Wishes:
         return demanded & window & ~main != 0
 
     def few(self, items: Iterable[int]) -> int:
-        """Return a lower bound without a search: at most :meth:`steps`, mostly equal if axes have their own primaries.
+        """Return a lower bound without a search: at most :meth:`steps`, mostly equal if each axis has its own primary.
 
         Take each axis whose items (with the axis's own primary variable) lack a demanded bit; axes that share an item
-        form a cluster. A reshape group with k axes has at least k items. It needs 2k - 2 MERGEs and SPLITs and one
-        UNFOLD, or one more item with the bit. In both cases a group costs at least k steps, and one more for each
+        form a cluster. A reshape group with k axes has at least k items. The group needs 2k - 2 MERGEs and SPLITs and
+        one UNFOLD, or one more item with the bit. In both cases a group costs at least k steps, and one more for each
         cluster without its own small item with the bit. A surplus of primary variables in the data costs one more
         elimination, because no window has primary variables.
         """
@@ -309,7 +309,7 @@ class Wishes:
         self._items, self._sums, self._gives, self._spare = items, sums, gives, spare
         self._strided = sum([1 for item in items if item & STRIDED])
         self._left = (contractions, unfolds, min(NEVER, unfolds + expands))
-        # Of equal items the first is assigned first.
+        # The first of equal items is assigned first.
         self._twins = [3 << i for i in range(number - 1) if items[i] == items[i + 1]]
         self._best, self._enough = limit + 1, enough
         options: dict[int, list[_Option]] = {}
@@ -396,7 +396,7 @@ class Wishes:
                     fitting += option.is_window and (has & lacking != 0 or need & ~has != 0)
             short = max(0, windows - fitting)
             if lacking & ~bits:
-                # Only further REDUCEs help; otherwise one more MERGE makes one more window.
+                # A bit is missing, so only further REDUCEs help. Otherwise each MERGE makes one more window.
                 missing += max(short, 1)
                 if missing > self._spare:
                     return

@@ -63,7 +63,7 @@ class Primitive:
     index: Callable[[tuple[Any, ...], tuple[Any, ...], Any], tuple[Any, ...]]
 
     def check(self, sizes: tuple[Size, ...], parameter: Size | None, spec: Spec) -> None:
-        """Refuse what Table 1 does not allow for operands of these sizes.
+        """Refuse operand sizes and parameters that Table 1 does not allow.
 
         Raises PrimitiveError with one line: the expected and the found value.
         """
