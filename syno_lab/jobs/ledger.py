@@ -76,7 +76,7 @@ class Ledger:
         return [from_row(row, reports.get(row[0], (0.0, ""))) for row in rows]
 
     def job(self, number: int) -> JobRecord:
-        """Return one job. Return a job. Raises JobError where no job has this number."""
+        """Return one job. Raises JobError where no job has this number."""
         jobs = self.jobs("job=?", (number,))
         if not jobs:
             raise JobError(f"no job {number} in {self.database.path.parent}")

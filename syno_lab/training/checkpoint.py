@@ -1,6 +1,6 @@
-"""Checkpoints: a training's state in a file that is replaced after each epoch; reading runs no code from the file.
+"""Checkpoints: the state of a training in a file that is replaced after each epoch. Reading runs no code from the file.
 
-The first line is a name and the SHA-256 of the rest; the rest is the output of ``torch.save``.
+The first line of the file is a name and the SHA-256 of the other bytes, which are the output of ``torch.save``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _FORMAT = "syno-lab-checkpoint"
 _VERSION = 3
 _HEADER = b"syno-lab-checkpoint sha256 "
 _HEADER_BYTES = len(_HEADER) + 2 * hashlib.sha256().digest_size + 1
-# An optimizer has one or two further tensors for each parameter, and some numbers.
+# The state of an optimizer has one or two tensors for each parameter, and some numbers.
 _MOST_TIMES, _MOST_MORE = 8, 1 << 26
 
 
-#: The settings that decide a training's result, by name; a checkpoint of other settings is refused.
+#: The settings that determine the result of a training, by name; a checkpoint with other settings is refused.
 Settings = Mapping[str, str | int | float | None]
 
 
 class DamagedCheckpointError(TrainingError):
-    """A file is not a checkpoint, or its bytes have changed since it was written."""
+    """A file is not a checkpoint, or its bytes have changed after it was written."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def load_checkpoint(path: Path, settings: Settings, trained: Trained, device: to
     """Load a checkpoint's state into ``trained`` and return its progress.
 
     Raises DamagedCheckpointError for a damaged file. Raises TrainingError for a file that cannot be read, and for a
-    checkpoint of another training or another version.
+    checkpoint of another training or version.
     """
     hint = f"delete {path} or name another checkpoint"
     content = _content(path, trained.module, hint)
@@ -107,7 +107,7 @@ def load_checkpoint(path: Path, settings: Settings, trained: Trained, device: to
 
 
 def _content(path: Path, module: nn.Module, hint: str) -> bytes:
-    """Read the bytes that torch wrote, and check their digest."""
+    """Return the bytes that ``torch.save`` wrote, after a check of their digest."""
     tensors = module.state_dict().values()
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors if isinstance(tensor, torch.Tensor))
     try:

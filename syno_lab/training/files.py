@@ -1,4 +1,4 @@
-"""Write files so that an interruption leaves no incomplete file."""
+"""Write files atomically, so that an interruption leaves no incomplete file."""
 
 from __future__ import annotations
 

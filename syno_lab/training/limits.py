@@ -1,4 +1,4 @@
-"""Limits that end a training before its last epoch: the time limit, too slow a pace, or the caller."""
+"""Limits that end a training before its last epoch: the time limit, a pace that is too slow, or the caller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STANDSTILL, STANDSTILL_S = 20, 5.0
 
 
 class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out of the loops
-    """The exception that ends a training, with the way it stopped and the reason of a divergence."""
+    """The exception that ends a training; it says how the training ended, and the reason of a divergence."""
 
     def __init__(self, stopped: Stopped, reason: str = "") -> None:
         super().__init__(stopped)
@@ -39,13 +39,13 @@ class Stop(Exception):  # noqa: N818 - not an error: it carries the reason out o
 
 
 class Limits:
-    """Checks the time limit and the caller's ``should_stop``; either ends a training by raising :class:`Stop`.
+    """Checks the time limit and the caller's ``should_stop``; raises :class:`Stop` to end the training.
 
-    Wall and CPU seconds count from the beginning of the training, including those before a resumption. Time in which
-    the process is stopped or the machine sleeps does not count, and changes of the clock do not count. With
+    Wall and CPU seconds count from the beginning of the training, including the seconds before a resumption. Time in
+    which the process is stopped or the machine sleeps does not count. Changes of the clock have no effect. With
     ``gives_up`` a training also ends when the pace of its batches shows that the time limit is too short
     (:meth:`project`). With ``probe_steps`` the limit counts :attr:`work_s` instead of wall seconds, and the pace is
-    measured over at least that number of batches.
+    measured over at least ``probe_steps`` batches.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Limits:
         self._warm_up = WARM_UP_BATCHES
         self._least = LEAST_BATCHES if probe_steps is None else max(1, probe_steps - WARM_UP_BATCHES)
         # ``work_s`` has the time of this thread on a processor, so that other load on the machine does not count. With
-        # several threads, this thread does its share of the work. This clock does not measure a GPU's work.
+        # several threads, this thread does a share of the work. The clock does not measure the work of a GPU.
         self._work_clock = time.thread_time if is_cpu else time.monotonic
         self._lap_clock = time.monotonic if probe_steps is None else self._work_clock
         self._work_start = self._work_clock()
@@ -93,7 +93,7 @@ class Limits:
 
     @property
     def work_s(self) -> float:
-        """Seconds of the training for which its thread was on a processor; on a GPU, wall seconds."""
+        """Seconds for which the training's thread was on a processor; on a GPU, wall seconds."""
         return self._work_clock() - self._work_start
 
     @property
@@ -132,9 +132,9 @@ class Limits:
         self._lap_start = now
 
     def project(self, batches: int, train: int, test: int) -> None:
-        """End the training if the remaining batches, at the measured pace, do not fit into the time left.
+        """End the training if, at the measured pace, the remaining batches take longer than the remaining time.
 
-        Before the first test, the time of tests is unknown, and the projection without tests is a lower bound.
+        Before the first test, the duration of tests is unknown, so the projection without tests is a lower bound.
         """
         paces = self._laps["train"]
         if not self._gives_up or self._limit is None or len(paces) < self._least:

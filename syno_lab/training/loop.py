@@ -1,6 +1,6 @@
-"""The training loop of every task: epochs, tests, checkpoints, and every way to end a training.
+"""The training loop of all tasks: epochs, tests, checkpoints, and all conditions that end a training.
 
-Shapes: B examples in a batch, T tokens of a text, V kinds of answers (classes, tokens).
+Shapes: B examples in a batch, T tokens of a text, V possible answers (classes or tokens).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Task(Protocol):
         """Draw the random choices that all batches of the epoch share."""
 
     def train_batch(self, number: int, dtype: torch.dtype, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return inputs [B, …] and the right answers [B] or [B, T]."""
+        """Return inputs [B, …] and right answers [B] or [B, T] of a training batch."""
 
     def test_batch(self, number: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return inputs [B, …] and right answers [B] or [B, T] of a test batch."""
@@ -69,7 +69,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Watch:
-    """The caller's callbacks: some receive the progress, and some may end the training."""
+    """The caller's callbacks, which receive the progress or may end the training."""
 
     limits: Limits
     progress: Callable[[TrainingProgress], None] | None = None
@@ -80,7 +80,7 @@ class Watch:
 
 @dataclass
 class _Mean:
-    """Sums of losses and right answers over a phase."""
+    """Sums of losses and of right answers over a phase (training or test) of an epoch."""
 
     loss_sum: float = 0.0
     hits: int = 0
@@ -115,7 +115,7 @@ def outputs_of(module: nn.Module, inputs: Tensor) -> object:
 
 
 def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
-    """Return a module's outputs for ``inputs``. Raises TrainingError if they are no logits of this shape."""
+    """Return a module's outputs for ``inputs``. Raises TrainingError if the outputs are not logits of this shape."""
     if not isinstance(outputs, Tensor) or list(outputs.shape) != shape:
         actual = list(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise TrainingError(f"expected logits {shape} for {inputs} from the module, found {actual}")
@@ -124,7 +124,7 @@ def logits_of(outputs: object, shape: list[int], inputs: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Course:
-    """The length, batch size, learning rate and seed of a training; with ``total_steps`` it has one epoch."""
+    """The length, batch size, learning rate and seed of a training; with ``total_steps`` the training has one epoch."""
 
     epochs: int
     total_steps: int | None
@@ -134,7 +134,7 @@ class Course:
 
 
 class Loop:
-    """The state of one training; a checkpoint must have the same ``settings``."""
+    """The state of a training in this process; a checkpoint must have the same ``settings``."""
 
     def __init__(
         self,
@@ -168,24 +168,24 @@ class Loop:
         self._trained = Trained(module, self.optimizer, arithmetic.scaler)
         self._without_gradient = 0
         self._skipped = 0
-        # With ``total_steps``, a training is one epoch of that number of batches. The task restarts when all of its
-        # batches are used. The training is tested once, at its end.
+        # With ``total_steps``, a training is one epoch of that number of batches. When all batches of the task are
+        # used, the task starts again. The network is tested once, at the end.
         self._epochs = course.epochs if course.total_steps is None else 1
         self._batches = task.train_batches if course.total_steps is None else course.total_steps
         self._closing: list[float] = []
 
     def go(self) -> Stopped:
-        """Train until the training ends, and return how it ended."""
+        """Train until a condition ends the training, and return the way in which it ended."""
         if self.checkpoint is not None and self.checkpoint.exists():
             self._resume(self.checkpoint)
         devices = [self.task.device] if self.task.device.type == "cuda" else []
         try:
-            # All random numbers come from the seed and the epoch's number, so that a resumed training needs no
-            # generator's state; fork_rng keeps the caller's global generator unchanged.
+            # All random numbers come from the seed and the number of the epoch, so a resumed training needs no state of
+            # a generator. fork_rng restores the caller's global generator.
             with modes_kept(self.module), torch.random.fork_rng(devices=devices):
                 while True:
                     patience, accuracies = self.watch.patience, [record.test_accuracy for record in self.curve]
-                    best = accuracies.index(max(accuracies)) if accuracies else 0  # the first of the best epochs
+                    best = accuracies.index(max(accuracies)) if accuracies else 0  # of equally good epochs, the first
                     if patience is not None and accuracies and len(accuracies) - 1 - best >= patience:
                         return "early"
                     if len(self.curve) >= self._epochs:

@@ -1,4 +1,4 @@
-"""Recipes for updating weights: the optimizer, the schedule of its learning rate, and the precision.
+"""Recipes for updating weights: the optimizer, the schedule of the learning rate, and the precision.
 
 The module also makes the seeds of a training's random streams, and measures which precision is fastest.
 """
@@ -37,7 +37,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 #: Linux's names of instructions for bfloat16: of x86's vector unit, x86's matrix unit, and Arm.
 _FLAGS = ("avx512_bf16", "amx_bf16", "bf16")
 
-#: The least speedup over float32 for which bfloat16 is worth its rounding.
+#: The least speedup over float32 that is worth the rounding errors of bfloat16.
 LEAST_GAIN = 1.3
 _REPEATS = 4
 
@@ -47,7 +47,7 @@ class Recipe:
     """An optimizer with its learning rate schedule.
 
     ``rate(step, steps)`` is the learning rate at ``step`` of ``steps``, as a share of the highest learning rate.
-    ``largest_norm`` is the upper bound of the norm of all gradients together, None: no bound.
+    ``largest_norm`` is the upper bound of the norm of all gradients together; None: no bound.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Recipe:
 
 
 def image_recipe(optimizer: str = "sgd", *, ends_by_clock: bool = False) -> Recipe:
-    """Return SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, has steps instead).
+    """Return SGD with Nesterov's momentum and one cosine cycle (He et al. 2016, section 4.2, use steps instead).
 
-    A training that only a time limit ends has the schedule of :func:`text_recipe`. ``adamw`` selects the recipe of
-    texts, for networks such as transformers. Raises TrainingError for another name.
+    For a training that only a time limit ends, the schedule is that of :func:`text_recipe`. ``adamw`` selects the
+    recipe of texts, for networks such as transformers. Raises TrainingError for another name.
     """
     if optimizer not in ("sgd", "adamw"):
         raise TrainingError(f"optimizer: expected 'sgd' or 'adamw', found {quoted(optimizer)}")
@@ -83,7 +83,7 @@ def _sgd(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Op
 
 
 def _adamw(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    # Biases and the scales of normalisations do not decay.
+    # No weight decay for biases and for the scales of normalisations.
     groups = [
         {"params": [parameter for parameter in parameters if parameter.ndim >= 2], "weight_decay": _TEXT_WEIGHT_DECAY},
         {"params": [parameter for parameter in parameters if parameter.ndim < 2], "weight_decay": 0.0},
@@ -92,7 +92,7 @@ def _adamw(parameters: list[nn.Parameter], learning_rate: float) -> torch.optim.
 
 
 class Arithmetic:
-    """Autocast for the forward pass. For float16, a scaler of the loss keeps gradients from underflowing."""
+    """Autocast for the forward pass. For float16, the loss is scaled, so that gradients do not underflow."""
 
     def __init__(self, precision: Precision, device: torch.device) -> None:
         if precision not in get_args(Precision):
@@ -108,7 +108,7 @@ class Arithmetic:
 
 
 def cycle(step: int, steps: int) -> float:
-    """Return the share of the highest learning rate at ``step``: half a cosine up, then half a cosine down to zero."""
+    """Return the share of the highest learning rate at ``step``: a half cosine up, then a half cosine down to zero."""
     position = (step + 1) / (steps + 1)
     if position < WARM_UP:
         return 0.04 + 0.96 * (1 - math.cos(math.pi * position / WARM_UP)) / 2
@@ -135,11 +135,11 @@ def mix(seed: int, stream: int) -> int:
 
 @cache
 def fastest_precision(device: str = "cpu") -> Precision:
-    """Return ``bfloat16`` if this device trains a convolution at least 1.3 times as fast in it, else ``float32``.
+    """Return ``bfloat16`` if a convolution trains at least 1.3 times as fast in it on this device, else ``float32``.
 
-    A GPU with bfloat16 counts as faster in bfloat16. A processor with matrix units for bfloat16 (AMX) is faster. A
-    processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times float32's
-    time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
+    A GPU that supports bfloat16 counts as faster in it. A processor with matrix units for bfloat16 (AMX) is faster in
+    it. A processor with vector instructions alone may be slower: a Xeon with AVX512-BF16 took 1.05 to 1.4 times
+    float32's time for ResNet-20 and ResNet-8. Only processors with such instructions are measured (0.1 s).
     """
     if device != "cpu":
         has_it = device.startswith("cuda") and torch.cuda.is_available() and torch.cuda.is_bf16_supported()

@@ -14,7 +14,7 @@ class EpochRecord:
     """An epoch, counted from 1: mean cross entropy in nats, accuracy from 0 to 1, seconds of training and testing.
 
     The training loss is the mean over the epoch's batches, measured while the weights change. The closing loss is the
-    mean over the epoch's last batches (:data:`.loop.CLOSING`). A text's losses and accuracy are for the next token.
+    mean over the epoch's last batches (:data:`.loop.CLOSING`). A text's losses and accuracy refer to the next token.
     """
 
     epoch: int
@@ -26,8 +26,8 @@ class EpochRecord:
 
     @property
     def perplexity(self) -> float:
-        """The exponential of the test loss: the number of equally likely tokens that are as hard to predict."""
-        return math.exp(min(self.test_loss, 700.0))  # a larger exponent overflows a float
+        """The exponential of the test loss: with this number of equally likely tokens, a prediction is as hard."""
+        return math.exp(min(self.test_loss, 700.0))  # the exponential of a larger number overflows a float
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class Resumption:
-    """The progress in a checkpoint from which a training resumes: finished epochs, and their wall and CPU seconds.
+    """The progress in a checkpoint from which a training resumes: finished epochs, and wall and CPU seconds up to then.
 
     ``work_s``: seconds for which the training's thread was on a processor (:attr:`.limits.Limits.work_s`).
     """
@@ -65,7 +65,7 @@ class TrainingResult:
     """The result of a training.
 
     ``accuracy`` is the **best** test accuracy of the epochs in ``curve``, 0 to 1, None if no epoch was completed. The
-    choice of the best epoch by test images flatters it a little; :attr:`final_accuracy` is not flattered. ``stopped``:
+    choice of the best epoch makes it slightly too high; :attr:`final_accuracy` is not biased. ``stopped``:
 
     - ``finished``: all epochs were done;
     - ``early``: the test accuracy did not rise for ``patience`` epochs;

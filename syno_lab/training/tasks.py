@@ -1,7 +1,7 @@
 """Training tasks: the batches of a data set on a device, for images, examples of the user's own, and texts.
 
-Shapes: B examples in a batch, C channels, H rows, W columns, T tokens of a window, V classes or tokens that a module
-distinguishes; an example of the user's own is a tensor of any shape [*].
+Shapes: B examples in a batch, C channels, H rows, W columns, T tokens of a window, V classes or tokens; an example of
+the user's own is a tensor of any shape [*].
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Data = TypeVar("_Data", Dataset, ImageStream)
 
 
 def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None) -> Augment:
-    """Return the chosen augmentation, or the default of the data. Raises TrainingError for another name.
+    """Return the chosen augmentation, or the default for the data. Raises TrainingError for another name.
 
     The default is ``crop`` for CIFAR, ``resized-crop`` for a stream of images, and ``none`` for other data.
     """
@@ -48,9 +48,9 @@ def augmentation(dataset: Dataset | ImageStream, chosen: Augment | bool | None) 
 
 
 def batch_bounds(count: int, size: int, *, merge_single: bool = True) -> list[tuple[int, int]]:
-    """Cut ``count`` images into batches; a last batch of a single image joins the batch before.
+    """Divide ``count`` images into batches; a last batch with a single image is added to the batch before.
 
-    Batch normalisation cannot train on a single image whose features have a single pixel.
+    Batch normalisation cannot train on a single image if a feature map has a single pixel.
     """
     bounds = [(first, min(first + size, count)) for first in range(0, count, size)]
     if merge_single and size > 1 and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
@@ -59,7 +59,7 @@ def batch_bounds(count: int, size: int, *, merge_single: bool = True) -> list[tu
 
 
 class InBatches:
-    """Examples that a task reads in batches; the training part has a new order in each epoch."""
+    """Examples that a task reads in batches, with a new order of the training part in each epoch."""
 
     def __init__(
         self, train_count: int, test_count: int, batch_size: int, device: torch.device, *, channels_last: bool = False
@@ -95,7 +95,7 @@ def resized_crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:
     across = torch.empty(count, 2, 3)
     for number, choices in enumerate(torch.rand((count, CHOICES), generator=draw).tolist()):
         (left, top, right, bottom), mirror = crop_box(width, height, choices)
-        # Coordinates of affine_grid: the image's edges are at -1 and 1.
+        # In the coordinates of affine_grid, the edges of the image are at -1 and 1.
         wide, high = (right - left) / width, (bottom - top) / height
         middle = (left + right) / width - 1, (top + bottom) / height - 1
         across[number] = torch.tensor([[-wide if mirror else wide, 0.0, middle[0]], [0.0, high, middle[1]]])
@@ -104,9 +104,9 @@ def resized_crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:
 
 
 def _held(images: NDArray[np.uint8], device: torch.device) -> Tensor | NDArray[np.uint8]:
-    """Return the images on the GPU if its free memory is enough, else the images unchanged."""
+    """Copy the images to the GPU if its free memory is enough, else return them unchanged."""
     if device.type == "cuda" and images.nbytes < torch.cuda.mem_get_info(device)[0] // 2:
-        # A copy, because torch does not support read-only arrays.
+        # Copy the array, because torch does not support read-only arrays.
         return torch.from_numpy(images.copy()).to(device)
     return images
 
@@ -136,7 +136,7 @@ def crop_and_flip(images: Tensor, draw: torch.Generator) -> Tensor:
 class _Images(InBatches, Generic[_Data]):
     """The common part of the tasks of images: normalised batches [B, C, H, W] in a memory layout, and labels [B].
 
-    A subclass opens its data, and returns the stored pixels of the images of a batch on the device.
+    A subclass opens the data, and returns the pixels of a batch on the device.
     """
 
     _changes: ClassVar[Mapping[Augment, Callable[[Tensor, torch.Generator], Tensor]]] = {
@@ -205,8 +205,8 @@ class ImageTask(_Images[Dataset]):
 class StreamTask(_Images[ImageStream]):
     """A stream of images on a device, with batches as in :class:`ImageTask`; worker processes decode the images.
 
-    The seed decides the visible part of each image, for any number of processes. Batches must be read in order, from 0
-    on. Raises DataError for an image that cannot be decoded.
+    The seed determines the visible part of each image, for any number of processes. Batches must be read in order, from
+    0 on. Raises DataError for an image that cannot be decoded.
     """
 
     _changes: ClassVar = {"crop": crop_and_flip}  # the worker processes do the resized crops
@@ -263,9 +263,9 @@ class ExampleTask(InBatches):
         return self._moved(*self._data.read(self._data.test, range(*self._test_bounds[number])), dtype)
 
     def check(self, outputs: object, inputs: Tensor) -> Tensor:
-        """Return the module's outputs, or their field ``logits``, if they are logits [B, V] of all classes or more.
+        """Return the module's outputs, or their field ``logits``, if these are logits [B, V] for at least all classes.
 
-        Models of ``transformers`` have this field. Raises TrainingError for other outputs.
+        Outputs of ``transformers`` models have this field. Raises TrainingError for other outputs.
         """
         logits = getattr(outputs, "logits", outputs)
         classes = self._data.classes
@@ -292,9 +292,9 @@ class ExampleTask(InBatches):
 class TextTask(InBatches):
     """A text on a device: inputs int64 [B, T], and for each token of the inputs the next token [B, T].
 
-    An epoch is ``steps`` batches of windows drawn at random. A test uses the windows of the test part that do not
-    overlap, from its beginning, at most ``test_windows``. Raises TrainingError for a text whose training or test part
-    is shorter than a window.
+    An epoch is ``steps`` batches of windows drawn at random. A test uses adjacent windows from the beginning of the
+    test part, at most ``test_windows``. Raises TrainingError for a text whose training or test part is shorter than a
+    window.
     """
 
     def __init__(
@@ -358,7 +358,7 @@ def task_of(
     *,
     channels_last: bool = False,
 ) -> ExampleTask | ImageTask | StreamTask:
-    """Return the training task of a data set, which the caller closes; data of the user's own are not augmented."""
+    """Return the training task of a data set; the caller must close it. Data of the user's own are not augmented."""
     if isinstance(dataset, OwnData):
         return ExampleTask(dataset, device, batch_size, channels_last=channels_last)
     if isinstance(dataset, ImageStream):

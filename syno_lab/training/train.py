@@ -61,16 +61,16 @@ def train(
 ) -> TrainingResult:
     """Train ``module`` ([B, C, H, W] images to [B, classes] logits) in place, and test it after every epoch.
 
-    Images are normalised by the training images' mean and deviation in each channel; ``augment`` selects the changes of
-    training images (:data:`.tasks.Augment`, True: ``crop``; the default depends on the data). Data of the user's own
+    Images are normalised by the training images' mean and deviation in each channel; ``augment`` selects the
+    augmentation (:data:`.tasks.Augment`, True: ``crop``; the default depends on the data). Data of the user's own
     (:class:`.OwnData`) are neither normalised nor augmented, and are tensors of any shape. ``learning_rate`` is the
-    highest of the cycle; ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` limits all seconds, including those
-    before a resumption; the limit and ``should_stop`` are checked after every batch. With ``gives_up`` the training
-    ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is the number of epochs to
-    wait for a better test accuracy. ``judge`` is called after every epoch except the last, and may end the training
-    (:mod:`.trial.stopping` has rules for it).
+    highest learning rate of the cycle; ``optimizer`` is ``sgd`` or ``adamw``. ``time_limit_s`` limits the time in
+    seconds, including the time before a resumption; the limit and ``should_stop`` are checked after every batch. With
+    ``gives_up`` the training ends as soon as the pace of its batches shows that the limit is too short. ``patience`` is
+    the number of epochs to wait for a better test accuracy. ``judge`` is called after every epoch except the last, and
+    may end the training (:mod:`.trial.stopping` has rules for it).
 
-    ``ends_by_clock`` is for a training that ``time_limit_s`` ends, as for :func:`train_text`.
+    ``ends_by_clock`` is for a training that only ``time_limit_s`` ends (see :func:`train_text`).
 
     ``steps`` is the number of batches of the whole training, and ``epochs`` is then ignored: the curve has one record,
     the training is tested only at its end, and it has no checkpoint. ``channels_last`` stores images and the weights of
@@ -78,17 +78,17 @@ def train(
     measures (default: four). With ``probe_steps`` the time limit counts the seconds for which this thread is on a
     processor, so that other load on the machine does not count.
 
-    ``seed`` decides the order of the images, the augmentation and the module's random numbers (dropout), but not the
+    ``seed`` determines the order of the images, the augmentation and the module's random numbers (dropout), but not the
     module's initial weights. On a CPU with a given number of threads, equal weights and seed give equal results to the
-    bit. torch's global generator keeps its state. ``precision`` ``bfloat16`` or ``float16`` applies to the operations
-    that autocast lowers (matrix products, convolutions); weights keep their type. With float16 the loss is scaled.
-    Both precisions are for GPUs: on a CPU bfloat16 gains little, and convolutions in float16 take many times longer.
+    bit. torch's global generator keeps its state. ``precision`` ``bfloat16`` or ``float16`` is the type of operations
+    that autocast changes (matrix products, convolutions), not of weights. With float16 the loss is scaled. Both
+    precisions are for GPUs: on a CPU bfloat16 gains little, and convolutions in float16 take many times longer.
 
     With ``checkpoint``, the state is written to that file after each epoch. A training that finds the file calls
     ``on_resume`` and continues from the checkpoint, with the checkpoint's weights in the module. The result equals the
     result of an uninterrupted training.
 
-    The module ends with its last weights (not those of the best epoch), on ``device``. A loss or gradient that is not
+    At the end, the module has the last weights (not the best epoch's), on ``device``. A loss or gradient that is not
     finite, and gradients that stay zero, end the training (see :class:`TrainingResult`), or raise TrainingError with
     ``raise_on_divergence``. TrainingError is also raised for numbers out of range, logits of a wrong shape, an unknown
     device, a module without parameters, and a checkpoint that is damaged or belongs to another training.
@@ -145,11 +145,11 @@ def train_text(
     """Train a language model (tokens [B, T] of int64 to logits [B, T, V]) in place, and test it after every epoch.
 
     An epoch is ``steps`` batches of ``batch_size`` windows of ``context`` tokens, drawn at random from the training
-    part. A test uses the windows of the test part that do not overlap (at most ``test_windows``). The test loss is the
-    mean over the tokens of the test in nats; :attr:`.EpochRecord.perplexity` is its exponential. ``ends_by_clock`` is
-    for a training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each operator):
-    the learning rate falls so that the training can be stopped fairly at any step. Otherwise the learning rate makes
-    one cosine cycle.
+    part. A test uses adjacent windows from the beginning of the test part (at most ``test_windows``). The test loss is
+    the mean over the tokens of the test in nats; :attr:`.EpochRecord.perplexity` is its exponential. ``ends_by_clock``
+    is for a training that ``time_limit_s`` ends, not a number of steps (Syno, section 9.3: 30 minutes for each
+    operator): the learning rate falls so that the training can be stopped fairly at any step. Without it, the learning
+    rate follows one cosine cycle.
 
     ``total_steps`` means the same as ``steps`` of :func:`train`, which describes all other arguments and errors too.
     """
@@ -193,7 +193,7 @@ def _train(
     *,
     raises: bool = False,
 ) -> TrainingResult:
-    """Train on the task's device; ``settings`` decide the result, as do the course, recipe and precision."""
+    """Train on the task's device. The result depends on ``settings``, course, recipe and precision."""
     all_settings = {**settings, **asdict(course), "recipe": recipe.name, "precision": precision}
     arithmetic = Arithmetic(precision, task.device)
     loop = Loop(module.to(task.device), task, recipe, arithmetic, course, all_settings, checkpoint, watch)
