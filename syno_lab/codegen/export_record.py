@@ -1,7 +1,7 @@
 """The record in an exported file: which operators it has, in which submodules, and for which sizes.
 
 A record is JSON. ONNX files store it in the metadata, ``.pt2`` archives as an extra file, safetensors files in the
-header. Python files store it as constants. :func:`read_operator` reads the operator without running the file.
+header. Python files store the record as constants. :func:`read_operator` reads the operator without running the file.
 """
 
 from __future__ import annotations

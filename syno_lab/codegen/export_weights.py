@@ -1,4 +1,4 @@
-"""Weights as safetensors files with the operators in the header: no pickle, and no weights of another operator."""
+"""Weights as safetensors files, without pickle; the header has the operators, so that weights of others are refused."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _factor(array: Array, last: int | None = None) -> Factor:
 def _check(elements: int, products: int = 0) -> None:
     for found, most, what in ((elements, MOST_ELEMENTS, "elements"), (products, MOST_PRODUCTS, "products")):
         if found > most:
-            raise SynoError(f"kernel: expected at most {most:,} {what} on the way, found {found:,}: give smaller sizes")
+            raise SynoError(f"kernel: expected at most {most:,} {what} in a step, found {found:,}: give smaller sizes")
 
 
 def _contract(factors: list[Factor], result: list[int]) -> Array:

@@ -137,7 +137,7 @@ def library_record(path: str | os.PathLike[str]) -> LibraryRecord:
     digest = _sha256(place)
     if digest != record.sha256:
         raise FormatError(
-            f"library {place.name}: expected the file of which {beside.name} speaks (sha256 "
+            f"library {place.name}: expected the file that {beside.name} describes (sha256 "
             f"{quoted(record.sha256[:12])}…), found another ({digest[:12]}…); save it again"
         )
     return record

@@ -267,7 +267,7 @@ def _generic(operator: Operator, axis: int) -> tuple[Column, bool]:
     for scale in _SCALES[1:]:
         try:
             before, column = column, _look(operator, axis, generic_binding(operator, scale))
-        except SpecError:  # too large to check: keep the unsettled result of the smaller sizes
+        except SpecError:  # too large to check: keep the result at smaller sizes, unsettled
             break
         if column == before:
             settled = True

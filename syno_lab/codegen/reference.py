@@ -63,7 +63,7 @@ def reference(
 def infer_binding(operator: Operator, shape: tuple[int, ...], *weight_shapes: tuple[int, ...]) -> dict[str, int]:
     """Infer the binding from the arguments' shapes: an axis whose size is a single variable determines this variable.
 
-    The input comes before the weights. Other variables get the values of the spec's first binding.
+    Axes of the input precede axes of weights. Other variables get the values of the spec's first binding.
     """
     sizes: dict[str, int] = {}
     tensors = [operator.inputs, *(weight.coordinates for weight in operator.weights)]

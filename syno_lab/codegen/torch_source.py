@@ -139,13 +139,13 @@ class Writer(Lines):
             yield '            raise TypeError(f"expected an input of {wanted}, found {x.dtype}")'
 
     def _segments(self, stages: Sequence[Written]) -> list[tuple[bool, list[Written]]]:
-        """Group the stages into segments: stages to recompute are joined, every other stage is a segment."""
+        """Group the stages into segments; a stage whose input must be recomputed joins the segment before."""
         ends = prod(self.size(c) for c in self.operator.inputs) + prod(self.size(c) for c in self.operator.output)
         segments: list[tuple[bool, list[Written]]] = []
         follows = False
         for stage in stages:
             explodes = stage.largest > RECOMPUTE_FACTOR * ends if self.recompute is None else self.recompute
-            if follows:  # the stage's input is the large tensor
+            if follows:  # the previous stage's result is the large tensor
                 segments[-1][1].append(stage)
             else:
                 segments.append((explodes, [stage]))
@@ -233,7 +233,7 @@ class Writer(Lines):
             (getattr(self, f"_{step.primitive.lower()}") if is_written else self._gather)(factor, step, results)
 
     def _hinders(self, data: Factor, step: Step, results: tuple[Coordinate, ...]) -> bool:
-        """Check whether a view cannot be written before a pending window of the data is multiplied."""
+        """Check whether a pending window of the data must be multiplied before a view can be written."""
         for result in results:
             if result in data.coordinates:
                 axis = data.axes[data.axis_of(result)]

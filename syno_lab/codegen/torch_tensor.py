@@ -46,7 +46,7 @@ class Copies:
     copies are ``copies`` times the tensor's size. If the copies are summed, the tensor and its roll by 1 are enough.
 
     Attributes:
-        axis: the coordinate of the existing axis.
+        axis: the coordinate of the axis whose elements are copied.
         digits: the digits of the position; all digits but the first only number copies.
         copies: the number of copies of each element.
         steps: the number of positions of the roll, less than ``copies``.
@@ -64,10 +64,10 @@ class Factor:
 
     Attributes:
         name: the variable or attribute that holds the tensor.
-        axes: the axes with their indices.
+        axes: the axes of the tensor, each with its index.
         merged: coordinates whose flattening is pending, each with the two parts that form it.
         weight: the number of the weight; None for data.
-        copied: the axes with pending copies.
+        copied: the pending copies, at most one for each axis.
     """
 
     name: str

@@ -145,6 +145,6 @@ def _scale(module: Any) -> float:
         off = float((found - scale * expected).abs().max()) if found.numel() else 0.0
         if off > _TOLERANCE * max(1.0, float(found.abs().max())):
             raise SynoError(
-                f"expected a module that computes its operator {operator} times a constant, found it {off:.3g} away"
+                f"expected a module that computes its operator {operator} times a constant, found an error of {off:.3g}"
             )
     return 1.0 if abs(scale - 1.0) < _TOLERANCE else scale

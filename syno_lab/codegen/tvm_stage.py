@@ -136,7 +136,7 @@ class StageWriter:
         return max(ranges.get(coordinate, (0, 0))[1] + 1, size) - _first(coordinate, ranges)
 
     def _evaluate(self, steps: Iterable[Step], environment: Environment, analyzer: Analyzer) -> None:
-        """Add the results of ``steps`` (in top-down order) to ``environment``, bottom-up."""
+        """Add the results of ``steps`` to ``environment``, from the last step to the first."""
         for step in reversed(tuple(steps)):
             if is_view(step):
                 indices = self._index(step, tuple(environment[c] for c in step.operands))

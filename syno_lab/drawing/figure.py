@@ -313,7 +313,7 @@ def _font_file(face: tuple[str, str, str]) -> str | None:
     from matplotlib.font_manager import FontProperties, findfont
 
     family, slant, weight = face
-    style: Any = slant  # one of three words, by the regular expression
+    style: Any = slant  # normal, italic or oblique
     properties = FontProperties(family=[family], style=style, weight=int(weight) if weight.isdecimal() else weight)
     try:
         return str(findfont(properties, fallback_to_default=False))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Point = tuple[float, float]
 _USUAL_POINTS = 12.0  # The size of the letters in the lab's DOT texts.
 _ROOM = 2.0  # In points: a text alone in its line may exceed the layout program's space by this width.
-_SPACE = 0.28  # The width of a space, in sizes of a letter.
+_SPACE = 0.28  # The width of a space character, in font sizes.
 #: Distances for the screen (as in :mod:`.drawing.style`) and for paper, where space is scarce.
 _TIGHTER = (
     ('margin="0.14,0.06"', 'margin="0.08,0.03"'),
@@ -79,8 +79,8 @@ class GraphFigure(Figure):
     Args:
         source: the DOT text.
         description: the graph in words.
-        maths: the LaTeX that replaces a text, by this text.
-        said: the description of a node by the node's name, for comments in the TikZ.
+        maths: a map from a text to the LaTeX that replaces the text.
+        said: a map from a node's name to a description, for comments in the TikZ.
         lines: LaTeX of a node's text lines by the node's name, used before ``maths``; None: a line stays text.
     """
 

@@ -13,7 +13,7 @@ from html import escape, unescape
 
 #: The font of the layout, then fonts that browsers may use instead; fonts with equal letter widths come first.
 FAMILY = "Helvetica,Arial,'Liberation Sans','Nimbus Sans',sans-serif"
-_SMALL = 0.72  # the size of an index, in sizes of its base
+_SMALL = 0.72  # the size of a subscript, relative to its base
 _DROP = 0.22
 #: The most letters in a line of a box, the most in a line that cannot be broken, and the most lines in a box.
 _LINE, _LONGEST, _LINES = 44, 60, 3
@@ -51,7 +51,7 @@ def width_of(text: str, points: float, *, is_bold: bool = False) -> float:
     return sum(letters) * points / 1000
 
 
-#: For each name: its base, its index, and its number of primes.
+#: A map from a name to its base, its subscript, and its number of primes.
 Names = Mapping[str, tuple[str, str, int]]
 
 

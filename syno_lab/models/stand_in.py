@@ -126,7 +126,7 @@ class InPlaceOf(nn.Module):
         is_trained = any(parameter.requires_grad for name, parameter in original.named_parameters() if "bias" in name)
         self.bias = nn.Parameter(bias.detach().clone(), is_trained) if isinstance(bias, Tensor) else None
         self._whose = whose
-        self._original = (original,)  # in a tuple, so that nn.Module does not register it
+        self._original = (original,)  # a tuple, so that nn.Module does not register the layer
 
     @property
     def original(self) -> nn.Module:

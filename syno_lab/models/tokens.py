@@ -44,7 +44,7 @@ class Tokens:
 
     def __post_init__(self) -> None:
         if self.alphabet is not None and self.learnt is not None:
-            raise SpecError("tokens: expected an alphabet or what was learnt, found both")
+            raise SpecError("tokens: expected an alphabet or a learnt tokenizer, found both")
         if self.alphabet is not None and (not self.alphabet or len(set(self.alphabet)) != len(self.alphabet)):
             raise SpecError(f"an alphabet has each of its characters once, found {quoted(self.alphabet[:40])}")
 

@@ -14,7 +14,7 @@ Mark = Literal["same", "some", "differs", "only"]
 
 @dataclass(frozen=True)
 class AlignedRow:
-    """Steps of several operators that correspond; a cell is None where its operator has no such step."""
+    """Corresponding steps of several operators; a cell is None where the operator has no corresponding step."""
 
     cells: tuple[TracedStep | None, ...]
 
@@ -60,7 +60,7 @@ def align(traces: Sequence[Sequence[TracedStep]]) -> list[AlignedRow]:
     """Arrange the steps of several operators in the rows of a table.
 
     Equal steps share a row. Steps of one kind with common inputs are paired next, those with the most common inputs
-    first. The rows follow the order of the first operator. A step that the first operator lacks gets a new row before
+    first. Rows have the order of the first operator's steps. A step that the first operator lacks gets a new row before
     the next step of its operator that has a row, or at the end.
     """
     rows: list[_Row] = []

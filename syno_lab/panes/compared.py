@@ -118,7 +118,7 @@ class Drawn(TypedDict):
 
 
 class Column(Drawn):
-    """An operator in a comparison; ``about`` has its shapes in symbols.
+    """An operator in a comparison; ``about`` has the operator's shapes in symbols.
 
     ``marks`` has ``some``, ``differs`` or ``only`` for the nodes of the picture that are not the same in all operators.
     """
@@ -138,7 +138,7 @@ class StepCell(TypedDict):
 
 
 class StepRow(TypedDict):
-    """Corresponding steps, at most one of each operator; ``words`` display the ``mark``."""
+    """Corresponding steps, at most one of each operator; ``words`` is the text for the ``mark``."""
 
     mark: str
     words: str
@@ -256,9 +256,9 @@ def _shape(sizes: Iterable[int]) -> str:
 def reach_rows(
     subjects: Sequence[Subject], sizes: Mapping[str, int], should_stop: Stop | None = None
 ) -> list[NumberRow]:
-    """Return rows of how many elements of each input axis the output element in the middle reads.
+    """Return rows with the number of elements of each input axis that the middle output element reads.
 
-    Each row has the axes of one index. :data:`NOTHING` is the cell of an operator whose system cannot count these
+    A row is for the axes with one number. :data:`NOTHING` is the cell of an operator whose system cannot count these
     elements. Raises StoppedError when ``should_stop`` returns True.
     """
     axes_of: list[list[AxisRead]] = []

@@ -15,8 +15,8 @@ Record = Mapping[str, Cell]
 class Content(TypedDict, total=False):
     """The source of a form's content; exactly one field is set.
 
-    ``path`` leads to the text in the pane's data. ``svg_path`` leads to the SVG from which the browser makes a PNG.
-    With ``pictures`` the pictures in the data are joined side by side. ``figure`` holds the options of
+    ``path`` has the keys that lead to the text in the pane's data. ``svg_path`` leads to the SVG from which the browser
+    makes a PNG. With ``pictures`` the pictures in the data are joined side by side. ``figure`` holds the options of
     :func:`syno_lab.codegen.figure_operator.figure`, and the kernel draws the figure on request.
     """
 
@@ -79,8 +79,8 @@ class Bitmap(TypedDict):
 class Costs(TypedDict):
     """The cost of an operator and of its parts at the sizes of ``binding``.
 
-    ``totals`` has the operator's ``flops``, ``params`` and ``memory_bytes``, and further totals of its system. ``rows``
-    are rows of :class:`syno_lab.panes.generic.CostRow`.
+    ``totals`` has the operator's ``flops``, ``params`` and ``memory_bytes``, and further totals of the operator's
+    system. ``rows`` are rows of :class:`syno_lab.panes.generic.CostRow`.
     """
 
     binding: dict[str, int]
@@ -96,7 +96,7 @@ class Source(TypedDict):
 
 
 class AxisRead(TypedDict):
-    """The elements that are read along an input axis: its index, its size in symbols and its ``number`` of elements.
+    """The elements that are read along an input axis: the axis's index, size in symbols and ``number`` of elements.
 
     ``reads`` is the number of elements that are read, ``extent`` the number from the first to the last of them.
     ``cover`` is ``whole``, ``part`` or ``none``: how much of the axis is read.

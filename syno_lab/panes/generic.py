@@ -53,11 +53,11 @@ class CostRow(msgspec.Struct, frozen=True):
         does: a text that describes what the part computes.
         sums: the coordinates that the part sums over.
         out: the shape of the part's result in numbers, and in symbols if the shape has symbols.
-        iterations: the number of runs of its innermost statement.
+        iterations: the number of runs of the part's innermost statement.
         flops: the FLOPs of the part.
         share: the part's share of the operator's FLOPs.
-        weight_bytes, out_bytes: the bytes of its weights and of its result, in float32.
-        ids: the ids of its nodes in the picture.
+        weight_bytes, out_bytes: the bytes of the part's weights and of the part's result, in float32.
+        ids: the ids of the part's nodes in the picture.
     """
 
     stage: int
@@ -170,5 +170,5 @@ SOURCE = Pane(
 )
 TIR = Pane(tir_pane, _SIZED, lambda asked, data: [form(asked, "TIR", "tir.py", path=["text"])], title="TIR")
 
-#: The panes of a system without panes of its own.
+#: The panes of a system that declares no panes.
 GENERIC = {"graph": GRAPH, "cost": COST, "source": SOURCE, "tir": TIR}

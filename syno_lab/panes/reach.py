@@ -1,8 +1,8 @@
 """The receptive field of an operator of any system, from gradients of its torch module, and its picture.
 
 The receptive field of a pGraph is exact (:mod:`syno_lab.codegen.receptive_field`). Other operators need not be linear.
-An input element of such an operator is read if the output element's gradient there is not zero. One of :data:`DRAWS`
-draws of random inputs and weights with such a gradient is enough. A ReLU below zero passes no gradient, and a maximum
+An input element of such an operator is read if the output element's gradient there is not zero. One non-zero gradient
+in :data:`DRAWS` draws of random inputs and weights is enough. A ReLU below zero passes no gradient, and a maximum
 passes it to the largest element alone. So elements that are read only through a ReLU or a maximum may be missing.
 """
 
@@ -43,7 +43,7 @@ def gradients(operator: Operator, where: Sequence[int | None], asked: Asked[Any]
 
     Returns:
         The mean of the absolute gradients over :data:`DRAWS` random inputs and weights [shape of the input], in
-        float64; exactly 0 where all gradients are 0. Each of several elements in ``where`` gets a random factor.
+        float64; exactly 0 where all gradients are 0. Each of several output elements gets a random factor.
 
     Raises SpecError when no draw has finite gradients; StoppedError when ``should_stop`` returns True.
     """
@@ -146,7 +146,7 @@ def field_svg(counts: Array, sizes: Sequence[str], say: Callable[[Any], str]) ->
     """Draw how strongly each position of the last two input axes is read, summed over the other axes.
 
     ``counts`` has the input's shape, 0 for elements that are not read. ``sizes`` are the sizes of its axes in symbols.
-    ``say`` turns the sum at a position into text. A single axis becomes a strip.
+    ``say`` turns the sum at a position into text. An input with a single axis is drawn as a strip.
     """
     rest = tuple(range(max(counts.ndim - 2, 0)))
     plane = counts.sum(axis=rest) if counts.ndim else counts.reshape(1)

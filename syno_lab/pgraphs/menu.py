@@ -68,7 +68,7 @@ def menu(
     Args:
         state: the state before the steps.
         found: all candidates; the ``index`` of an item of the result is an index here.
-        shown: the most canonical and the most pruned steps to list for a primitive; the others are counted.
+        shown: for each primitive, list at most so many canonical and so many pruned steps; the others are counted.
         only: the indices of the candidates to list; None lists all.
         whole: primitives whose candidates are all listed; of another primitive :data:`JUDGED` candidates are checked.
     """

@@ -162,7 +162,7 @@ def derive_spec(
 ) -> Spec:
     """Return the spec of operators for all ``sites``, with their bindings, the binding with the most FLOPs first.
 
-    Budgets such as ``max_flops`` count for the first binding. ``coefficients`` are the strings of ``sl.Sampler``.
+    Budgets such as ``max_flops`` apply to the first binding. ``coefficients`` are the strings of ``sl.Sampler``.
     ``occurrences`` are limits for primary variables, in place of :data:`OCCURRENCES`. ``weight_limits`` and ``options``
     are passed to :meth:`.Spec.parse`. A coefficient that does not divide the channels of every site is useless. Leave
     out sites with such channels, often the first convolution with three.

@@ -36,7 +36,7 @@ from syno_lab.synthesis.rules import RULES, Rule
 #: The factor for the weight of a step that leads one step nearer to the input, in a space too large to count. Of 2, 4,
 #: 8, 16 and 32, this factor found the most operators within ResNet-20's limits in a CPU-second.
 PULL = 8.0
-_FAR = 9  # larger distances count the same
+_FAR = 9  # larger distances count as this distance
 _UNKNOWN = -1
 #: The largest space, in nodes, in which operators are counted before a search: a second or two.
 COUNTABLE_NODES = 2_000
@@ -349,7 +349,7 @@ class _Child:
         self.weight = weight
 
     def steps(self) -> list[Step]:
-        """Return the edges of the move; none where a rule rejects it."""
+        """Return the edges of the move; no edges if a rule rejects the move."""
         return self._from.steps(self._move)
 
 

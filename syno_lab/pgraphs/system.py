@@ -26,7 +26,7 @@ _SIDES = ("input", "output")
 
 
 class PGraphs(System):
-    """The system ``syno-lab-operator``; its rooms are imported on use."""
+    """The system ``syno-lab-operator``; its packages are imported on use."""
 
     format = FORMAT
     title = "pGraphs"

@@ -89,7 +89,5 @@ def test_what_is_too_large_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatc
     binding = {"N": 1, "C_in": 8, "C_out": 8, "H": 6, "W": 6, "k_1": 3, "g": 2, "s": 2}
     weights = [np.ones(shape) for shape in operator_1().weight_sizes(binding)]
     monkeypatch.setattr(module, "MOST_ELEMENTS", 200)
-    with pytest.raises(
-        SynoError, match=r"kernel: expected at most 200 elements on the way, found [\d,]+: give smaller"
-    ):
+    with pytest.raises(SynoError, match=r"kernel: expected at most 200 elements in a step, found [\d,]+: give smaller"):
         kernel(operator_1(), weights, binding, {0: 0, 2: 3, 3: 3})

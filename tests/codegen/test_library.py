@@ -139,7 +139,7 @@ def test_a_library_that_is_not_the_one_described_is_refused(saved: Path, tmp_pat
         load_library(path)
     sidecar(path).write_bytes(sidecar(saved).read_bytes())
     path.write_bytes(saved.read_bytes() + b"x")
-    with pytest.raises(FormatError, match=r"expected the file of which conv\.so\.json speaks .* found another"):
+    with pytest.raises(FormatError, match=r"expected the file that conv\.so\.json describes .* found another"):
         load_library(path)
 
 

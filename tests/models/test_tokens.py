@@ -98,5 +98,5 @@ def test_pieces_are_those_that_occur_most():
         tokens_for(" .\n" * 9, "bpe")
     with pytest.raises(SpecError, match="vocabulary: expected a whole number from 257 to 131072, found 256"):
         tokens_for("a", "bpe", 256)
-    with pytest.raises(SpecError, match="tokens: expected an alphabet or what was learnt, found both"):
+    with pytest.raises(SpecError, match="tokens: expected an alphabet or a learnt tokenizer, found both"):
         Tokens("ab", tokens.learnt)

@@ -30,7 +30,7 @@ Pieces = list[Piece]
 
 
 class Written(TypedDict):
-    """An equation in all its forms."""
+    """An equation as text, as LaTeX and as an SVG picture."""
 
     title: str
     text: str
