@@ -1,6 +1,6 @@
-"""Measures how well two rankings of operators agree: rank correlation, its interval, and the ceiling of the truth.
+"""Measures how well predictors rank operators: rank correlation with measured accuracies, its interval and its ceiling.
 
-Shapes: N operators, S seeds.
+Shapes: N operators, S seeds. The *truth* of an operator is its accuracy in full trainings.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from syno_lab.errors import SearchError
 
 RESAMPLES = 4_000
-#: The least number of operators. With fewer the interval of a rank correlation covers most of -1 to 1.
+#: The least number of operators. With fewer operators, the interval of a rank correlation covers most of -1 to 1.
 LEAST = 4
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """The agreement of a predictor with the truth.
+    """How well a predictor ranks operators, in comparison with the accuracies of full trainings (the truth).
 
     Attributes:
-        predictor: the predictor's name for people.
-        spearman: the rank correlation over the operators; None where all values are equal.
-        low, high: its bootstrap interval over the operators, for the level ``confidence``.
-        above: the share of resamples in which the correlation exceeds every yardstick's; None for a yardstick.
-        is_used: whether the predictor may choose operators: its correlation exceeds every yardstick's, and its interval
-            is above 0. None for a yardstick.
+        predictor: the predictor's name, for reports.
+        spearman: the rank correlation with the truth over the operators; None where all values are equal.
+        low, high: the bootstrap interval of the correlation over the operators, for the level ``confidence``.
+        above: the share of resamples in which the correlation exceeds that of each yardstick; None for a yardstick.
+        is_used: whether the predictor may choose operators: its correlation exceeds that of each yardstick, and its
+            interval is above 0. None for a yardstick.
     """
 
     predictor: str
@@ -41,11 +41,11 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
-    """The correlation that the truth's own repeatability allows.
+    """The highest correlation that can be expected, because accuracies differ from seed to seed.
 
     Attributes:
-        between_seeds: the mean rank correlation between the truths of two seeds; None with one seed.
-        reliability: the reliability of the mean over the seeds, by the formula of Spearman and Brown.
+        between_seeds: the mean rank correlation between the accuracies of two seeds; None with one seed.
+        reliability: the reliability of the accuracies' mean over the seeds, by the formula of Spearman and Brown.
         most: the square root of the reliability: a perfect predictor's expected rank correlation with the truth.
     """
 
@@ -75,7 +75,7 @@ def agreements(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Agreement]:
-    """Return the agreement of each predictor, and after them of each yardstick, with the truth of N operators.
+    """Return the agreement of each predictor, then of each yardstick, with the truth of N operators.
 
     All predictors are resampled together, so that :attr:`Agreement.above` compares them on equal operators.
 
@@ -118,10 +118,10 @@ def agreements(
 
 
 def ceiling(truths: ArrayLike) -> Ceiling:
-    """Return the ceiling for a truth [S, N]; its fields are None with one seed.
+    """Return the ceiling for accuracies [S, N]; the fields are None with one seed.
 
     With r the mean rank correlation between two seeds, the mean over S seeds has the reliability S r / (1 + (S - 1) r)
-    (Spearman 1910, Brown 1910). Only by chance does a correlation with that mean exceed the reliability's square root.
+    (Spearman 1910, Brown 1910). A correlation with the mean exceeds the square root of the reliability only by chance.
     """
     table = np.atleast_2d(np.asarray(truths, dtype=float))
     seeds = len(table)

@@ -33,7 +33,7 @@ from syno_lab.versioned import JSON
 Report = Callable[[str, float, str], None]
 TARGET = "local"
 BACKBONE = "resnet20"
-WIDTH = 8  # channels of the backbone's first stage
+WIDTH = 8  # the channels of the backbone's first stage
 _SMALLEST_IMAGE = 4  # windows of 3 must be smaller than the axis on which they slide
 _PAGE = "syno_widgets.runs_page"  # the engine knows no Jupyter, so a child process writes the page
 
@@ -48,9 +48,9 @@ class Scale:
     train_images: int
     test_images: int
     epochs: int
-    seconds: float  # time limit of a training, after which it is tested, because PyTorch runs some operators slowly
-    within: float  # percentage points that a tuned operator may be less accurate than the baseline
-    trials: int  # proposed schedules of a tuning
+    seconds: float  # when a training ends and is tested, because PyTorch runs some operators slowly
+    within: float  # the most percentage points below the baseline's accuracy for a tuned operator
+    trials: int  # the number of proposed schedules in a tuning
 
 
 QUICK = Scale(4, 8, min_share=1 / 40, train_images=1000, test_images=500, epochs=4, seconds=15, within=100, trials=4)
@@ -65,8 +65,8 @@ class DemoOptions:
         data: a folder with CIFAR; None: the folder in ``SYNO_LAB_DATA``, else scikit-learn's digits.
         out: the folder for the store and all files; a second call with the same folder continues the demo.
         quick: whether to use fewer operators, images and trials, for three minutes instead of ten on two cores.
-        seed: the seed of the search; trainings have seed 0.
-        scale: the size of every part of the demo, instead of the size that ``quick`` selects.
+        seed: the seed of the search; all trainings have seed 0.
+        scale: the sizes of the demo (operators, images, epochs, …); None: the sizes that ``quick`` selects.
     """
 
     data: Path | None = None
@@ -89,10 +89,10 @@ def run_demo(options: DemoOptions, report: Report = lambda stage, fraction, mess
     """Run the demo, or continue an interrupted demo.
 
     ``report(stage, fraction, message)`` is called often: ``stage`` is ``data``, ``search`` or ``draw``, ``fraction`` is
-    its progress from 0 to 1.
+    the stage's progress from 0 to 1.
 
     Raises:
-        SynoError: one line, for missing or corrupt data, a damaged store, and a demo that another process runs in this
+        SynoError: one line, for missing or corrupt data, a damaged store, and another process that runs a demo in this
             folder.
     """
     from syno_lab.data.datasets import load_dataset
@@ -141,7 +141,7 @@ def demo_settings(options: DemoOptions) -> SearchSettings:
         seeds=(0,),
         limits={
             "max_primitives": scale.max_primitives,
-            # At most the dense convolution's FLOPs, and enough FLOPs to mix channels at all.
+            # At most the FLOPs of the dense convolution, and at least enough FLOPs to mix channels.
             "max_flops": dense,
             "min_flops": round(scale.min_share * dense),
             # Intermediate tensors of at most the size of input and output together, so that PyTorch trains fast enough.
@@ -193,7 +193,7 @@ def _draw(settings: SearchSettings, data: str, out: Path, report: Report) -> Dem
 
 
 def _table(rows: Sequence[TrialRow], on_front: Collection[str]) -> list[dict[str, JSON]]:
-    """Return a row for each trial: ``speedup`` above 1 is faster than the baseline, ``flops_ratio`` below 1 cheaper."""
+    """Return a row for each trial; ``speedup`` above 1: faster than the baseline; ``flops_ratio`` below 1: cheaper."""
     baseline = next(row for row in rows if row.is_baseline)
     base_ms = baseline.latencies.get(TARGET)
     table: list[dict[str, JSON]] = []
@@ -229,7 +229,7 @@ def _entry(row: TrialRow, layer: Layer) -> dict[str, JSON]:
 
 
 def _operator_files(folder: Path, row: TrialRow, layer: Layer) -> list[Path]:
-    """Write the operator's picture, its DOT and JSON, and PyTorch code for the largest layer."""
+    """Write the operator's picture, its DOT and JSON files, and its PyTorch code for the largest layer."""
     operator = read_operator(layer.operator)
     stem = folder / "-".join([*row.label.split(), *([row.fingerprint[:8]] if row.fingerprint else [])])
     texts = {

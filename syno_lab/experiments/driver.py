@@ -1,12 +1,12 @@
-"""The search loop (Syno, Algorithm 1): ask, train, record, tell. After a kill it continues from the store.
+"""The search loop (Syno, Algorithm 1): ask, train, record, tell. A killed search continues from the store.
 
 The loop writes every outcome to the store before it tells the search, so a search that continues in another process has
 all earlier outcomes. The loop asks for an operator whenever a worker is idle, and tells outcomes in the order in which
-trainings end. With several workers it asks for the next operator while all workers train, so that no worker waits. That
-choice uses the outcomes so far, as if one more training were running. With one worker each choice uses all outcomes.
+trainings end. With several workers it asks for the next operator while all train, so that no worker waits; this choice
+lacks the outcomes of the running trainings. With one worker each choice uses all outcomes.
 
-Where the latency is an objective, a trained trial's network is tuned and measured (:mod:`.tunings`) before its outcome
-is recorded and told.
+If the latency is an objective, the network of a trained trial is tuned and measured (:mod:`.tunings`) before its
+outcome is recorded and told.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from syno_lab.versioned import JSON
 
 #: The search is for faster operators, so a training ends after this multiple of the baseline's time.
 TIMES_THE_BASELINE = 2.0
-#: The most earlier curves that a rule of early termination gets.
+#: The largest number of earlier curves for a rule of early termination.
 MOST_RIVALS = 50
 
 
@@ -53,14 +53,14 @@ class Driver(Loop):
     """A search that trains each operator in the network itself.
 
     Attributes:
-        runner: the runner of the trainings.
+        runner: runs the trainings, as jobs or in threads.
         board: the writer of the search files, for the runs view.
-        baseline_s: the seconds of the baseline's training. A trial ends when it takes more than
-            :data:`TIMES_THE_BASELINE` as long and more than a minute.
+        baseline_s: the seconds of the baseline's training. A trial ends after :data:`TIMES_THE_BASELINE` times as long,
+            but at least a minute.
         tunings: the tunings of accurate trials, which may still run when the search has ended.
-        baseline_accuracy: the mean accuracy of the baseline's seeds, for settings that lower the limit.
-        lowered: the trials for which the limit was lowered, in order: ``number``, and as ``replaced_ratio`` the limit
-            since then, a share of the replaced layers' FLOPs.
+        baseline_accuracy: the mean accuracy of the baseline, for settings that lower the limit of FLOPs.
+        lowered: the trials after which the limit of FLOPs was lowered, in order: their ``number``, and the new limit as
+            ``replaced_ratio``, a share of the replaced layers' FLOPs.
     """
 
     runner: Runner
@@ -76,7 +76,7 @@ class Driver(Loop):
     _ahead: Candidate | None = None
     _looks_ahead: bool = False
     _curves: list[list[float]] = field(default_factory=list)
-    _ended: list[tuple[int, str, str]] = field(default_factory=list)  # trials told by this process, for check_failures
+    _ended: list[tuple[int, str, str]] = field(default_factory=list)  # trials ended here, for check_failures
 
     def __post_init__(self) -> None:
         with self._spending("asking_s"):
@@ -89,7 +89,7 @@ class Driver(Loop):
         )
 
     def run(self) -> None:
-        """Search until the time, the trials or the space are used up; then wait for the running trainings.
+        """Search until the time is over, or no trial or operator is left; then wait for the running trainings.
 
         Raises:
             Stopped: ``should_stop`` returned True; trainings and tunings that are jobs continue.
@@ -110,7 +110,7 @@ class Driver(Loop):
                 pending.append(begun_trial)
             if pending and self._looks_ahead and self._ahead is None and not self._is_over():
                 self._ahead = self._choose(self._has_news)
-                # Ask for an operator of a used-up space once more when a worker is idle, instead of all the time.
+                # If the space is used up, ask again only when a worker is idle, not in every round.
                 self._looks_ahead = self._ahead is not None or self._has_news()
             if not pending and not self.should_stop():
                 break
@@ -135,13 +135,13 @@ class Driver(Loop):
         return any(self._is_ready(trial) for trial in self._pending)
 
     def _is_ready(self, trial: _Pending) -> bool:
-        """Whether the training of a trial, or its tuning where its network is tuned, has ended."""
+        """Whether the trial has ended: its training, or the tuning of its network if it is being tuned."""
         if trial.trained is None or self.tunings is None:
             return trial.running.future.done()
         return self.tunings.is_settled(trial.number)
 
     def _outcome(self, pending: _Pending) -> dict[str, JSON] | None:
-        """Return the outcome of a ready trial; None where its network must be tuned first, which this call starts."""
+        """Return the outcome of a ready trial; if its network must be tuned first, start the tuning and return None."""
         outcome = pending.running.result() if pending.trained is None else pending.trained
         tunings, ended = self.tunings, told(Outcome, outcome)
         if tunings is None or LATENCY not in self.settings.objectives or ended.trained is None:
@@ -155,7 +155,7 @@ class Driver(Loop):
 
     @contextmanager
     def _spending(self, on: str) -> Iterator[None]:
-        """Count the time within the block as overhead in a field of :class:`.Times`."""
+        """Add the time of a ``with`` block as overhead to the field ``on`` of :class:`.Times`."""
         free = max(0, self.settings.workers - len(self._pending))
         start, start_cpu = self.clock(), self.cpu_clock()
         try:
@@ -163,13 +163,13 @@ class Driver(Loop):
         finally:
             spent = self.clock() - start
             setattr(self.times, on, getattr(self.times, on) + spent)
-            # Idle workers wait meanwhile. Busy workers lose at most this thread's CPU time.
+            # Idle workers wait during the block. Busy workers lose at most this thread's CPU time.
             self.times.held_s += free * spent if free else self.cpu_clock() - start_cpu
 
     # -- from the store ----------------------------------------------------------------------------------------------
 
     def _resumed(self) -> list[_Pending]:
-        """Tell the search the stored outcomes, and find the trainings that were running."""
+        """Tell the search the stored outcomes, and find or restart the trainings that were running."""
         trials = self.log.trials()
         by_text = {trial.operator: trial for trial in trials}
         waiting = {operator for operator in self._upcoming if operator.to_json() in by_text}
@@ -203,13 +203,13 @@ class Driver(Loop):
         if minutes is not None and self.times.search_s >= 60 * minutes:
             self.end_reason = f"{minutes:g} minutes are over"
         elif trials is not None and self.standing.total + len(self._pending) >= trials:
-            return True  # a trial may still turn out to be interrupted, and then not count
+            return True  # an interrupted trial will not count
         return bool(self.end_reason)
 
     def _start_next(self) -> _Pending | None:
-        """Record the next operator and start its training; None where there is no operator, or the time is over."""
+        """Store the next operator and start its training; None if the search found no operator in time."""
         candidate, self._ahead = self._ahead, None
-        if candidate is not None and not self.space.accepts(candidate.operator):  # the limit was lowered meanwhile
+        if candidate is not None and not self.space.accepts(candidate.operator):  # above the new limit
             self.search.drop(candidate)
             candidate = None
         gives_up = self.out_of_patience()
@@ -225,7 +225,7 @@ class Driver(Loop):
             return _Pending(candidate, number, running)
 
     def _choose(self, is_enough: Callable[[], bool]) -> Candidate | None:
-        """Return the search's next candidate, known operators first; None without any or once ``is_enough`` is true."""
+        """Return the next candidate, known operators first; None if none is left or ``is_enough`` returns True."""
         with self._spending("asking_s"):
             known = self.next_known(self.search)
             return known or self.search.ask(lambda: self.should_stop() or is_enough())
@@ -269,7 +269,7 @@ class Driver(Loop):
             self._lower(trial, waits=bool(self._upcoming))
 
     def _reward(self, number: int, ended: Outcome) -> float | None:
-        """Return the reward for the search; None: the store's default, the accuracy, or 0 without an accuracy."""
+        """Return a trial's reward; None: the store's default, which is the accuracy, or 0 without an accuracy."""
         if ended.accuracy is None:
             return None
         trial = self.log.trial(number)
@@ -277,9 +277,9 @@ class Driver(Loop):
         return self.space.reward(ended.accuracy, trial.flops, trial.params, latency)
 
     def _lower(self, trial: SearchTrial, *, waits: bool) -> None:
-        """Lower the limit of FLOPs where a trial is accurate enough.
+        """Lower the limit of FLOPs if a trial is accurate enough.
 
-        ``waits`` delays this while known operators are left, so that all these are compared within the first limit.
+        ``waits`` delays this while known operators are left, so that the first limit holds for all known operators.
         """
         points, baseline = self.settings.lower_within, self.baseline_accuracy
         if points is None or baseline is None:
@@ -299,7 +299,7 @@ class Driver(Loop):
         curve = [epoch.accuracy for epoch in ended.curve if epoch.accuracy is not None]
         if curve and ended.state in ("finished", "pruned"):
             self._curves.append(curve)
-            if len(self._curves) > MOST_RIVALS:  # keep the best curve, which the rule of Canvas needs
+            if len(self._curves) > MOST_RIVALS:  # the rule of Canvas needs the best curve
                 self._curves.remove(min(self._curves[:-1], key=max))
 
     # -- shown -------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Driver(Loop):
         self.board.show(self.status("search"), TRAINED_STATUS, self.search, now=now)
 
     def status(self, phase: str) -> Searched:
-        """Return the status of the search in this phase."""
+        """Return the status of the search, with this phase."""
         return msgspec.structs.replace(
             self.standing.said(self.times),
             phase=phase,
@@ -331,6 +331,6 @@ class Driver(Loop):
 
 
 def _measures(ended: Outcome) -> dict[str, float]:
-    """Return the measures of a trial beside its accuracy, by the names of objectives."""
+    """Return the latencies of a trial, by the names of objectives."""
     values = {LATENCY: ended.network_ms, TORCH_LATENCY: ended.latency_ms}
     return {name: value for name, value in values.items() if value is not None}

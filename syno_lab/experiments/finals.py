@@ -1,8 +1,8 @@
-"""The comparison of a search: the baseline and the best operators, trained alike on several seeds.
+"""The final comparison of a search: the baseline and the best operators, trained alike on several seeds.
 
 This module trains as :func:`syno_lab.trial.run_stage` does, but through the search's runner. All trainings start
-together and survive a kill, and the baseline is trained once for all operators. Only the finals train on all training
-images and read the test images.
+together, a killed search keeps them, and the baseline is trained once for all operators. Only the finals train on all
+training images and read the test images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syno_lab.trial import TrialOutcome
 from syno_lab.trial.compare import Comparison, compared
 from syno_lab.trial.machine import one_machine
 
-#: The first seed of finals. Searches and rungs train on seeds from 0 on.
+#: The first seed of finals. Trainings before the finals use seeds from 0 on.
 FIRST_FINAL_SEED = 1000
 #: The fewest seeds for the operator that a search names as its best.
 LEAST_FINAL_SEEDS = 5
@@ -37,7 +37,7 @@ def train_on_seeds(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> dict[str, list[TrialOutcome]]:
-    """Train each of ``operators`` (a name to its JSON, None for the baseline) on every seed of the settings.
+    """Train each of ``operators`` (name to JSON; None: the baseline) on every seed of the settings.
 
     No rule may end a training early, no images are held out, and the outcomes are measured on the test images. Returns
     the outcomes by name, in the order of the seeds.
@@ -80,7 +80,7 @@ def baselines_beside(
     report: Report,
     should_stop: Callable[[], bool],
 ) -> list[TrialOutcome]:
-    """Return the baseline's trainings on the machine of the operators' trainings; train it again on another machine.
+    """Return trainings of the baseline on the operators' machine; if they ran on another, train the baseline again.
 
     A search that continues on another machine has a baseline of the first machine, and two machines are never compared.
     Raises SearchError where the operators' trainings are on several machines, and as :func:`train_on_seeds`.
@@ -98,7 +98,7 @@ def baselines_beside(
 
 
 def against(settings: SearchSettings, baselines: list[TrialOutcome], operators: list[TrialOutcome]) -> Comparison:
-    """Compare the operator's trainings with the baseline's; the order of each is the order of the settings' seeds.
+    """Compare the operator's trainings with the baseline's trainings, both in the order of the settings' seeds.
 
     Raises TrainingError for trainings on two machines, see :func:`baselines_beside`.
     """

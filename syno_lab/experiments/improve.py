@@ -43,12 +43,12 @@ from syno_lab.versioned import JSON
 
 #: The most layers that the plan lists by name.
 _MOST_LISTED = 8
-#: The default limit of an operator's share of the replaced layers' FLOPs.
+#: The default for the most FLOPs of an operator, as a share of the replaced layers' FLOPs.
 FLOPS = 0.4
 Say = Callable[[str], None]
 Folder = str | Path
 Patterns = Sequence[str]
-#: Seconds between two reads of the front, and the most points of the front in a line.
+#: The seconds between two reads of the front, and the most points of the front in one line of output.
 _LOOK_S, _MOST_POINTS = 2.0, 5
 
 
@@ -60,7 +60,7 @@ class Improvement:
         settings: the settings of the search.
         folder: the folder of the search, with its files.
         result: the result of the search as plain data: ``baseline``, ``best``, ``comparisons``, ``verdict``, …
-        operators: the operators of the finals, by the numbers of their trials, the best operator first.
+        operators: the operators of the finals, by the number of the trial, the best operator first.
         files: for each operator a Python file that needs torch alone and puts the operator into the network.
         notebook: the case study of the search, with its figures.
     """
@@ -85,9 +85,9 @@ class Improvement:
         return next(iter(self.operators))
 
     def network(self, number: int | None = None, *, seed: int = 0) -> nn.Module:
-        """Return the untrained network with an operator of the finals (by default the best) in its layers.
+        """Return the network with an operator of the finals (by default the best) in its layers, untrained.
 
-        New weights are drawn from ``seed``. The other layers of a given ``nn.Module`` keep their weights.
+        New weights are drawn from ``seed``. If the model was an ``nn.Module``, its other layers keep their weights.
         """
         return build(self._request(number, seed)).module
 
@@ -156,9 +156,9 @@ def improve(
     """Search operators for the layers of your own network, with trainings on your own data.
 
     This is the search of the command ``syno-lab search``. The search replaces the layers by known and discovered
-    operators, and trains these: first for few steps, then the best operators for more steps. The finals train the best
-    operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds. They compare
-    these on the test examples. The lab in ``folder`` stores every outcome, so that the same call continues later.
+    operators, and trains each: first for few steps, then the best operators for more steps. The finals train the best
+    operators within 0.4 and 0.25 of the layers' FLOPs, and the unchanged network, on ``seeds`` seeds. The comparison
+    uses the test examples. The lab in ``folder`` stores every outcome, so that the same call continues later.
 
     Args:
         model: an ``nn.Module`` (each training starts with a copy of it, weights included); a function that returns a
@@ -174,18 +174,18 @@ def improve(
         seeds: the number of seeds in the finals.
         rules: your own functions that reject steps of operators (:func:`.own_choice.with_choice`).
         reward: your own function that rates a trained operator from 0 to 1; None: its accuracy.
-        flops: the largest share of the replaced layers' FLOPs that operators take.
+        flops: the most FLOPs of an operator, as a share of the replaced layers' FLOPs.
         system: the system of the operators, or several with commas between them; not αNAS, which edits whole networks
             (``syno-lab search --system alpha``).
-        workers: the number of trainings at a time, where they are jobs; None: one for each core.
-        say: called with each line about the plan, the growing front and the end; None: the lines are printed.
+        workers: the number of trainings at a time, if trainings are jobs; None: one for each core.
+        say: a function that is called with each line of progress (plan, front, end); None: the lines are printed.
         training: the settings of trainings (:class:`.Training`): ``epochs=5``, ``batch_size=64``, …
 
     Raises:
         SpecError: no layer can be replaced, or the network does not accept the examples.
         DataError: the data are not pairs of a tensor and a class.
         CodeError: a user's function cannot be read or fails.
-        SearchError: the minutes are too few; the message has the number that is needed.
+        SearchError: the minutes are too few; the message has the needed number of minutes.
         StoreError: the lab has a search of this name for another network, data or training.
     """
     say = say or print
@@ -229,9 +229,9 @@ def improve(
 
 
 def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
-    """Return the plan in lines: the network, the replaced and the other layers, the space, a folder of images.
+    """Return the plan in lines: the network, the replaced layers and the others, the limits, how images are read.
 
-    Raises SpecError where no operator can be within the limits.
+    Raises SpecError if no operator can be within the limits.
     """
     survey, space = survey_of(settings.training), Space(settings)
     sites = chosen.sites
@@ -250,7 +250,7 @@ def plan_lines(settings: SearchSettings, chosen: Chosen) -> list[str]:
 
 
 def finished(settings: SearchSettings, lab: Path) -> dict[str, JSON] | None:
-    """Return the result of this search with equal settings, if the search has ended."""
+    """Return the stored result of this search if it has ended and had equal settings, else None."""
     search_files = search_folder(lab, settings.name)
     known, result = read_json(search_files / SETTINGS_FILE), read_json(search_files / RESULT_FILE)
     if known is None or result is None or "verdict" not in result:
@@ -274,7 +274,7 @@ def _searched(settings: SearchSettings, lab: Path, is_here: bool, say: Say) -> d
 
 
 class _Streamer:
-    """A report of a search (``report(fraction, message)``) that outputs news of its plan, its phases and its front."""
+    """A search's callback ``report(fraction, message)`` that outputs its plan, each new phase and each new front."""
 
     def __init__(self, lab: Path, settings: SearchSettings, say: Say) -> None:
         self._reader = LabReader(lab)
@@ -284,7 +284,7 @@ class _Streamer:
         self._shown_keys: set[str] = set()
 
     def __call__(self, fraction: float, message: str) -> None:
-        """Output the phase that has begun, and the front on its rung if the front has changed."""
+        """Output the phase when it begins, and the front on the phase's rung when the front has changed."""
         part, _, rest = message.partition(":")
         self._once(f"{fraction:4.0%} {title(part)}:{rest}" if rest else message, key=part)
         if time.monotonic() < self._next:

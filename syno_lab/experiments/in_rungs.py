@@ -29,7 +29,7 @@ from syno_lab.trial.compare import Verdict
 from syno_lab.trial.rungs import rungs_of
 from syno_lab.versioned import JSON
 
-#: Shares of the replaced layers' FLOPs within which the best operator is chosen, by the names in results.
+#: Shares of the replaced layers' FLOPs, by their names in results; the best operator within each is chosen.
 SHARES = {"0.4": 0.4, "0.25": 0.25}
 assert len(SHARES) == FINALISTS
 
@@ -45,12 +45,12 @@ def run_in_rungs(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, JSON]:
-    """Run the search of ``settings``, whose minutes bound the whole search, or continue it from the store.
+    """Run the search of ``settings``, or continue it from the store; its minutes bound the whole search.
 
-    ``workers`` makes the workers for the search's records. ``folder`` gets the files for views (:mod:`.watching`) and,
-    at the end, the result. The result's ``verdict`` is the text of a :class:`.Verdict` on the best discovered operator
-    within the largest share. ``not_compared`` has the reasons where finals could not be compared, because they ran on
-    two machines.
+    ``workers`` is a function from the search's records in the store to its workers. ``folder`` gets the files for views
+    (:mod:`.watching`) and, at the end, the result. The result's ``verdict`` is the text of a :class:`.Verdict` on the
+    best discovered operator within the largest share of FLOPs. ``not_compared`` has the reason for each finalist that
+    could not be compared, because its finals ran on two machines.
 
     Raises:
         SpecError, StoreError: as :meth:`.Begun.of`; SpecError also where the backbone has no proxies.
@@ -92,7 +92,7 @@ def _evidence(
 ) -> tuple[tuple[Rung, ...], bool]:
     """Return the rungs that the lab's validations allow, and whether they allow the probe.
 
-    A continued search keeps the rungs and the probe of its plan.
+    A continued search keeps the rungs of its plan, and uses the probe if it did so before.
     """
     if earlier.plan is not None:
         return as_begun(rungs_of(settings.training), earlier.plan), earlier.uses_probe
@@ -160,7 +160,7 @@ def _result(search: Begun, driver: RungDriver, process_s: float) -> Searched:
 
 
 def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparison]) -> Verdict:
-    """Return the verdict on the best discovered operator within the largest share that has an operator."""
+    """Return the verdict on the best discovered operator, within the largest share of FLOPs that has an operator."""
     if not any(best.values()):
         return Verdict.none_found
     text = next((comparisons[name].verdict for name in best if name in comparisons), None)
@@ -168,7 +168,7 @@ def verdict(best: Mapping[str, Point | None], comparisons: Mapping[str, Comparis
 
 
 def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[RungTraining], process_s: float) -> Taken:
-    """Return the time of all workers by purpose."""
+    """Return the time of all workers, by its purpose."""
     total = settings.workers * driver.search_s
     spent: defaultdict[str, float] = defaultdict(float)
     for training in trainings:
@@ -186,7 +186,7 @@ def times(settings: SearchSettings, driver: RungDriver, trainings: Sequence[Rung
 
 
 def _finals(trainings: Sequence[RungTraining], number: int) -> list[TrialOutcome]:
-    """Return the finals of a trial that finished, in the order of their seeds."""
+    """Return the final trainings of a trial in the order of their seeds; empty unless all have finished."""
     rows = sorted((row for row in trainings if row.rung == FINAL and row.number == number), key=lambda row: row.seed)
     outcomes = [TrialOutcome.from_dict(row.outcome) for row in rows]
     return outcomes if all(outcome.state == "finished" for outcome in outcomes) else []

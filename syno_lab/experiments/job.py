@@ -36,11 +36,11 @@ from syno_lab.versioned import JSON
 if TYPE_CHECKING:
     from syno_lab.jobs import JobContext, JobHandle, JobRecord, Lab
 
-#: The progress at the end of each part of a search, from 0 to 1.
+#: The progress, from 0 to 1, of a whole search at the end of each part of the search.
 _BEFORE, _SEARCH, _AFTER = 0.1, 0.7, 0.95
-#: Seconds to wait for the process of an earlier attempt to end.
+#: Seconds to wait until the process of an earlier attempt has ended.
 _PATIENCE_S = 10.0
-#: Seconds for a search as a job to stop after Ctrl-C; its trainings stop at their next batch.
+#: Seconds to wait, after Ctrl-C, until a search that is a job has stopped; trainings stop at their next batch.
 REST_S = 60.0
 KIND = "search"
 
@@ -48,8 +48,8 @@ KIND = "search"
 def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
     """Run the search of a :class:`.SearchSettings` as a dictionary; return the result of :func:`run_search`.
 
-    Raises JobFailed without a retry for invalid settings and while another job runs this search; JobStopped when the
-    job was paused or cancelled.
+    Raises JobFailed without a retry for invalid settings and if another job runs this search; JobStopped if the job was
+    paused or cancelled.
     """
     from syno_lab.jobs import JobFailed, JobStopped, Lab
 
@@ -90,7 +90,7 @@ def run(params: dict[str, Any], context: JobContext) -> dict[str, Any]:
 
 
 def busy(name: str, folder: Path) -> str:
-    """Return the message that another process, ``{who}``, runs this search, with how to watch the search."""
+    """Return the message that another process, ``{who}``, runs this search, and how the user can watch the search."""
     return (
         f"the search {name!r} in {folder} is already running ({{who}}): watch it in a notebook by "
         f"`from syno_widgets import RunsView; RunsView({str(folder)!r})`, or give this one another name or folder"
@@ -132,7 +132,7 @@ def run_here(
 
 
 def _in_this_process(request: TrialRequest, *, folder: Path, should_stop: Callable[[], bool], **_: Any) -> TrialOutcome:
-    """Train in a thread of this process, for a network or data that no other process can make."""
+    """Train in a thread of this process, because no other process has the network or the data."""
     return run_trial(request, folder=folder, should_stop=should_stop)
 
 
@@ -148,10 +148,10 @@ def run_search(
     """Run Syno's Algorithm 1: extract, derive, search, evaluate, decide, store; continue a stored search.
 
     The baseline is trained first, with the same settings and seeds. Then the search's time starts. At the end the best
-    operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known operator if there is one, are
-    trained on the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the baseline are tuned during
-    the search, and the call waits for these tunings at its end. ``folder`` gets the files for views (:mod:`.watching`)
-    and, at the end, the result. :func:`.run_untrained` runs an untrained search.
+    operator within each share of FLOPs (:data:`.standing.SHARES`), and the best known operator (if any), are trained on
+    the same seeds. With a :class:`.TuningChoice`, trials about as accurate as the baseline are tuned during the search,
+    and the call waits for the tunings at the end. ``folder`` gets the files for views (:mod:`.watching`) and, at the
+    end, the result. :func:`.run_untrained` runs an untrained search.
 
     Raises:
         SpecError, StoreError: as :meth:`.Begun.of`.
@@ -253,8 +253,8 @@ def run_as_job(
 ) -> dict[str, JSON]:
     """Run the search as a job of the lab in ``folder``, and return its result.
 
-    KeyboardInterrupt pauses the job and its trainings, and is raised again: the same call continues. Raises SynoError
-    where the job ends without a result.
+    KeyboardInterrupt pauses the job and its trainings, and is raised again. A later call with the same settings
+    continues. Raises SynoError where the job ends without a result.
     """
     from syno_lab.jobs import Lab
 
@@ -279,11 +279,11 @@ def run_as_job(
 
 
 def offer_gpus(settings: SearchSettings, folder: Path) -> None:
-    """Give the lab's own workers the GPUs that the trainings require; other jobs continue, or start again.
+    """Start the lab's own workers with the GPUs that the trainings require; other jobs continue, or start again.
 
-    A cluster that the user names, or machines that join, have their own GPUs.
+    The lab does not change a cluster that the user names, or machines that join: they have their own GPUs.
 
-    Raises JobError where the cluster does not start, or this process may not see so many GPUs.
+    Raises JobError if the cluster does not start, or this process cannot see so many GPUs.
     """
     from syno_lab.jobs import Lab
     from syno_lab.jobs.endpoint import named
@@ -295,7 +295,7 @@ def offer_gpus(settings: SearchSettings, folder: Path) -> None:
 
 
 def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
-    """Return the job of this search: a waiting, running or paused job with the same end, or a new job."""
+    """Return the job of this search: a job with the same settings that has not ended, a running job, or a new job."""
     params = settings.to_dict()
     same_name: list[JobRecord] = [job for job in lab.jobs(kind=KIND) if job.params.get("name") == settings.name]
     for job in reversed(same_name):
@@ -312,7 +312,7 @@ def _job(lab: Lab, settings: SearchSettings) -> JobHandle:
 
 
 def _pause(lab: Lab, handle: JobHandle) -> None:
-    """Pause the search and its trainings at the next batch; their results are kept."""
+    """Pause the search and its trainings at the next batch, without loss of results."""
     handle.pause()
     for job in lab.jobs(parent=handle.id):
         if not job.is_ended:

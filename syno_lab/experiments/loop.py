@@ -1,4 +1,4 @@
-"""The parts that all searches share: asking, with known operators first, storing operators, and showing progress."""
+"""The parts that all searches share: choose operators (known ones first), store operators, show progress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE_S = 120.0
 class Begun:
     """A search that has started or continues.
 
-    The search has its operators, its records in the store, its files, and the status that an earlier process wrote.
+    It has the search space, the records in the store, the search files, and the status from an earlier process.
     """
 
     settings: SearchSettings
@@ -56,23 +56,23 @@ class Begun:
 
     @property
     def said_settings(self) -> Settings:
-        """All settings; the type names the few that readers of a result use."""
+        """All settings, for the result; the type has only the settings that readers of a result use."""
         return cast(Settings, self.settings)
 
     def end(self, result: Searched, fields: Sequence[str]) -> dict[str, JSON]:
-        """Write these fields of the result, with the folder in it, and return them as plain data."""
+        """Write these fields of the result, with the path of the folder, and return the written data."""
         plain = msgspec.structs.replace(result, folder=str(self.board.folder)).said(fields)
         self.board.write(RESULT_FILE, msgspec.json.encode(plain))
         return plain
 
     def baseline(self, trained: Sequence[TrialOutcome]) -> Baseline:
-        """Return the network without an operator: its costs, and the accuracies of its trainings."""
+        """Return the data of the baseline: the costs of the unchanged network, and the accuracies of its trainings."""
         accuracies = tuple([outcome.accuracy for outcome in trained if outcome.accuracy is not None])
         mean, costs = sum(accuracies) / len(accuracies) if accuracies else None, self.space.baseline
         return Baseline(costs.flops, costs.params, mean, accuracies, tuple([outcome.wall_s for outcome in trained]))
 
     def point(self, trial: SearchTrial, accuracy: float | None, ratio: float | None, known: str | None) -> Point:
-        """Return a trial on a front of accuracy and FLOPs; ``ratio`` is its share of the replaced layers' FLOPs."""
+        """Return a trial as a point of accuracy and FLOPs; ``ratio`` is its share of the replaced layers' FLOPs."""
         return Point(
             number=trial.number,
             accuracy=accuracy,
@@ -86,9 +86,9 @@ class Begun:
     def recorded(
         self, known: Mapping[str, str], more: Callable[[Recorded, SearchTrial], Recorded]
     ) -> tuple[Recorded, ...]:
-        """Return every trial that was told, in short form and order of proposal; ``more`` adds a search's own fields.
+        """Return a record of every trial with a reward, in the order of proposal; ``more`` adds fields to a record.
 
-        ``known`` has the names of known operators by their JSON.
+        ``known`` has the names of the known operators, by the operators' JSON.
         """
         steps = self.log.taken()
         records = []
@@ -114,8 +114,8 @@ class Loop:
     """One search: a new search, or the continuation of an earlier search.
 
     Attributes:
-        settings, space, log: the search's settings, its operators, and its records in the store.
-        report, should_stop: functions of the job.
+        settings, space, log: the settings of the search, its search space, and its records in the store.
+        report, should_stop: callbacks, as a job has them.
         clock: a clock of wall seconds; ``cpu_clock``: a clock of this thread's CPU seconds.
         end_reason: why the search ended.
         known: the names of the known operators with which the search begins, by the operators' JSON.
@@ -135,7 +135,7 @@ class Loop:
     _next_report: float = -float("inf")
 
     def start(self, prior: Callable[[Operator], float] | None = None) -> Search:
-        """Return the search by the settings' method, and set ``known``."""
+        """Return the search algorithm of the settings, and set ``known``."""
         search = self.space.search(self.settings, prior)
         if self.settings.starts_with_known:
             operators = self.space.operators.known(search.root)
@@ -152,13 +152,13 @@ class Loop:
         return None
 
     def out_of_patience(self) -> Stop:
-        """Return a function that is true when the CPU seconds since this call exceed the search's patience."""
+        """Return a function that returns True once :data:`PATIENCE_S` CPU seconds have passed since this call."""
         deadline = self.cpu_clock() + PATIENCE_S
         return lambda: self.cpu_clock() > deadline
 
     @property
     def nothing_new(self) -> str:
-        """Why a search ends that found no new operator in time."""
+        """The reason of the end if the search found no new operator in time."""
         return f"no new operator {self.space.limits} in {PATIENCE_S:g} s"
 
     def keep(self, operator: Operator, steps: Iterable[SearchStep]) -> int:
@@ -175,7 +175,7 @@ class Loop:
         return min(1.0, max(shares))
 
     def is_due(self, *, now: bool = False) -> bool:
-        """Whether to show the state: with ``now``, or when it was last shown a while ago."""
+        """Whether to show progress: always with ``now``, else only a while after the last time."""
         if not now and self.clock() < self._next_report:
             return False
         self._next_report = self.clock() + PERIOD_S

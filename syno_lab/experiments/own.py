@@ -1,4 +1,4 @@
-"""Prepares a user's own network and data for a search in rungs: their names, the layers to replace, and their fit."""
+"""Prepares a user's own network and data for a search in rungs: names both, chooses the layers, checks the network."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from syno_lab.trial import TrialRequest, survey_of
 from syno_lab.trial.own import DATA, MODEL, bring, checked, name_of
 from syno_lab.user_code import user_code
 
-#: Selections of layers, of which the first with any layer is used: convolutions with neighbours, 1x1, linear layers.
+#: Selections of layers: convolutions with a window, 1x1, linear layers. The first that has a layer is used.
 SELECTIONS = (Selection(), Selection(pointwise=True), Selection(kinds=("linear",)))
-#: A selection of all layers in any of the selections above.
+#: A selection that has the layers of all selections above.
 ANY_LAYER = Selection(kinds=("conv2d", "linear"), pointwise=True)
-#: Coefficients of operators divide all layers' channels, so a layer stays if this number does not divide its channels.
+#: Coefficients of operators must divide the channels, so a layer is replaced only if this number divides its channels.
 DIVISOR = 4
-#: The width of operators' windows. A layer with a smaller plane stays: it would rule windows out for all layers.
+#: The width of operators' windows. A layer with a smaller plane stays: with it no operator could have windows.
 WINDOW = 3
-#: A layer stays if it has less than this share of the FLOPs of the replaceable layers.
+#: A layer is not replaced if it has less than this share of the FLOPs of the replaceable layers.
 LEAST_SHARE = 0.01
 _DIGEST = 12
 #: The most reasons in a line about layers.
@@ -58,7 +58,7 @@ def is_code(text: str) -> bool:
 
 
 def with_model(request: TrialRequest, model: Model) -> TrialRequest:
-    """Return the request with a network: a registered name, ``file.py:function``, a function, or an ``nn.Module``.
+    """Return the request with a network, from a registered name, ``file.py:function``, a function or an ``nn.Module``.
 
     A module is copied with its weights for each training; a function draws new weights for each seed. Raises CodeError
     where the file or function cannot be read or run, or returns no network; SpecError for another object.
@@ -86,7 +86,7 @@ def with_model(request: TrialRequest, model: Model) -> TrialRequest:
 
 
 def with_data(request: TrialRequest, data: Data) -> TrialRequest:
-    """Return the request with data: a data path, ``file.py:function``, a pair (train, test), or a function.
+    """Return the request with data, from a data path, ``file.py:function``, a pair (train, test) or a function.
 
     Raises CodeError where the file or function cannot be read or run; DataError without a pair of torch datasets.
     """
@@ -107,7 +107,7 @@ def with_data(request: TrialRequest, data: Data) -> TrialRequest:
 
 
 def _with_code(request: TrialRequest, role: str, field: str, text: str) -> TrialRequest:
-    """Return the request with the code of ``file.py:function``, and run the code, because the user has named it."""
+    """Return the request with the code of ``file.py:function``, and run the code, as the user has named the file."""
     code = user_code(text)
     named = msgspec.structs.replace(request, own={role: code}, **{field: name_of(code)})
     bring(named)
@@ -141,7 +141,7 @@ class Chosen:
     Attributes:
         request: the request with the layers' names.
         sites: the layers.
-        reasons: the reason why each layer of the network stays, by its name; None for a replaced layer.
+        reasons: why each layer is not replaced, by the layer's name; None for a replaced layer.
     """
 
     request: TrialRequest
@@ -150,7 +150,7 @@ class Chosen:
 
     @property
     def stay(self) -> list[str]:
-        """A line with the layers that stay and the reasons, if there are any."""
+        """A line with the layers that are not replaced and the reasons; empty if there are no such layers."""
         stay = {name: why for name, why in self.reasons.items() if why is not None}
         return [f"{len(stay)} layers stay: {in_short(stay, _MOST_REASONS)}"] if stay else []
 
@@ -167,9 +167,9 @@ def choose(
 
     Args:
         request: the request with the network.
-        patterns: patterns of layers' names, as on a shell's command line; None: the layers of the first of
-            :data:`SELECTIONS` with any, except layers that read the input, return the output, or are too small.
-        say: called with a line about each try.
+        patterns: patterns of layers' names, as in a shell; None: the layers of the first of :data:`SELECTIONS` that has
+            layers, except layers that read the input, return the output, or are too small.
+        say: a function that is called with a line about each try.
         tries: whether operators are tried.
 
     Raises:
@@ -200,10 +200,10 @@ def _with_sites(request: TrialRequest, selection: Selection, sites: Sequence[Sit
 
 
 def unworthy(sites: Sequence[Site], seen: Survey) -> dict[str, str]:
-    """Return the reasons why some sites stay: coefficients do not divide channels, the output layer, or too few FLOPs.
+    """Return why some layers are not replaced: indivisible channels, the output layer, a small plane or few FLOPs.
 
-    A layer with a plane too small for a window stays too if other layers have room for one. If all are 1x1
-    convolutions, whose operators need no window, the layers with room must have most of the FLOPs.
+    A layer whose plane is too small for a window is replaced only if no layer has room for a window; or, if all are 1x1
+    convolutions, which need no window, if the layers with room have at most half of the FLOPs.
     """
     last = next((site for site in reversed(seen.sites) if site.calls), None)
     reasons: dict[str, str] = {}
@@ -233,7 +233,7 @@ def _flops(sites: Sequence[Site]) -> float:
 
 @generators_kept()
 def check_fit(request: TrialRequest) -> None:
-    """Refuse a network that does not accept the data, or has fewer outputs than classes, by a trial with one batch.
+    """Refuse a network that does not accept the data, or has fewer outputs than classes; try it on two examples.
 
     Raises SpecError, TrainingError or DataError, in one line.
     """

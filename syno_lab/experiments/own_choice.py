@@ -1,8 +1,8 @@
 """A user's own rules and reward: functions of a notebook that restrict and rate the operators of a search.
 
-The settings of a search have the functions' source text (:class:`.UserCode`) for jobs in other processes. The text
-itself runs nothing, because settings may come from a lab's folder. :func:`bring_choice` runs the text: where the user
-has passed the functions or named their file, and in a job with a valid signature.
+The settings of a search have the functions' source text (:class:`.UserCode`) for jobs in other processes. Reading
+settings does not run this text, because settings may come from a lab's folder. :func:`bring_choice` runs the text:
+where the user has passed the functions or named their file, and in a job with a valid signature.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: A user's own reward: a function of :class:`Judged`, or ``file.py:function``.
 RewardFunction = Callable[["Judged"], float] | str
 
-#: The functions that this process has made from code, by the code.
+#: The functions that this process has made by running code, by this code.
 _BROUGHT: dict[UserCode, Callable[..., Any]] = {}
 
 
@@ -35,10 +35,10 @@ class Judged:
     """The data about a trained operator for a user's own reward.
 
     Attributes:
-        accuracy: the accuracy from 0 to 1. For a training that was stopped early: up to then. In a search in rungs: the
-            rung's measure, the mean over its seeds.
-        flops_ratio, params_ratio: FLOPs and parameters of the network with the operator, over the baseline's.
-        replaced_ratio: FLOPs of the replaced layers with the operator, over those without.
+        accuracy: the accuracy from 0 to 1; of a training that was stopped early, the accuracy until then; in a search
+        in rungs, the mean measure over the seeds of a rung.
+        flops_ratio, params_ratio: FLOPs and parameters of the network with the operator, divided by the baseline's.
+        replaced_ratio: FLOPs of the operator in the replaced layers, divided by the FLOPs of these layers.
         latency_ms: the network's latency in TVM (objective ``latency``), else in PyTorch (``latency-pytorch``); None
             without such an objective.
     """
@@ -57,14 +57,14 @@ _TRIED = Judged(0.5, 0.5, 0.5, 0.5)
 def with_choice(
     settings: SearchSettings, rules: Sequence[RuleFunction] = (), reward: RewardFunction | None = None
 ) -> SearchSettings:
-    """Return the settings with a user's own rules and reward, and run their code, because the user has passed it.
+    """Return the settings with a user's own rules and reward, and run the code, because the user has passed it.
 
     The settings also get the user's own primitives of this process (:func:`syno_lab.add_primitive`).
 
     Args:
         settings: the settings of a search.
         rules: functions of a state (:class:`syno_lab.State`) and a step (its ``primitive``, ``operands``,
-            ``parameter``, ``given``) that return True to reject the step. The first line of a docstring is the reason.
+            ``parameter``, ``given``) that return True to reject the step. The docstring's first line is the reason.
         reward: a function from a :class:`Judged` to a number from 0 to 1, more is better. It may be called several
             times for one operator, and must return the same number.
 
@@ -102,9 +102,9 @@ def own_rules(settings: SearchSettings) -> tuple[OwnRule, ...]:
 
 
 def own_reward(settings: SearchSettings) -> Callable[[Judged], float] | None:
-    """Return the user's own reward, None for the accuracy. Raises CodeError for code that this process has not run.
+    """Return the user's own reward; None: the accuracy. Raises CodeError for code that this process has not run.
 
-    The function raises CodeError where the user's function fails, or returns no number from 0 to 1.
+    The returned function raises CodeError where the user's function fails, or returns no number from 0 to 1.
     """
     code = settings.reward
     if code is None:

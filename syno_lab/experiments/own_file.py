@@ -1,4 +1,4 @@
-"""Writes an operator in the layers of a network as one Python file that needs torch alone: ``patch(net)`` inserts it.
+"""Writes a Python file that needs torch alone; its function ``patch(net)`` puts an operator into a network's layers.
 
 The file's modules have the names of :class:`syno_lab.models.slot.Slot`, so the weights of a network that the lab has
 trained fit: ``patch(net).load_state_dict(trained.state_dict())``.
@@ -53,12 +53,12 @@ def patch(net):
 
 
 def network_file(operator: Operator, places: Sequence[tuple[Site, Place]], number: int, strides: Strides) -> str:
-    """Return the text of the file.
+    """Return the text of the file for an operator.
 
     Args:
         operator: an operator of any system whose operators replace layers.
-        places: the layers, and the operator's sizes in each.
-        number: the number of its trial, for people.
+        places: the layers, and the operator's sizes in each layer.
+        number: the number of the operator's trial, for the text.
         strides: the search's setting for strides.
 
     Raises SpecError where the operator replaces no layer.

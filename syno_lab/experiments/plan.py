@@ -1,4 +1,4 @@
-"""The plan of a search in rungs, made before the rungs begin, and its funnel: how many operators reached each stage.
+"""The plan of a search in rungs, made before the rungs begin, and the funnel: how many operators reached each stage.
 
 All numbers of the plan are seconds of one worker. The finals and the baseline are part of the minutes.
 """
@@ -18,9 +18,9 @@ from syno_lab.reports.searched import Amount, Counts, Plan, PlanPart
 from syno_lab.reports.searched import Funnel as SaidFunnel
 from syno_lab.store.rungs import BASELINE, CONFIRM, RungTraining
 
-#: The shares of the time without finals: drawing and probing, each rung, and more seeds for the best of the last rung.
-#: Later rungs train fewer operators longer. The shares follow a half-hour run on ResNet-20 that drew too few operators
-#: and trained too few on the first rung.
+#: The shares of the time before the finals: drawing and probing, each rung, and more seeds for the best of the last
+#: rung. Later rungs train fewer operators longer. The shares follow a half-hour run on ResNet-20 that drew too few
+#: operators and trained too few on the first rung.
 DRAWS_SHARE = 0.13
 RUNG_SHARES = (0.31, 0.18, 0.25)
 CONFIRM_SHARE = 0.13
@@ -28,21 +28,21 @@ CONFIRM_SHARE = 0.13
 MORE_SEEDS = 2
 #: The number of operators in the finals, beside the baseline: the best within each share of the FLOPs.
 FINALISTS = 2
-#: The largest share of the time for finals.
+#: The largest share of the time that the finals may take.
 MOST_FINALS = 0.6
-#: The fewest operators on a rung. With fewer a rung decides nothing.
+#: The fewest operators on a rung. With fewer operators a rung decides nothing.
 FEWEST = 2
-#: Operators train slower than the layers that they replace: the planned seconds over the baseline's. The median of the
+#: Networks with operators train slower: the planned seconds of a training, divided by the baseline's. The median of the
 #: operators in the first half-hour searches was 1.4.
 SLOWER = 1.4
 _DRAWS = ("drawn", "wished", "affordable", "probed")
 
 
 def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
-    """Return the backbone's rungs that a search's plan has, with the measures with which the search began.
+    """Return the backbone's rungs that are in a search's plan, with the measures of the plan.
 
-    A continued search keeps these rungs, whatever the backbone declares now. Without a plan, or with a damaged plan
-    that lacks the network itself, the rungs are returned unchanged.
+    A continued search keeps the rungs of its plan, also if the backbone declares others now. Without a plan, or with a
+    damaged plan that lacks the network itself, the rungs are returned unchanged.
     """
     parts = {} if plan is None else {part.name: part for part in plan.parts}
     if not any(rung.is_full and rung.name in parts for rung in rungs):
@@ -55,7 +55,7 @@ def as_begun(rungs: Sequence[Rung], plan: Plan | None) -> tuple[Rung, ...]:
 
 
 def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung, ...]:
-    """Return the rungs that cost at most half of the network itself. Other rungs are not worth their time.
+    """Return the rungs whose trainings take at most half of the full network's time. Other rungs do not pay.
 
     Args:
         rungs: the rungs, the cheapest first, the network itself last.
@@ -66,7 +66,7 @@ def worthwhile(rungs: Sequence[Rung], each_s: Mapping[str, float]) -> tuple[Rung
 
 
 def plan_for(minutes: float, workers: int, rungs: Sequence[Rung], each_s: Mapping[str, float], seeds: int) -> Plan:
-    """Share ``minutes`` among drawing, the rungs and the finals.
+    """Return a plan that shares ``minutes`` among drawing, the rungs and the finals.
 
     Args:
         minutes: the minutes of the whole search.
@@ -120,22 +120,22 @@ class Funnel(SaidFunnel):
 
     @classmethod
     def after(cls, earlier: SaidFunnel | None) -> Funnel:
-        """Return the funnel of a search that an earlier process has begun."""
+        """Return a funnel with the counts of an earlier process of the search."""
         funnel = cls()
         if earlier is not None:
             funnel.see({name: count for name, count in earlier.draws.items() if name in funnel.draws})
         return funnel
 
     def see(self, counts: Mapping[str, float]) -> None:
-        """Raise the counts to the counts of a space; an earlier process of the search may have higher counts."""
+        """Raise the counts to the counts of a space; a lower count is ignored, as an earlier process counted more."""
         self.draws |= {name: max(self.draws[name], count) for name, count in counts.items()}
 
     def spend(self, seconds: float) -> None:
-        """Count CPU seconds of drawing and probing."""
+        """Add CPU seconds of drawing and probing."""
         self.draws["seconds"] += seconds
 
     def count(self, rungs: Sequence[Rung], trainings: Sequence[RungTraining], finals: str) -> None:
-        """Recount the trainings of the queue."""
+        """Count the operators in the queue's trainings, for each rung and the finals."""
         rows = [row for row in trainings if row.number != BASELINE]
         last = rungs[-1]
         again = _counted(row for row in rows if row.rung == last.name and row.seed >= last.seeds)
@@ -155,7 +155,7 @@ class Funnel(SaidFunnel):
 
 
 def _counted(trainings: Iterable[RungTraining]) -> Counts:
-    """Count operators that began, that ended all trainings, and that failed, and worker seconds."""
+    """Return the numbers of operators that began, finished all trainings and failed, and the trainings' seconds."""
     rows = list(trainings)
     started = {row.number for row in rows}
     waiting = {row.number for row in rows if not row.is_ended}

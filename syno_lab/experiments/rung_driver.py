@@ -1,12 +1,12 @@
-"""The search in rungs: draw and probe, train many operators briefly, then the best operators longer and longer.
+"""The search in rungs: it draws and probes operators, trains many briefly, and then the best longer and longer.
 
 This is successive halving (Jamieson and Talwalkar 2016) with a time plan. The baseline measures the cost of a training
-on each rung, the plan shares the minutes, and the parts run one after another. The queue of trainings is in the store,
-so that a killed search continues with the queue.
+on each rung, the plan shares the minutes, and the parts run one after another. The store has the queue of trainings,
+with which a killed search continues.
 
 An idle worker costs as much as a busy worker, so some useful training always waits in the queue. The first rung starts
-at once, and the search without training draws meanwhile. At the end of a rung, all but one worker would wait for its
-last training. Instead they train the baseline on seeds of the finals, with the last priority.
+at once, and during it the untrained search draws operators. At the end of a rung, all but one worker would wait for its
+last training. These idle workers train the baseline on seeds of the finals, with the last priority.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from syno_lab.trial.examples import batches_of
 from syno_lab.trial.failures import ENOUGH, check_failures
 from syno_lab.trial.rungs import HOLDOUT
 
-#: Trainings that wait in the queue beside the running trainings, so that no worker waits for the search.
+#: The number of trainings that wait in the queue beside the running ones, so that no worker waits for the search.
 AHEAD = 8
-#: The share of elites of the untrained search on the first rung; the method proposes the rest.
+#: The share of the first rung's operators that are elites of the untrained search; the method proposes the rest.
 MOST_ELITES = 0.6
-#: Operators drawn in search of a new elite before the method is asked, which takes about as long as these draws.
+#: The most draws for a new elite before the search method is asked instead, which takes about as long as these draws.
 DRAWS_FOR_ONE = 6
-#: CPU seconds that the untrained search may take for an operator before the search checks its workers.
+#: The most CPU seconds of one draw of the untrained search, after which the workers are checked.
 DRAW_S = 0.5
 #: Seconds between two checks of workers and outcomes.
 PAUSE_S = 0.2
 #: The time of a forward pass as a share of a training step.
 FORWARD = 1 / 3
-#: Priorities in the queue. The priorities of rungs are in between, later rungs first.
+#: Priorities in the queue, the lowest number first. Later rungs have lower numbers than earlier rungs.
 _FIRST, _RUNGS, _LAST = 0, 10, 99
 
-#: The penalty for an operator of a kind that was taken already, in standard deviations of the rung's measures. Chosen
-#: after three half-hour searches of ResNet-20, whose last rung had up to five variants of one operator.
+#: The penalty for each operator of the same kind that is already chosen, in standard deviations of a rung's measures.
+#: Chosen after three half-hour searches of ResNet-20, whose last rung had up to five variants of one operator.
 ALIKE = 0.5
 
 
 @dataclass(frozen=True)
 class Score:
-    """An operator on the last rung that it passed.
+    """The score of an operator on a rung.
 
     Attributes:
         number: the trial's number.
-        ratio: FLOPs of the replaced layers with the operator, over those without.
+        ratio: FLOPs of the operator in the replaced layers, divided by the FLOPs of these layers.
         value: the score, higher is better; see :meth:`RungDriver.scores`.
-        kind: FLOPs and parameters, which are equal for operators that are likely to be variants of one operator.
+        kind: FLOPs and parameters; operators with equal numbers are probably variants of one operator.
     """
 
     number: int
@@ -76,12 +76,12 @@ class Score:
 
 
 def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> list[int]:
-    """Return the numbers of the ``count`` best operators, with each share of the FLOPs and different kinds among them.
+    """Return the numbers of ``count`` good operators, among them the best within each share, and different kinds.
 
-    Each share in turn, the smallest first, takes its best operator that is left, until there are enough. So the best
-    operator within a quarter continues although operators within a half are better. Each operator that continues lowers
-    the values of its kind by :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a proxy
-    are noisy, so a rung learns more from different operators.
+    For each share in turn, the smallest first, the best remaining operator within the share is chosen. So the best
+    operator within a quarter continues, even if operators within a half are better. Each chosen operator lowers the
+    values of its kind by :data:`ALIKE`. Variants of one operator have similar accuracies, and measures on a proxy are
+    noisy, so a rung learns more from different operators.
     """
     remaining = sorted(scores, key=lambda score: (-score.value, score.ratio, score.number))
     chosen: list[int] = []
@@ -112,9 +112,9 @@ class RungDriver(Loop):
         rungs: the rungs, the cheapest first, the network itself last; the driver leaves out rungs that cost too much.
         workers: the workers that take trainings from the queue of ``log``.
         board: the writer of the search files, for the runs view.
-        shares: shares of the replaced layers' FLOPs, each of which gets a best operator.
+        shares: shares of the replaced layers' FLOPs; the search returns the best operator within each share.
         sleep: a function that waits some seconds.
-        uses_probe: whether the probe's score, where the system has one, may choose the proposed operators.
+        uses_probe: whether the score of the probe, if the system has a probe, may choose the proposed operators.
         elapsed_s: wall time of earlier processes of this search.
     """
 
@@ -137,7 +137,7 @@ class RungDriver(Loop):
         self._told_trials: set[int] = set()
         self._candidates: dict[int, Candidate] = {}
         self._numbers: set[int] = set()
-        self._known_trials: dict[int, str] = {}  # names of the known operators, by the numbers of their trials
+        self._known_trials: dict[int, str] = {}  # known operators' names, by trial number
         self._plan: Plan | None = None
         self._shown: Search | None = None
 
@@ -150,7 +150,7 @@ class RungDriver(Loop):
             SearchError: the minutes are too few, or the baseline's training does not finish.
             Stopped: ``should_stop`` returned True; the queue has all results.
         """
-        self._queue_baselines(gaps=0)  # for the end of the timing, and the first draws
+        self._queue_baselines(gaps=0)  # for workers that are idle after the timing
         plan = self.plan = self._planned()
         self._show(now=True)  # show the plan before the rungs begin
         self._begin()
@@ -163,10 +163,10 @@ class RungDriver(Loop):
         self._show(now=True)
 
     def _queue_baselines(self, gaps: int | None = None) -> None:
-        """Queue the baseline's trainings on seeds of the finals, for times when workers would wait.
+        """Queue the baseline's final trainings, for times in which workers would otherwise wait.
 
-        At the start each worker gets one seed. At each of the ``gaps`` all workers but one get one more: the last
-        worker must not take a seed before the next stage is queued. None: all seeds.
+        At the start there is one seed for each worker. Each of ``gaps`` ends of a stage adds a seed for all workers but
+        one: the last worker must not take a seed before the next stage is queued. None: all seeds.
         """
         workers = self.settings.workers
         count = None if gaps is None else workers + gaps * (workers - 1)
@@ -174,7 +174,7 @@ class RungDriver(Loop):
             self.queue.queue(BASELINE, FINAL, seed, _LAST)
 
     def _planned(self) -> Plan:
-        """Time the baseline on each rung, and share the minutes."""
+        """Measure the baseline's time on each rung, and return the plan of the minutes."""
         self.phase = "timing"
         timings = [(TIMING, 0), *((rung.name, 0) for rung in reversed(self.rungs) if not rung.is_full)]  # longest first
         for name, seed in timings:
@@ -199,7 +199,7 @@ class RungDriver(Loop):
         return plan_for(minutes, self.settings.workers, self.rungs, each_s, len(self.settings.seeds))
 
     def _full_seconds(self, timed: TrialOutcome) -> float:
-        """Return the seconds of the full recipe, from the seconds of its first batches, including measurements."""
+        """Estimate the seconds of the full recipe, with its measurements, from the time of its first batches."""
         request = self.settings.training
         with_holdout = msgspec.structs.replace(request, holdout=HOLDOUT)
         _, timed_tests = batches_of(with_holdout)
@@ -209,7 +209,7 @@ class RungDriver(Loop):
         return each_s * (steps + request.epochs * FORWARD * tests)
 
     def _begin(self) -> None:
-        """Make the search, and tell it the outcomes that an earlier process was told."""
+        """Make the search, and tell it the outcomes from an earlier process."""
         has_probe = self.uses_probe and self.space.has_probe
         self.search = self._shown = self.start(self.space.score if has_probe else None)
         if has_probe:
@@ -217,7 +217,7 @@ class RungDriver(Loop):
         self._resume()
 
     def _first_rung(self, plan: Plan) -> None:
-        """Draw, ask, and train on the first rung until the time of the later parts begins."""
+        """Draw operators and train them on the first rung, until the remaining time is needed for later parts."""
         first, later = self.rungs[0], self.rungs[1:]
         self.phase = first.name
         is_over = bool(self._with_more_seeds()) or any(self._trials_on(rung.name) for rung in later)
@@ -236,7 +236,7 @@ class RungDriver(Loop):
         self._tell()
 
     def _draw(self) -> bool:
-        """Continue the untrained search by at most one operator; return False when its part of the plan is over."""
+        """Draw and score at most one operator; return False if the time for draws is used or no operator is left."""
         search, most_s = self._untrained, self.plan.part("draws").seconds / self.settings.workers
         if search is None or self.funnel.draws["seconds"] >= most_s:
             return False
@@ -244,14 +244,14 @@ class RungDriver(Loop):
         candidate = search.ask(lambda: self.should_stop() or self.cpu_clock() > started + DRAW_S)
         if candidate is not None:
             search.tell(candidate, self.space.score(candidate.operator))
-            search.told.clear()  # only its elites are needed
+            search.told.clear()  # only the elites of this search are needed
         spent = self.cpu_clock() - started
         self.funnel.spend(spent)
         # A draw that timed out may continue with the next call. Otherwise no operator is left.
         return candidate is not None or spent > DRAW_S
 
     def _next_rung(self, plan: Plan, rung: Rung) -> None:
-        """Train the best operators of the last rung on this rung."""
+        """Train the best operators of the previous rung on this rung."""
         before = self.rungs[self.rungs.index(rung) - 1]
         self.phase = rung.name
         if not self._trials_on(rung.name):
@@ -262,14 +262,14 @@ class RungDriver(Loop):
         self._finish(rung, gaps=int(rung.is_full))
 
     def _longest_first(self, numbers: Iterable[int], rung: Rung) -> list[int]:
-        """Sort trials by the seconds of their trainings on a rung, the longest first, so that workers end together."""
+        """Sort trials by the time of their trainings on a rung, the longest first, so that all workers end together."""
         seconds: defaultdict[int, float] = defaultdict(float)
         for training in self._trials_on(rung.name):
             seconds[training.number] += training.spent("work_s")
         return sorted(numbers, key=lambda number: -seconds[number])
 
     def _finish(self, rung: Rung, gaps: int) -> None:
-        """Wait for all trainings on a rung. ``gaps``: long trainings leave idle workers, which train the baseline."""
+        """Wait for all trainings on a rung. ``gaps``: see :meth:`_queue_baselines`, which gives idle workers work."""
         self._queue_baselines(gaps)
         self._wait(lambda: all(training.is_ended for training in self._trials_on(rung.name)))
 
@@ -292,9 +292,9 @@ class RungDriver(Loop):
         return max(FEWEST, int(seconds / each_s))
 
     def _reserve(self, plan: Plan, rung: Rung) -> float:
-        """Return the worker seconds for later rungs: their planned share of the remaining time without the finals.
+        """Return the worker seconds for later rungs: their planned share of the remaining time before the finals.
 
-        The first rung also has the time of the draws, which run meanwhile.
+        The first rung also has the time of the draws, which run during it.
         """
         index = self.rungs.index(rung)
         own_s = plan.part(rung.name).seconds + (0.0 if index else plan.part("draws").seconds)
@@ -318,15 +318,15 @@ class RungDriver(Loop):
         return list(dict.fromkeys(score.number for score in best if score is not None))
 
     def best_within(self, share: float) -> Score | None:
-        """Return the best discovered operator within a share of the FLOPs; of equal operators the cheaper.
+        """Return the best discovered operator within a share of the FLOPs; of equally good operators, the cheaper.
 
-        The operator is chosen by the mean measure over all seeds among the operators with more seeds. If none of these
-        is within the share, it is chosen among all operators on the last rung.
+        Among the operators with additional seeds, the mean measure over all seeds decides. If none of them is within
+        the share, the scores of all operators on the last rung decide.
         """
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number not in self._known_trials], share)
 
     def best_known(self) -> Score | None:
-        """Return the best known operator, chosen in the same way; None where the search trains none."""
+        """Return the best known operator, chosen as in :meth:`best_within`; None if the search trains none."""
         return self._best([row for row in self.scores(self.rungs[-1]) if row.number in self._known_trials], inf)
 
     def _best(self, scores: Sequence[Score], share: float) -> Score | None:
@@ -337,17 +337,17 @@ class RungDriver(Loop):
         return max(sure or within, key=lambda row: (row.value, -row.ratio), default=None)
 
     def _with_more_seeds(self) -> list[RungTraining]:
-        """Return the trainings on the last rung with additional seeds."""
+        """Return the trainings with additional seeds on the last rung."""
         last = self.rungs[-1]
         return [training for training in self._trials_on(last.name) if training.seed >= last.seeds]
 
     # -- scores ------------------------------------------------------------------------------------------------------
 
     def scores(self, rung: Rung) -> list[Score]:
-        """Return the scores of the operators with all seeds on a rung.
+        """Return the scores of the operators that finished on all seeds of a rung.
 
-        A measure on one rung is noisy. So from the second rung on the value is the mean of the standardised measures on
-        this rung and on the previous rung.
+        A measure on one rung is noisy. So from the second rung on, a score is the mean of the standardised measures on
+        this rung and the previous rung.
         """
         index = self.rungs.index(rung)
         values = self._standardised(rung)
@@ -371,7 +371,7 @@ class RungDriver(Loop):
         return {number: (value - mean) / spread if spread else 0.0 for number, value in measures.items()}
 
     def measures(self, rung: Rung) -> dict[int, float]:
-        """Return the mean measure of the trials that finished on all seeds of a rung, by the trial's number."""
+        """Return the mean measure over the seeds, by trial number, for trials that finished on all seeds of a rung."""
         by_number: dict[int, list[float]] = {}
         for training in self._trials_on(rung.name):
             if training.state == "finished" and training.measure is not None:
@@ -383,7 +383,7 @@ class RungDriver(Loop):
         }
 
     def _reward(self, number: int, measure: float) -> float:
-        """Return the measure, or the user's own reward for it."""
+        """Return the measure, or the user's own reward for this measure."""
         if self.settings.reward is None:
             return measure
         trial = self.log.trial(number)
@@ -407,13 +407,13 @@ class RungDriver(Loop):
                     self._candidates[trial.number] = candidate
                 for seed in range(self.rungs[0].seeds):
                     self.queue.queue(trial.number, self.rungs[0].name, seed, _RUNGS)
-        self._earlier = frozenset(self._told_trials)  # later failures may have another cause
+        self._earlier = frozenset(self._told_trials)  # failures of later trials may have another cause
 
     def _ask(self, rung: Rung) -> bool:
-        """Queue the next operator on the first rung; return False where there is none."""
+        """Queue the next operator on the first rung; return False if no operator is left."""
         candidate = self._next_candidate()
         if candidate is None:
-            self._look()  # a stop ends the draws too; then the space is not used up
+            self._look()  # raises Stopped if a stop ended the draws
             self.end_reason = self.end_reason or f"no new operator {self.space.limits}"
             return False
         number = self.keep(candidate.operator, candidate.taken)
@@ -429,9 +429,9 @@ class RungDriver(Loop):
             self._known_trials[number] = self.known[operator]
 
     def _next_candidate(self) -> Candidate | None:
-        """Return the next known operator, or a discovered operator when none is left.
+        """Return the next known operator, or a discovered operator when no known operator is left.
 
-        If the plan has few trainings, known and discovered operators take turns, because else none would be discovered.
+        If the plan has few trainings, known and discovered operators alternate, because else none would be discovered.
         """
         is_room = self.plan.part(self.rungs[0].name).trainings >= 2 * len(self.known)
         discovered = len(self._numbers) - len(self._known_trials)
@@ -454,7 +454,7 @@ class RungDriver(Loop):
             self.funnel.spend(self.cpu_clock() - started)
 
     def _next_elite(self) -> Elite | None:
-        """Return the best elite that was not proposed yet, from each range of FLOPs in turn."""
+        """Return the best elite that was not proposed yet; calls go through the ranges of FLOPs in turn."""
         elites = [] if self._untrained is None else self._untrained.elites.in_turn()
         return next((elite for elite in elites if not self.search.knows(elite.operator)), None)
 
@@ -487,7 +487,7 @@ class RungDriver(Loop):
         return (60 * self.settings.minutes - self.search_s) * self.settings.workers
 
     def _finals_s(self) -> float:
-        """Return the worker seconds that the finals still take: for the baseline's waiting trainings and finalists."""
+        """Return the worker seconds that the finals still need: for the finalists and the baseline's missing seeds."""
         ended = sum(1 for training in self._all(FINAL) if training.is_ended and training.number == BASELINE)
         return (len(self.settings.seeds) - ended) * self.plan.part("baseline").each_s + self.plan.part("finals").seconds
 
@@ -516,7 +516,7 @@ class RungDriver(Loop):
             self.sleep(PAUSE_S)
 
     def _look(self) -> None:
-        """Check the workers, the outcomes and the user's requests."""
+        """Stop if the caller requests it, check workers and outcomes, and show progress."""
         if self.should_stop():
             self._show(now=True)
             raise Stopped(f"stopped after {len(self._told_trials)} trials; they are in the store")
@@ -553,7 +553,7 @@ class RungDriver(Loop):
 
     @property
     def plan(self) -> Plan:
-        """The plan, made before all other parts."""
+        """The plan of the search, which exists after the timing."""
         assert self._plan is not None
         return self._plan
 

@@ -48,7 +48,7 @@ Train = Callable[..., TrialOutcome]
 def request_for(
     settings: SearchSettings, one: RungTraining, operator: str | None, baseline_s: float | None
 ) -> TrialRequest:
-    """Return the request of one training of the queue.
+    """Return the request for a training of the queue.
 
     Args:
         settings: the settings of the search.
@@ -79,9 +79,9 @@ def work(
 ) -> int:
     """Take trainings from the queue of ``log`` until stopped, or until the queue was empty for ``idle_s``.
 
-    Returns the number of trainings that ended. ``holder`` names this worker in the queue; trainings of an earlier
-    process of this name return to the queue. ``train`` is :meth:`.TrialWorker.run`, or a function like it. ``folder``
-    is in the search's own folder, and has a folder with checkpoints for each training, until the outcome is stored.
+    Returns the number of trainings that ended. ``holder`` names this worker in the queue; the trainings of an earlier
+    worker of this name return to the queue. ``train`` is :meth:`.TrialWorker.run`, or a function like it. ``folder`` is
+    in the search's folder; it has the checkpoints of each training until the outcome is stored.
     """
     queue = log.rungs
     queue.release(holder)
@@ -112,7 +112,7 @@ def work(
 
 
 def _baseline_s(queue: RungLog, rung: str, known: dict[str, float]) -> float | None:
-    """Return the seconds of the baseline's training on a rung; for the network itself only if it was trained there."""
+    """Return the seconds of the baseline's training on a rung; None if it has not finished there."""
     if rung not in known:
         ended = [row for row in queue.trainings(rung) if row.number == BASELINE and row.state == "finished"]
         if ended:
@@ -124,7 +124,7 @@ class Workers(Protocol):
     """The workers of one search; a context manager that ends the workers."""
 
     def look(self) -> None:
-        """Check all workers, and restart ended workers. Raises SearchError where the workers keep failing."""
+        """Check all workers, and restart workers that have ended. Raises SynoError if a worker has failed."""
 
     def __enter__(self) -> Workers: ...
 
@@ -132,9 +132,9 @@ class Workers(Protocol):
 
 
 class LocalWorkers:
-    """Workers as threads of this process, each with a process for its trainings, for users without a cluster.
+    """Workers without a cluster: threads of this process, each with a child process for its trainings.
 
-    ``train`` replaces these processes.
+    ``train`` trains in place of the child processes.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class LocalWorkers:
 
 
 class JobWorkers:
-    """Workers as jobs of kind ``rungs``. The workers continue for a while when the search's own process dies."""
+    """Workers as jobs of kind ``rungs``. The workers continue for a while after the search's own process has died."""
 
     def __init__(self, settings: SearchSettings, lab: Lab) -> None:
         self._settings = settings
@@ -190,7 +190,7 @@ class JobWorkers:
 
     def look(self) -> None:
         """See :class:`Workers`."""
-        # This is called many times a second, so it reads only the states, which is cheap.
+        # This method is called many times a second, so it reads only the states of jobs, which is cheap.
         ended = [handle for handle in self._handles if self._lab.ledger.state(handle.id) in ENDED]
         for handle in ended:
             self._queue.release(holder_of(handle.id))
@@ -206,7 +206,7 @@ class JobWorkers:
         return self._lab.submit(KIND, self._settings.to_dict(), name=name, resources=self._settings.resources)
 
     def __enter__(self) -> JobWorkers:
-        # Workers of an earlier process of this search continue. An ended search has cancelled its workers.
+        # Workers from an earlier process of this search continue. A search that has ended has cancelled its workers.
         for job in self._lab.jobs(kind=KIND):
             if job.params.get("name") == self._settings.name and not job.is_ended:
                 handle = self._lab.job(job.id)
@@ -227,7 +227,7 @@ class JobWorkers:
 
 
 def holder_of(job: int) -> str:
-    """Return the name of a job in the queue."""
+    """Return the name under which a job holds trainings of the queue."""
     return f"job {job}"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TRAIN, TUNE = "train", "tune"
 #: The largest request file that is read, in bytes.
 MOST_BYTES = 1 << 20
-#: Seconds between two checks of running work.
+#: Seconds between two checks of running trainings and tunings.
 LOOK_S = 0.5
 
 Report = Callable[[float, str], None]
@@ -39,7 +39,7 @@ class Stopped(SynoError):  # noqa: N818 - not an error, but a way to end the loo
 
 @dataclass(frozen=True)
 class Running:
-    """Running work: the future of its result, and the number of its job, or None."""
+    """A running training or tuning: the future of its result, and the number of its job (None without a job)."""
 
     future: Future[dict[str, JSON]]
     job: int | None = None
@@ -47,8 +47,8 @@ class Running:
     def result(self) -> dict[str, JSON]:
         """Return the result of a training that has ended, a :class:`.TrialOutcome` as a dictionary.
 
-        Where the training failed, the result has the reason. Raises DiskFullError where the disk is full: that is no
-        outcome, and the search can continue once there is room.
+        If the training failed, the result has the reason. Raises DiskFullError if the disk is full, because this is no
+        outcome of the operator; the search can continue once there is room.
         """
         try:
             return self.future.result()
@@ -56,18 +56,18 @@ class Running:
             raise
         except CancelledError:
             return {"state": "interrupted", "reason": "its job was cancelled", "accuracy": None}
-        except SynoError as error:  # a job that failed or is poisoned
+        except SynoError as error:  # the job failed or is poisoned
             return {"state": "failed", "reason": str(error), "accuracy": None}
 
 
 class Runner(Protocol):
-    """Runs the work of a search. Names are unique in a lab, and stay when another process continues the search."""
+    """Runs the trainings and tunings of a search. Their names are unique in a lab, and equal in a continued search."""
 
     def submit(self, name: str, work: Work) -> Running:
         """Start a training or a tuning."""
 
     def find(self, name: str, work: Work) -> Running | None:
-        """Return the work of this name that any process started before; None where there is none to continue.
+        """Return the training or tuning of this name that some process has started; None if none can be continued.
 
         A training continues with its first request, a tuning only with the same parameters.
         """
@@ -80,11 +80,11 @@ def train_all(
     should_stop: Callable[[], bool],
     stopped: str,
 ) -> dict[Key, TrialOutcome]:
-    """Run these trainings, each a name and a request, together; call ``report`` with the numbers of ended and of all.
+    """Run these trainings (name and request) together; call ``report`` with the numbers of ended and all trainings.
 
     Raises:
         Stopped: ``should_stop`` returned True; ``stopped`` is the message. Ended trainings are stored.
-        DiskFullError: a training has no room.
+        DiskFullError: the disk has no room for a training.
     """
     running = {key: runner.find(*item) or runner.submit(*item) for key, item in wanted.items()}
     futures = {entry.future: entry for entry in running.values()}
@@ -95,7 +95,7 @@ def train_all(
         report(len(running) - len(pending), len(running))
         ended, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
         for future in ended:
-            futures[future].result()  # a full disk ends all trainings at once
+            futures[future].result()  # raises DiskFullError at once
     return {key: TrialOutcome.from_dict(entry.result()) for key, entry in running.items()}
 
 
@@ -103,8 +103,8 @@ class JobRunner:
     """Jobs of kind ``train`` and ``tune``. The jobs continue when the search's own process ends.
 
     Args:
-        lab: an open lab. A search that is a job uses the lab of its context, so that its cancellation cancels the work.
-        resources: the resources of each training; None: the resources of its kind of job.
+        lab: an open lab. A search that is a job passes its context's lab, so that a cancellation includes the trainings.
+        resources: the resources of each training; None: the defaults for jobs of kind ``train``.
     """
 
     def __init__(self, lab: Lab, resources: Mapping[str, float] | None = None) -> None:
@@ -119,7 +119,7 @@ class JobRunner:
         return Running(handle.future(), handle.id)
 
     def find(self, name: str, work: Work) -> Running | None:
-        """See :class:`Runner`. Work that was paused with the search continues; cancelled work does not."""
+        """See :class:`Runner`. A job that was paused with the search continues; a cancelled job does not."""
         from syno_lab.jobs.trust import is_signed
 
         is_training = isinstance(work, TrialRequest)
@@ -131,24 +131,24 @@ class JobRunner:
             if job.params != work:
                 return None
             if not job.is_ended:
-                handle.allow(job)  # its parameters equal the search's
+                handle.allow(job)  # its parameters are those of this search
         elif not job.is_ended and not is_signed(self._lab.ledger, job):
-            return None  # an unsigned job of a foreign folder: submit the training again
+            return None  # an unsigned job of another user's folder is not continued
         handle.resume()
         return Running(handle.future(), handle.id)
 
 
 class LocalRunner:
-    """Threads of this process, for tests and for users without a cluster; a context manager.
+    """Runs trainings and tunings in threads of this process, for users without a cluster; a context manager.
 
-    With one thread, nothing else runs while a tuning's schedules are timed. A tuning continues from its records.
+    With one thread, no training runs while a tuning measures schedules. A tuning continues from its records.
 
     Args:
-        folder: the folder with a subfolder for each name, with checkpoints and outcome.
+        folder: the folder with a subfolder for each training or tuning, for checkpoints and outcome.
         workers: the number of threads. Trainings share torch's global generator, so with several threads the results
             are not reproducible to the last digit.
         should_stop: called after each batch.
-        train: the function that does a training; by default ``run_trial``.
+        train: the function that runs a training; by default ``run_trial``.
         lab: the lab's folder, where tunings store their records.
     """
 
@@ -182,7 +182,7 @@ class LocalRunner:
         return Running(self._threads.submit(train))
 
     def find(self, name: str, work: Work) -> Running | None:
-        """See :class:`Runner`. A tuning ends with its process."""
+        """See :class:`Runner`; None for a tuning, because it ends with its process."""
         if not isinstance(work, TrialRequest):
             return None
         request_file = self._folder / name.replace(": ", "/").replace(" ", "-") / "request.json"

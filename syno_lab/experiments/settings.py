@@ -19,33 +19,33 @@ from syno_lab.tuning.tracker import parse_address
 from syno_lab.user_code import UserCode
 from syno_lab.versioned import JSON
 
-#: Costs for the method ``pareto`` beside the accuracy; less is better. ``latency`` is the latency of the whole network
-#: in Relax, tuned after each training as in :attr:`SearchSettings.tuning`; ``latency-pytorch`` is measured in the
-#: process that trained the network (:attr:`.TrialOutcome.latency_ms`).
+#: Objectives of the method ``pareto`` beside the accuracy; less is better. ``latency`` is the latency of the whole
+#: network in Relax, tuned after each training as in :attr:`SearchSettings.tuning`; ``latency-pytorch`` is measured in
+#: the process that trained the network (:attr:`.TrialOutcome.latency_ms`).
 LATENCY, TORCH_LATENCY = "latency", "latency-pytorch"
 OBJECTIVES = ("flops", "params", LATENCY, TORCH_LATENCY)
 #: The default objectives.
 USUAL_OBJECTIVES = OBJECTIVES[:2]
-#: The kinds of the method ``mcts``: the paper's UCT, or UCT with values of actions.
+#: The policies of the method ``mcts``: the paper's UCT, or UCT with values of actions.
 TreeKind = Literal["uct", "rave"]
 
-#: Settings that may differ when a search continues: its length, its workers and its tuning. These settings do not
-#: change the search's choices.
+#: Settings that may change when a search continues: limits, workers and tuning. These settings have no effect on the
+#: choice of operators.
 CHANGEABLE = ("minutes", "trials", "workers", "gpus", "tuning")
 
 #: The default system.
 DEFAULT_SYSTEM = DEFAULT
-#: The value of ``wants`` that derives the wish from the replaced layers.
+#: The value of ``wants`` for a wish that is derived from the replaced layers.
 DERIVED = "derived"
 
 
 class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings that select the trials to tune, and the settings of their tuning (Algorithm 1, lines 6 to 9).
+    """The settings that decide which trials are tuned, and how they are tuned (Algorithm 1, lines 6 to 9).
 
-    :class:`~syno_lab.settings.TuningSettings` has its other settings.
+    :class:`~syno_lab.settings.TuningSettings` has the other settings of a tuning.
 
     Attributes:
-        scheduler: how the functions of a network share its trials (:data:`syno_lab.tuning.options.SCHEDULERS`).
+        scheduler: how a network's functions share the trials of a tuning (:data:`syno_lab.tuning.options.SCHEDULERS`).
         target: a name that :func:`syno_lab.tuning.targets.check_target` accepts.
 
     Raises:
@@ -69,17 +69,17 @@ class TuningChoice(TuningSettings, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def is_whole(self) -> bool:
-        """Whether the latencies are of whole networks."""
+        """Whether the tuning measures the latency of the whole network, and not of layers."""
         return self.of == "network"
 
     @property
     def stored_as(self) -> str:
-        """The name of the latencies' target in the store."""
+        """The name under which the store has the latencies."""
         return network_on(self.target) if self.is_whole else self.target
 
     @property
     def board_key(self) -> str:
-        """The key of the boards at the tracker."""
+        """The key of the boards that the tracker assigns."""
         return self.key or self.target
 
 
@@ -90,35 +90,35 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         name: the name of the search in its store.
-        training: the request of every training, the baseline's too: backbone, options, data, epochs and the rest of a
-            :class:`.TrialRequest`. The search itself sets its ``operator``, ``rivals``, ``gives_up`` and
+        training: the request of every training, also of the baseline: backbone, options, data, epochs and the other
+            fields of a :class:`.TrialRequest`. The search sets ``operator``, ``rivals``, ``gives_up`` and
             ``keep_predictions``.
-        method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random``, ``elites`` or ``pareto``, which keeps the
-            front of the accuracy and ``objectives``.
-        tree: the kind of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also values actions wherever they were
+        method: ``estimate`` (Bayesian), ``mcts``, ``evolution``, ``random``, ``elites``, or ``pareto`` (evolution along
+            the front of accuracy and ``objectives``).
+        tree: the policy of ``mcts``: ``uct``, as in section 7.2; ``rave``, which also values actions wherever they were
             taken.
         minutes, trials: the limits of the search, of which one must be set; None: no limit.
         max_replaced_ratio: the largest share of the replaced layers' FLOPs that a trained operator may take (section
             7.2: a hard limit); for whole networks a share of the network's FLOPs.
-        max_traffic_ratio: the most elements that an operator may store, over the elements of the replaced layers'
-            outputs (:meth:`.System.traffic`). Operators above it are not trained, because their training steps are slow
-            even with few FLOPs. None: no limit.
+        max_traffic_ratio: the most elements that an operator may store, divided by the elements of the replaced layers'
+            outputs (:meth:`.System.traffic`). Operators above this limit are not trained, because their training steps
+            are slow even with few FLOPs. None: no limit.
         workers: the number of trainings at a time.
         gpus: the number of GPUs for each training as a job; 0: trainings request no GPUs, and all see the same GPUs.
         seeds: seeds of the trainings of the baseline and the best operators; empty: no comparison.
         limits: limits of the system's space; for pGraphs ``max_primitives``, ``max_tensors``, …
             (:class:`syno_lab.ir.spec.Limits`).
-        coefficients, occurrences: arguments of :func:`syno_lab.pgraphs.of_network.derive_spec`; None: the system's own.
-        weight_limits: which limits of occurrences apply to the dimensions of weights, ``primary`` or ``free``; a system
-            has its own limits for each.
+        coefficients, occurrences: see :func:`syno_lab.pgraphs.of_network.derive_spec`; None: the system's defaults.
+        weight_limits: ``primary``: primary variables in dimensions of weights count as occurrences too; ``free``: they
+            do not. A system has default limits for each.
         starts_with_known: whether to train the space's known operators first (:meth:`.OperatorSpace.known`). The search
-            learns from them and is compared with them. They count as trials, but never as the best discovered operator.
-        tuning: which trials are tuned, and how; None for none. The objective ``latency`` requires a tuning.
+            learns from known operators and is compared with them. They count as trials, never as discovered.
+        tuning: which trials are tuned, and how; None: no trial is tuned. The objective ``latency`` requires a tuning.
         untrained: whether operators are ranked by the system's probe (:meth:`.OperatorSpace.probe`); ``trials`` counts
             the examined operators.
         system: the format of the operators (:mod:`syno_lab.systems`); several formats with commas between them are
             searched together (:class:`.JointSpace`).
-        lower_within: the setting of Canvas, section 8; None: the limit of FLOPs stays.
+        lower_within: how accurate a trial must be to lower the limit of FLOPs (Canvas, section 8); None: never.
         objectives: for the method ``pareto``: some of :data:`OBJECTIVES`.
         system_options: options of the system's own space (:attr:`.Optioned.space_options`), by name.
         rungs: whether to train on the backbone's proxies first (:mod:`.rung_driver`); ``minutes`` then bound the whole
@@ -237,26 +237,26 @@ class SearchSettings(SearchChoice, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def resources(self) -> dict[str, float] | None:
-        """The resources of each training as a job; None: the default resources of its kind of job."""
+        """The resources of each training that is a job; None: the default resources of jobs of kind ``train``."""
         return {"slot": 1, "GPU": self.gpus} if self.gpus else None
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """The formats of the systems, in order."""
+        """The formats of the systems whose operators are searched, in order."""
         return tuple(self.system.split(","))
 
     @property
     def identity(self) -> dict[str, JSON]:
-        """The settings that must be equal when a search continues."""
+        """The settings that must not change when a search continues."""
         plain = self.to_dict()
         for key in CHANGEABLE:
             plain.pop(key)
         for key in ("threads", "gives_up"):
             plain["training"].pop(key)
-        # The names of network and data have the digests of the code.
+        # The names of network and data contain digests of this code.
         del plain["training"]["own"]
         code = sorted((self.training.own or {}).items())
-        chosen = self.tuning if LATENCY in self.objectives else None  # a tuned latency changes the search's choices
+        chosen = self.tuning if LATENCY in self.objectives else None  # a tuned latency has an effect on choices
         return plain | {
             "primitives": [f"{role} {source.digest}" for role, source in code if role.startswith("primitive:")],
             "rules": list(map(str, self.rules)),

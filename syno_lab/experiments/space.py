@@ -38,13 +38,13 @@ from syno_lab.versioned import JSON
 
 #: The number of operators whose costs are cached.
 COSTS_KEPT = 1024
-#: A lowered limit is this share of the FLOPs of the operator that lowers the limit.
+#: A lowered limit is this share of the FLOPs of the operator that was accurate enough to lower the limit.
 STEP = 0.9
 
 
 @dataclass(frozen=True)
 class NetworkCosts:
-    """Costs of a network with an operator in all slots: FLOPs (2 a multiply-add, for one example) and parameters."""
+    """Costs of a network with an operator in all replaced layers: FLOPs (for one example) and parameters."""
 
     flops: int
     params: int
@@ -52,28 +52,28 @@ class NetworkCosts:
 
 @runtime_checkable
 class HasFrontSearch(Protocol):
-    """A space with its own search along the front of the reward and costs."""
+    """A space with its own search algorithm along the front of reward and costs."""
 
     def front_search(self, root: State, rng: random.Random, objectives: Sequence[str]) -> Search:
-        """Return the search from the first state; ``objectives`` are names of costs."""
+        """Return a search that begins at the first state; ``objectives`` are names of costs."""
 
 
 class Space:
     """The operators that fit all replaced layers of a backbone and keep the network within the limits.
 
     Attributes:
-        systems: the operators' systems; ``operators``: their space for this backbone.
+        systems: the systems of the operators; ``operators``: their search space for this backbone.
         baseline: the costs of the network without an operator.
         replaced_flops: the FLOPs of the replaced layers.
         most_flops: the most FLOPs of the network with an operator.
         most_traffic: the most memory traffic of an operator, see :meth:`traffic`; None: no limit.
 
-    Raises SpecError where the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
+    Raises SpecError if the backbone has no layer to replace, or the limit leaves no FLOPs for an operator.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
         request = settings.training
-        #: The parts of the request that determine the network.
+        #: The fields of the request that determine the network.
         self.network = TrialRequest(
             backbone=request.backbone,
             options=request.options,
@@ -112,12 +112,12 @@ class Space:
                 f"max_replaced_ratio: expected a share that leaves FLOPs for an operator, found {ratio} "
                 f"of the {self.replaced_flops:,} that the replaced layers of {request.backbone} take; raise it"
             )
-        self._first: dict[str, int] = {}  # the hashes of the accepted operators, by their names
+        self._first: dict[str, int] = {}  # the hashes of the accepted operators, by name
         self._drawn: set[int] = set()
         self._wished: set[int] = set()
         self._wished_keys: set[int] = set()
         self._scored: set[int] = set()
-        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # called several times in sequence
+        self._costs = lru_cache(maxsize=COSTS_KEPT)(self._computed_costs)  # often several calls for one operator
         space_request = SpaceRequest(
             self.sites,
             self.strides,
@@ -139,7 +139,7 @@ class Space:
         )
 
     def costs(self, operator: Operator) -> NetworkCosts | None:
-        """Return the network's costs with the operator in all slots; None where the operator does not fit a layer."""
+        """Return the costs of the network with the operator in all its layers; None if it does not fit a layer."""
         return self._costs(operator)
 
     def _computed_costs(self, operator: Operator) -> NetworkCosts | None:
@@ -155,14 +155,14 @@ class Space:
         return NetworkCosts(flops, params)
 
     def fitting_costs(self, operator: Operator) -> NetworkCosts:
-        """Return :meth:`costs` of an operator of the space. Raises SpecError where it does not fit a layer."""
+        """Return :meth:`costs` of an operator. Raises SpecError where the operator does not fit a layer."""
         costs = self.costs(operator)
         if costs is None:
             raise SpecError("expected an operator for every layer, found one that does not fit")
         return costs
 
     def traffic(self, operator: Operator) -> float:
-        """Return the elements that the operator stores (:meth:`.System.traffic`), over those of the layers' outputs.
+        """Return the elements that an operator stores (:meth:`.System.traffic`), as a multiple of the layers' outputs.
 
         Raises SpecError where the operator does not fit a layer.
         """
@@ -175,7 +175,7 @@ class Space:
         return stored / layers
 
     def _places(self, operator: Operator) -> Iterator[tuple[Site, int, Place]]:
-        """Yield each kind of layer, the number of its layers, and the operator in such a layer."""
+        """Yield each size of layers, the number of layers of this size, and the operator in one of them."""
         for site, number in self._kinds:
             (place,) = system_of(operator).placement(operator, [site], self.strides).places
             yield site, number, place
@@ -189,21 +189,21 @@ class Space:
 
     @property
     def limits(self) -> str:
-        """The limits as text, for messages."""
+        """The limits of operators as text, for messages."""
         flops = f"within {self.replaced_share(self.most_flops):.0%} of the replaced layers' FLOPs"
         return flops if self.most_traffic is None else f"{flops} and {self.most_traffic:g} times the memory traffic"
 
     def share(self, operator: Operator) -> float:
-        """Return FLOPs of the operator in all slots, as a share of their limit.
+        """Return the operator's FLOPs in all replaced layers, as a share of the limit.
 
         Raises SpecError where the operator does not fit a layer.
         """
         return (self.fitting_costs(operator).flops - self._rest.flops) / (self.most_flops - self._rest.flops)
 
     def lower(self, flops: int) -> bool:
-        """Limit operators to :data:`STEP` of an operator's FLOPs, from the ``flops`` of its network.
+        """Limit operators to :data:`STEP` times the FLOPs of one operator, whose network has ``flops``.
 
-        Return whether this lowers the limit. Operators above the limit are no longer in the space.
+        Return whether the limit is lower now. Operators above the limit are no longer in the space.
         """
         spare = max(1, int(STEP * (flops - self._rest.flops)))
         if self._rest.flops + spare >= self.most_flops:
@@ -213,7 +213,7 @@ class Space:
         return True
 
     def replaced_share(self, flops: int) -> float:
-        """Return FLOPs of the replaced layers in a network of ``flops``, over their FLOPs in the baseline."""
+        """Return the replaced layers' FLOPs in a network of ``flops``, divided by their FLOPs in the baseline."""
         return (flops - self._rest.flops) / self.replaced_flops
 
     def reward(self, measure: float, flops: int, params: int, latency_ms: float | None = None) -> float:
@@ -223,7 +223,7 @@ class Space:
             measure: the accuracy, or the measure of a rung.
             flops: FLOPs of the network with the operator.
             params: parameters of the network with the operator.
-            latency_ms: the latency, or None.
+            latency_ms: the latency of the network; None if it was not measured.
 
         Raises CodeError where the user's function fails, or returns no number from 0 to 1.
         """
@@ -233,7 +233,7 @@ class Space:
         return self._reward(Judged(measure, *shares, self.replaced_share(flops), latency_ms))
 
     def probe(self, operator: Operator) -> Mapping[str, float]:
-        """Return the results of the system's probe for the operator (:meth:`.OperatorSpace.probe`), with the score.
+        """Return what the system's probe measures for the operator, with its score (:meth:`.OperatorSpace.probe`).
 
         Raises SpecError where the system has no probe.
         """
@@ -247,13 +247,13 @@ class Space:
         return results
 
     def probed(self, operator: Operator) -> dict[str, JSON]:
-        """Return the field ``probe`` of an outcome; empty where the system has no probe."""
+        """Return the field ``probe`` for an operator's outcome; empty where the system has no probe."""
         results = self.operators.probe(operator)
         return {} if results is None else {"probe": {**results}}
 
     @property
     def has_probe(self) -> bool:
-        """Whether the probe of each system has a result for the operators that compute the layers themselves."""
+        """Whether each system has a probe, and the probe has a result for the operators that equal the layers."""
         return all(map(self._has_probe, self.systems))
 
     def _has_probe(self, system: System) -> bool:
@@ -272,7 +272,7 @@ class Space:
 
     @cached_property
     def root(self) -> State:
-        """The first state of the space, without repeats: operators that compute the function of an earlier operator."""
+        """The first state of the space; repeats (operators with the function of an earlier operator) are refused."""
         first = self._first
 
         def accepts(operator: Operator) -> bool:
@@ -287,9 +287,9 @@ class Space:
     def counts(self) -> dict[str, int]:
         """The numbers of different operators in each part of the funnel.
 
-        ``drawn`` are complete: descents that reached the input, or the wished operators for a system that does not
-            count descents. ``wished`` meet the wish. ``affordable`` are also within the limits and no repeats.
-            ``probed`` have a score.
+        ``drawn``: complete states; for a system that does not count them, the operators that meet the wish.
+            ``wished``: operators that meet the wish. ``affordable``: those within the limits without repeats.
+            ``probed``: operators with a score.
         """
         wished = max(len(self._wished), len(self._wished_keys))
         return {
@@ -308,7 +308,7 @@ class Space:
 
         Args:
             settings: the settings.
-            prior: a function from an operator to a number, higher for a better expected operator, for methods with an
+            prior: a function from an operator to a number, higher for a higher expected reward, for methods with an
                 estimate. :meth:`score` is such a function.
         """
         rng = random.Random(settings.seed)  # noqa: S311 - for choices, not for secrets
@@ -332,7 +332,7 @@ class Space:
 
 
 def _check_whole(settings: SearchSettings, systems: Sequence[System]) -> None:
-    """Refuse settings that need operators for layers, because these operators are whole networks."""
+    """Refuse settings that need operators for layers, because these systems have whole networks as operators."""
     titles = ", ".join(system.title for system in systems)
     if len(systems) > 1:
         raise SpecError(f"system: expected whole networks alone, or operators for layers alone, found {titles}")

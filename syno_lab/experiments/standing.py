@@ -1,4 +1,4 @@
-"""Summary of a search: trials by outcome, trials an hour, the best operators within shares of FLOPs."""
+"""The summary of a search: trials by outcome, trials an hour, the best operator within each share of the FLOPs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from syno_lab.reports.searched import NOT_SAID, Outcome, Point, Searched
 
-#: The shares of the replaced layers' FLOPs within which the best operator is named.
+#: Shares of the replaced layers' FLOPs; a result names the best operator within each share.
 SHARES = {"replaced_0.4": 0.4, "replaced_0.25": 0.25}
-#: The shares of the whole network's FLOPs, for searches of whole networks.
+#: Shares of the whole network's FLOPs, for searches of whole networks.
 NETWORK_SHARES = {"half": 0.5, "quarter": 0.25}
 
 
@@ -22,8 +22,8 @@ class Times:
         search_s: wall seconds from the start of the first trial to the end of the last trial.
         asking_s: wall seconds for preparing the search, choosing operators and learning from outcomes.
         store_s: wall seconds for writing the store and the search files, and for submitting trainings.
-        held_s: overhead in worker seconds. For each worker that waits for the search or the store, the wall seconds.
-            Without an idle worker, the CPU seconds of search and store, which the trainings lose where no core is free.
+        held_s: overhead in worker seconds: the wall seconds of each worker that waits for the search or the store;
+            without an idle worker, the CPU seconds of search and store, which trainings lose if no core is free.
     """
 
     search_s: float = 0.0
@@ -40,15 +40,15 @@ class Best(Point, frozen=True, kw_only=True):
 
 
 class Standing:
-    """Counts of the trials of one search.
+    """Counts and best trials of one search.
 
     Args:
         baseline_flops: FLOPs of the network without an operator.
         workers: the number of trainings at a time.
-        replaced_flops: FLOPs of the replaced layers, for shares of these; None: shares are of the network's FLOPs.
+        replaced_flops: FLOPs of the replaced layers, if shares refer to these; None: shares of the network's FLOPs.
 
     Attributes:
-        shares: the shares of FLOPs within which the best operator is named, by their names in a result.
+        shares: shares of FLOPs, by their names in a result; the result has the best operator within each share.
     """
 
     def __init__(self, baseline_flops: int, workers: int, replaced_flops: int | None = None) -> None:
@@ -71,7 +71,7 @@ class Standing:
         known: str | None = None,
         reward: float | None = None,
     ) -> None:
-        """Count a trial whose outcome was told.
+        """Count a trial that has ended.
 
         ``known`` is the operator's name if the search began with the operator. ``reward`` decides the best operator;
         None: the accuracy.
@@ -96,33 +96,33 @@ class Standing:
             self.last_reason = f"trial {number}: {outcome.state}: {outcome.reason or 'no reason given'}"
 
     def replaced_ratio(self, flops: int) -> float | None:
-        """Return a network's share of the replaced layers' FLOPs; None where shares are of the network's FLOPs."""
+        """Return the share of the replaced layers' FLOPs; None if shares refer to the network's FLOPs."""
         return None if self._replaced_flops is None else 1 - (self._baseline_flops - flops) / self._replaced_flops
 
     @property
     def total(self) -> int:
-        """The number of trials that were told."""
+        """The number of trials that have ended."""
         return self.states.total()
 
     def best(self, share: float) -> Best | None:
-        """Return the discovered operator with the highest reward within a share of the FLOPs, the first of equals."""
+        """Return the discovered operator with the highest reward within a share of the FLOPs; of equals the first."""
         return self._best(b for b in self._finished if b.known is None and b.ratio <= share)
 
     @property
     def known(self) -> list[Best]:
-        """The known operators with which the search began and whose trials finished, in their order."""
+        """The known operators whose trials have finished, in the order of their trials."""
         return sorted((b for b in self._finished if b.known is not None), key=lambda b: b.number)
 
     @property
     def best_known(self) -> Best | None:
-        """The known operator with the highest reward with which the search began."""
+        """The known operator with the highest reward."""
         return self._best(self.known)
 
     def _best(self, candidates: Iterable[Best]) -> Best | None:
         return max(candidates, key=lambda best: self._rewards[best.number], default=None)
 
     def said(self, times: Times) -> Searched:
-        """Return the content of the search files about the trials; see :class:`Times` for the times."""
+        """Return the data about the trials for the search files; ``times`` is part of these data."""
         total = self.total
         workers_s = self._workers * times.search_s
         return Searched(
@@ -162,5 +162,5 @@ class Standing:
 
 
 def share_text(name: str) -> str:
-    """Return a name of :data:`SHARES` or :data:`NETWORK_SHARES` in words."""
+    """Return the words for a name in :data:`SHARES` or :data:`NETWORK_SHARES`."""
     return f"{SHARES[name]:g} of the replaced FLOPs" if name in SHARES else f"{NETWORK_SHARES[name]:g} of the FLOPs"

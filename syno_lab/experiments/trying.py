@@ -1,7 +1,7 @@
 """Tries a search before it starts: a known operator replaces the layers of the network, on two examples.
 
 A try does what the trials of the search will do: one evaluation and one training step, by the same functions. So a
-network that requires of its layers what no operator has fails at once, and not in each of a hundred trials.
+network whose layers no operator can replace fails at once, and not in each of a hundred trials.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from syno_lab.trial import TrialRequest, places_of
 from syno_lab.trial.backbone import build
 from syno_lab.trial.examples import examples_of
 
-#: Seconds for tries. Layers that are not distinguished by then stay together. The time is checked between tries.
+#: The seconds for all tries. Then a group that fails is not divided any more: all its layers count as broken.
 SECONDS = 60.0
-#: Operators that fit any layer whose channels the coefficients divide.
+#: The known operator for tries, by the kind of layer; it fits all layers whose channels 4 divides.
 _KNOWN: dict[Kind, str] = {"conv2d": "conv1x1", "linear": "grouped_linear"}
 
 
@@ -44,15 +44,15 @@ def broken_layers(
     say: Callable[[str], None] = lambda line: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, str]:
-    """Return why operators cannot replace some of the layers: the network's error for each, by the layers' names.
+    """Return the layers that operators cannot replace: by the layer's name, the error of the network with an operator.
 
     All layers are tried together. Where that fails, halves of them are tried, down to single layers. All layers that
-    are left work together. Each try uses a new copy of the network. The lab's own networks need no try.
+    are not returned work together. Each try uses a new copy of the network. The lab's own networks need no try.
 
     Args:
         request: a request without an operator.
         sites: the layers, all of one kind.
-        say: called with a line about the tries.
+        say: a function that is called with a line about the tries.
         clock: a clock in seconds.
 
     Raises SynoError where the network does not accept the examples, or cannot be trained, even without an operator.
@@ -90,7 +90,7 @@ class TwoExamples:
     device: torch.device
 
     def check(self) -> None:
-        """Refuse a network that does not accept the examples, or has fewer outputs than classes, without an operator.
+        """Refuse a network that, even without an operator, does not accept the examples or has too few outputs.
 
         Raises SpecError, TrainingError or DataError, in one line.
         """
@@ -119,7 +119,7 @@ class TwoExamples:
         try_network(net, call, lambda logits: cross_entropy(logits, classes))
 
     def _beside(self, request: TrialRequest) -> tuple[nn.Module, Tensor, Tensor]:
-        """Return a request's new network, the examples in the type of its weights, and their classes."""
+        """Return the request's network, newly built, the examples in the type of its weights, and their classes."""
         net = build(request).module.to(self.device)
         dtype = next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), torch.float32)
         return net, *self.task.test_batch(0, dtype)

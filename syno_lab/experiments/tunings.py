@@ -1,12 +1,12 @@
-"""Algorithm 1, lines 6 to 9: tunes trials about as accurate as the baseline, while the search continues.
+"""Tunes trials about as accurate as the baseline, while the search continues (Algorithm 1, lines 6 to 9).
 
 Each trial within the margin becomes a job of kind ``tune`` in the search's lab. When the job ends, the trial's latency
-goes to the store. It is the latency of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`). Or it is
-a quick estimate for one example, the sum over the replaced layers: calls x milliseconds of the operator in each. The
-sum leaves out the rest of the network, pooling for strides and biases, which cost the same for every operator. Where
-the latency is an objective of the search, every trained trial is tuned. A failed tuning does not end the search: the
-reason is in its job and shown with the trial. Whole networks are tuned one after another, because they share records
-and would disturb each other.
+goes to the store. The latency is that of the whole network in Relax, on the target (:mod:`syno_lab.tuning.job`), or a
+quick estimate: the sum over the replaced layers of calls x milliseconds, for one example. The sum leaves out the rest
+of the network, pooling for strides and biases, which cost the same for every operator. If the latency is an objective
+of the search, every trained trial is tuned. A failed tuning does not end the search: its job has the reason, which is
+shown with the trial. Whole networks are tuned one after another, because they share records and would disturb each
+other.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from syno_lab.tuning.job import WHOLE
 from syno_lab.tuning.options import enough_s, find_preset
 from syno_lab.versioned import JSON
 
-#: The store's word for the scope of a latency.
+#: The store's word for latencies that are sums over replaced layers.
 OF = "replaced layers"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """An operator in all layers of one size: the first layer's ``name``, the ``binding``, the sum of ``calls``."""
+    """An operator in all layers of one size: ``name`` of the first layer, ``binding``, and the sum of ``calls``."""
 
     name: str
     operator: str
@@ -47,13 +47,13 @@ class Layer:
 
     @property
     def task(self) -> dict[str, JSON]:
-        """The layer as a task of a job of kind ``tune``."""
+        """The data of a task for a job of kind ``tune``."""
         builder = builder_of(self.operator)
         return {"label": self.name, "operator": self.operator, "binding": self.binding, "builder": builder}
 
 
 def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> list[Layer]:
-    """Return ``operator`` in all ``sites``. Raises SpecError where the operator does not fit a site."""
+    """Return ``operator`` with its binding for each size of layers. Raises SpecError where it does not fit a layer."""
     text = operator.to_json()
     layers = []
     for site, slot in zip(sites, system_of(operator).placement(operator, sites, strides).places, strict=True):
@@ -64,7 +64,7 @@ def layers_of(operator: Operator, sites: Sequence[Site], strides: Strides) -> li
 
 
 def baseline_layers(sites: Iterable[Site]) -> list[Layer]:
-    """Return the layers at the ``sites`` as operators. Raises SpecError for a layer without an operator."""
+    """Return operators that equal the replaced layers. Raises SpecError for a layer without such an operator."""
     operators = ((site, *operator_for(site)) for site in sites)
     return _merged(Layer(site.name, operator.to_json(), sizes, site.calls) for site, operator, sizes in operators)
 
@@ -79,16 +79,16 @@ class _Result(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """The parts of the result of a job of kind ``tune`` that are read."""
+    """The fields that are read from the result of a job of kind ``tune``."""
 
     results: tuple[_Result, ...]
     failed: dict[str, str]
 
 
 def summed(layers: Sequence[Layer], answer: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Sum the latencies of ``layers`` from the result of a job of kind ``tune``, for the store.
+    """Return the sum of the latencies of ``layers``, with details for the store, from a result of kind ``tune``.
 
-    Raises TuningError where a layer has no latency; the message has the reason.
+    Raises TuningError with the reason if a layer has no latency.
     """
     tuned = msgspec.convert(answer, _Answer)
     for name, reason in tuned.failed.items():
@@ -132,7 +132,7 @@ class Tunings:
         name: the search's name.
         baseline_accuracy: accuracy of the network without an operator, from 0 to 1; None without a margin.
         space, log: the search's space and its records in the store.
-        runner: the runner of the tunings.
+        runner: runs the tunings, as jobs or in threads.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Tunings:
         self._begin(number, layers)
 
     def is_settled(self, number: int) -> bool:
-        """Whether the trial has a latency, or a reason for its absence."""
+        """Whether the trial has a latency, or a reason why it has none."""
         return number in self._latencies or number in self.failed
 
     @property
@@ -184,14 +184,14 @@ class Tunings:
         return [entry.running.future for entry in self._pending if entry.running is not None]
 
     def look(self) -> None:
-        """Record the tunings that have ended, and start the next waiting tuning."""
+        """Store the latencies of tunings that have ended, and start the next waiting tuning."""
         for entry in [row for row in self._pending if row.running is not None and row.running.future.done()]:
             self._pending.remove(entry)
             self._ended(entry)
         self._go_on()
 
     def finish(self, report: Report, should_stop: Callable[[], bool]) -> bool:
-        """Wait for the running tunings; return False if ``should_stop`` returned True before their end."""
+        """Wait for all tunings; return False if ``should_stop`` returned True before their end."""
         total = len(self._pending)
         while self._pending:
             if should_stop():
@@ -208,13 +208,13 @@ class Tunings:
         return self._latencies.get(number)
 
     def front(self) -> list[dict[str, float]]:
-        """Return the tuned trials on the front of accuracy and latency, in the order of proposal."""
+        """Return the tuned trials on the front of accuracy and latency, in the order of their numbers."""
         numbers = sorted(number for number in self._latencies if number in self._accuracies)
         points = [{"number": n, "accuracy": self._accuracies[n], "latency_ms": self._latencies[n]} for n in numbers]
         return [points[index] for index in pareto_front(points, maximise=["accuracy"], minimise=["latency_ms"])]
 
     def said(self) -> Tuned:
-        """Return the content of the search files about the tunings."""
+        """Return the data about the tunings for the search files."""
         return Tuned(
             target=self.choice.target,
             stored_as=self.choice.stored_as,
@@ -255,7 +255,7 @@ class Tunings:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Start the waiting tunings: all of them, or the next whole network when no other is being tuned."""
+        """Start all waiting tunings of layers, or the next tuning of a whole network if no other tuning runs."""
         for entry in [row for row in self._pending if row.running is None]:
             if self.choice.is_whole and self.futures:
                 return

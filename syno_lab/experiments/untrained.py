@@ -1,7 +1,7 @@
 """A search without training: it ranks operators by the score of a probe (:meth:`.OperatorSpace.probe`).
 
-To draw and examine an operator takes about 0.1 s, and a training takes seconds to hours. So thousands of operators are
-examined within minutes, proposed by any method. The store gets the best few of each range of FLOPs
+Drawing and examining an operator takes about 0.1 s, and a training takes seconds to hours. So thousands of operators,
+proposed by any method, are examined within minutes. The store gets the best few of each range of FLOPs
 (:mod:`syno_lab.search.elites`) as trials in the state ``probed``. The result is the front of score against FLOPs. A
 search in rungs draws in the same way (:mod:`.rung_driver`).
 """
@@ -34,7 +34,7 @@ from syno_lab.versioned import JSON
 FRONT_FILE = "front.svg"
 #: The state of a trial that was examined and not trained.
 PROBED = "probed"
-#: The number of examined operators between two writes of the elites. A number, and not a time, decides what is stored.
+#: The number of examined operators between two writes of the elites; no time, so that the speed has no effect.
 KEPT_EVERY = 32
 
 
@@ -43,8 +43,8 @@ class Untrained(Loop):
     """A search without training.
 
     Attributes:
-        examined: the number of operators with a score; ``search_s``, ``cpu_s``: wall and CPU seconds. Earlier processes
-            of the search are included.
+        examined: the number of operators with a score; ``search_s``, ``cpu_s``: wall and CPU seconds. All three include
+            earlier processes of the search.
         elites: the best few operators of each range of cost.
     """
 
@@ -57,7 +57,7 @@ class Untrained(Loop):
     _numbers: dict[Operator, int] = field(default_factory=dict)  # the numbers of the stored trials
 
     def run(self, show: Callable[[Searched], None] = lambda status: None) -> None:
-        """Examine operators until the time, the number or the space is used up; call ``show`` with the status.
+        """Examine operators until the time is over, or the number is reached, or no operator is left; show the status.
 
         Raises:
             SpecError: the system has no probe.
@@ -97,10 +97,10 @@ class Untrained(Loop):
         stored = [(read_operator(text), score) for text, score in self.log.told()]
         numbers = {trial.operator: trial.number for trial in self.log.trials()}
         self._numbers = {operator: numbers[operator.to_json()] for operator, _ in stored}
-        search.resume(stored, self._numbers)  # other examined operators are not stored
+        search.resume(stored, self._numbers)  # only elites were stored
         for operator, score in stored:
             self.elites.add(self._elite(Trail(()), operator, score))
-        if self.examined:  # draw other operators than before
+        if self.examined:  # another seed, to draw other operators than before
             search.rng.seed(f"{self.settings.seed} {self.examined}")
         self._upcoming = [operator for operator in self._upcoming if operator not in self._numbers]
 

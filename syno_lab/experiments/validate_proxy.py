@@ -1,8 +1,8 @@
 """Validates proxies: trains operators on each rung and with the full recipe, and compares the rankings.
 
-The operators are drawn at random from the space of a search, within its wish and its limits. No proxy chose them,
-because operators that a proxy has chosen say little about that proxy. Operators that the first rung rejects as slow are
-replaced by other operators, as in a search. All measurements use held-out training images.
+The operators are drawn at random from the space of a search, within its wish and its limits. No proxy has chosen them,
+because operators that a proxy has chosen show little about this proxy. Operators that the first rung rejects as slow
+are replaced by other operators, as in a search. All measurements use held-out training images.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from syno_lab.versioned import read_versioned
 
 FORMAT, VERSION = "syno-lab-validation", 1
 FOLDER, RESULT_FILE, DRAWN_FILE = "validations", "result.json", "drawn.json"
-#: The default numbers of operators, and of seeds of the full recipe, in a validation.
+#: The defaults of a validation: the number of operators, and the number of seeds of the full recipe.
 OPERATORS, SEEDS = 30, 2
-#: A validation ends after this multiple of the requested operators was drawn, because nearly all were slow or failed.
+#: A validation fails after so many draws for each requested operator, because then most operators are slow or fail.
 MOST_DRAWN = 4
 #: The name of the probe in :attr:`Validation.used`.
 PROBE = "probe"
@@ -50,15 +50,15 @@ _MOST_BYTES = 1 << 26
 
 
 class ValidatedOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator of a validation.
+    """An operator of a validation, with its results.
 
     Attributes:
         operator: the operator's JSON.
         flops, params: FLOPs and parameters of the network with the operator.
         probe: the score of :meth:`.OperatorSpace.probe`; None where the system has no probe.
-        rungs: by the rung's name the reward by each measure, the mean over the rung's seeds.
-        truth: the accuracy (for text exp(-loss)) with the full recipe, for each seed.
-        reason: why the operator does not count, in one line; empty for an operator that counts.
+        rungs: the mean reward over the rung's seeds, by the name of the rung and the measure.
+        truth: the accuracy (for a text exp(-loss)) after the full recipe, for each seed.
+        reason: why the validation ignores the operator, in one line; empty for an operator that counts.
     """
 
     operator: str
@@ -71,7 +71,7 @@ class ValidatedOperator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidatedRung(msgspec.Struct, frozen=True, kw_only=True):
-    """A rung in a validation: its measure, its trainings per operator, and the CPU seconds of each training."""
+    """A rung in a validation: its measure, the number of seeds per operator, and the CPU seconds of one training."""
 
     name: str
     measure: Measure
@@ -83,15 +83,15 @@ class Validation(Plain, frozen=True, kw_only=True):
     """The result of a validation.
 
     Attributes:
-        backbone, data, system: the subject of the validation.
+        backbone, data, system: the backbone, data and system whose proxies are validated.
         training: the full recipe, as a :class:`.TrialRequest` without an operator.
-        agreements: the agreements of each rung by each measure (``40 steps: loss``), of the probe, and of the
+        agreements: how well each rung ranks operators by each measure (``40 steps: loss``), and the probe, and the
             yardsticks FLOPs and parameters. The predictors in ``used`` may choose operators.
-        ceiling: the correlation that the repeatability of the full recipe allows.
-        used, unused: the names of rungs (and ``probe``) that may choose operators, and of those that may not, because
-            they agree with the truth no better than FLOPs or parameters.
-        operators: all trained operators, including those that do not count.
-        counted, drawn: the numbers of operators that count, and of drawn operators, with the ``states`` of the others.
+        ceiling: the highest correlation to expect, because accuracies of the full recipe differ from seed to seed.
+        used, unused: the names of rungs (and ``probe``) that may choose operators, and of rungs that may not, because
+            they rank operators no better than FLOPs or parameters.
+        operators: all trained operators, including operators that the validation ignores.
+        counted, drawn: the numbers of operators that count, and of drawn operators; ``states``: reasons of the rest.
     """
 
     format: str = FORMAT
@@ -122,14 +122,14 @@ def validation_folder(lab: Path, name: str) -> Path:
 
 
 def read_validation(path: Path) -> Validation:
-    """Read the result of a validation. Raises FormatError for another file, and OSError as reading does."""
+    """Read the result of a validation. Raises FormatError for a file of another kind, OSError for a failed read."""
     return read_versioned(
         read_bytes(path, _MOST_BYTES), Validation, what=str(path), name=FORMAT, version=VERSION, most=_MOST_BYTES
     )
 
 
 def validations_in(lab: Path) -> list[Validation]:
-    """Return all validations of a lab with a result, the newest last, without damaged files."""
+    """Return the results of all validations of a lab, the newest last; damaged files are left out."""
     validations = []
     for path in sorted(Path(lab).glob(f"{FOLDER}/*/{RESULT_FILE}"), key=lambda path: path.stat().st_mtime):
         try:
@@ -142,10 +142,10 @@ def validations_in(lab: Path) -> list[Validation]:
 def usable_rungs(
     request: TrialRequest, validations: Iterable[Validation] = (), system: str | None = None
 ) -> tuple[tuple[Rung, ...], list[str]]:
-    """Return the rungs that a search may use for a request, and a line with the reason for each other rung.
+    """Return the rungs that a search may use for a request, and for each other rung a line with the reason.
 
     The last validation of the backbone on the same data counts: a proxy that ranks no better than FLOPs or parameters
-    is not used. Without a validation, all rungs that are not declared unproven are used.
+    is not used. Without a validation, all rungs are used except rungs that the backbone declares as unproven.
 
     Raises SpecError where the backbone has no rungs.
     """
@@ -168,16 +168,16 @@ def usable_rungs(
 def usable_probe(
     request: TrialRequest, validations: Iterable[Validation] = (), system: str | None = None
 ) -> tuple[bool, list[str]]:
-    """Return whether a search may choose operators by the probe's score, and a line with the reason if not.
+    """Return whether a search may choose operators by the probe's score; if not, also a line with the reason.
 
-    The rule is the rule of :func:`usable_rungs`; without a validation the probe is used.
+    A validation decides as in :func:`usable_rungs`; without a validation the probe is used.
     """
     is_used = _judged(request, validations, system).get(PROBE, True)
     return is_used, [] if is_used else [f"the probe {_NOT_USED}"]
 
 
 def _judged(request: TrialRequest, validations: Iterable[Validation], system: str | None) -> dict[str, bool]:
-    """Return whether the validated rungs and the probe are used for a request, by name."""
+    """Return, by name, whether each validated rung and the probe may be used for a request."""
     used: dict[str, bool] = {}
     for validation in validations:
         is_same_data = Path(validation.data).name == Path(request.data).name
@@ -198,7 +198,7 @@ def validate_proxies(
 ) -> Validation:
     """Validate the proxies of the settings' backbone on ``operators`` operators of its search space.
 
-    ``settings.training`` is the full recipe, with which each operator is trained on ``seeds`` seeds. ``settings.seed``
+    ``settings.training`` is the full recipe, by which each operator is trained on ``seeds`` seeds. ``settings.seed``
     decides the drawn operators. Drawn operators and trainings are stored in ``folder``, and a later call with the same
     settings continues from there. The result is written to ``folder``.
 
@@ -236,7 +236,7 @@ def validate_here(
     report: Report = lambda fraction, message: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Validation:
-    """Run :func:`validate_proxies` in the lab of a folder, with the settings' workers as child processes."""
+    """Run :func:`validate_proxies` in the lab of a folder, with child processes as workers."""
     validation_files = private.folder(validation_folder(lab, settings.name))
     with (
         TrialWorkers(settings.workers, validation_files / LOG_FILE) as pool,
@@ -279,7 +279,7 @@ class _Draws:
             self._search.resume([(read_operator(text), 0.0) for text in self.texts])
 
     def more(self, count: int, report: Report, should_stop: Callable[[], bool]) -> None:
-        """Draw ``count`` more operators. Raises SearchError where the space has no more, Stopped on request."""
+        """Draw ``count`` more operators. Raises SearchError if no more are found, Stopped on a request to stop."""
         for _ in range(count):
             report(0.0, f"drawing operators: {len(self.texts)}")
             deadline = time.process_time() + PATIENCE_S
@@ -336,7 +336,7 @@ class _Work:
         self.trained |= train_all(self.runner, named, report_count, self.should_stop, stopped)
 
     def accepted(self, count: int) -> list[int]:
-        """Return the numbers of ``count`` operators that the first rung does not reject, trained on that rung."""
+        """Train operators on the first rung until ``count`` have finished; return their numbers."""
         if not self.rungs:
             raise SearchError(f"expected a proxy of {self.settings.training.backbone} to validate, found none")
         first = self.rungs[0]
@@ -390,7 +390,7 @@ class _Work:
         return [outcome for (other, name, _), outcome in self.trained.items() if (other, name) == (number, rung)]
 
     def validated(self, number: int, kept: Sequence[int]) -> ValidatedOperator:
-        """Return the results of an operator."""
+        """Return an operator with its results on all rungs and with the full recipe."""
         text = self.draws.texts[number]
         operator = read_operator(text)
         costs, probed = self.draws.space.fitting_costs(operator), self.draws.space.operators.probe(operator)
@@ -419,7 +419,7 @@ class _Work:
     def result(
         self, found: list[ValidatedOperator], counted: list[ValidatedOperator], seeds: Sequence[int], wall_s: float
     ) -> Validation:
-        """Return the validation with the agreements of all predictors with the truth."""
+        """Return the validation's result, with the agreement of each predictor with the truth."""
         predictors: dict[str, list[float]] = {
             f"{rung.name}: {measure}": [operator.rungs[rung.name][measure] for operator in counted]
             for rung in self.rungs

@@ -19,7 +19,7 @@ from syno_lab.versioned import JSON
 PERIOD_S = 1.0
 MOST_BYTES = 1 << 28  # the largest file, in bytes
 STATUS_FILE, TREE_FILE, RESULT_FILE, SETTINGS_FILE = STATUS, "tree.json", RESULT, "settings.json"
-#: The lock of the process that runs the search.
+#: The lock file that the process of a running search holds.
 LOCK_FILE = "search.lock"
 
 
@@ -29,7 +29,7 @@ def search_folder(lab: Path, name: str) -> Path:
 
 
 def read_json(path: Path) -> dict[str, JSON] | None:
-    """Read one of the files; None where the file does not exist. Writes are atomic, so no incomplete file is read."""
+    """Read a search file; None where the file does not exist. Writes are atomic, so no incomplete file is read."""
     try:
         content = inputs.read_json(path, MOST_BYTES)
     except (OSError, msgspec.DecodeError):
@@ -38,12 +38,12 @@ def read_json(path: Path) -> dict[str, JSON] | None:
 
 
 def read_status(folder: Path) -> Searched:
-    """Read the status of the search with its files in ``folder``; empty where there is none."""
+    """Read the status of the search with its files in ``folder``; an empty status if there is no file."""
     return searched(read_json(folder / STATUS_FILE))
 
 
 class Board:
-    """The files of one search, in their own folder."""
+    """Writes the files of one search into the search's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,11 +52,11 @@ class Board:
         private.folder(folder)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write one of the files atomically. Raises TrainingError for a failed write, DiskFullError on a full disk."""
+        """Write a search file atomically. Raises TrainingError for a failed write, DiskFullError on a full disk."""
         write_whole(self.folder / name, content)
 
     def show(self, status: Searched, fields: Sequence[str], search: Search | None = None, *, now: bool = False) -> None:
-        """Write these fields of the status, and the tree at most once a second unless ``now``.
+        """Write these fields of the status, and the tree: at most once a second, with ``now`` always.
 
         A full disk does not end the search.
 
