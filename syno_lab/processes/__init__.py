@@ -1,1 +1,1 @@
-"""Processes: children that end with their parent, file locks, and sockets for the user's own account."""
+"""Child processes that end with their parent, locks on files, and sockets that only the user's own account can use."""

@@ -1,7 +1,7 @@
-"""Whether a process is alive, by its identifier, its start, its boot and its machine.
+"""Find out whether a process is alive, by its identifier, its start, its boot and its machine.
 
-The system reuses process identifiers, so an identity includes the start. On Linux the start is in ticks since boot,
-which no change of the clock moves. Elsewhere the kernel records the start.
+The system reuses process identifiers, so the identity of a process includes the time of its start. On Linux this time
+is in ticks since boot, which do not change with the clock. Elsewhere the kernel records it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import psutil
 
 from syno_lab import inputs
 
-#: Every process of an attempt has the attempt's token in this variable, however the process was started.
+#: The environment variable with the attempt's token, which every process of an attempt inherits.
 TOKEN_VARIABLE = "SYNO_LAB_JOB_TOKEN"  # noqa: S105 - the token marks an attempt and is no secret
 
 #: Seconds between SIGTERM and SIGKILL.
@@ -34,7 +34,7 @@ _DRAWN = re.compile("[0-9a-f]{32}")
 
 @cache
 def place() -> str:
-    """Return an identifier of the machine and the process namespace, which may be a container's own."""
+    """Return an identifier of the machine and the process namespace, which a container may have for itself."""
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except OSError:
@@ -63,7 +63,7 @@ def identity(pid: int) -> str | None:
     """Return ``pid:start`` of a live process; None for a process that has ended or is a zombie."""
     if _PROC.joinpath("self/stat").exists():
         try:
-            # Field 2, the program's name in brackets, may have any text. Field 3 is the state, field 22 the start.
+            # Field 2, the program's name in brackets, can be any text. Field 3 is the state, field 22 the start.
             rest = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             return None
@@ -88,12 +88,12 @@ def pid_of(name: str) -> int:
 
 
 def is_alive(name: str) -> bool:
-    """Whether the process of an identity of this boot lives. An empty identity has no process."""
+    """Whether the process with an identity of this boot is alive; False for an empty identity."""
     return bool(name) and identity(pid_of(name)) == name
 
 
 def holders(token: str) -> Iterator[int]:
-    """Yield the processes of an attempt in any group or session, among the processes that this user can read."""
+    """Yield the processes of an attempt, in any group or session, as far as this user can read their environment."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(TOKEN_VARIABLE) == token:
@@ -101,21 +101,21 @@ def holders(token: str) -> Iterator[int]:
 
 
 def end_attempt(token: str, patience_s: float = 0.0) -> None:
-    """End every process of an attempt: first with SIGTERM where ``patience_s`` is given, then with SIGKILL.
+    """End every process of an attempt with SIGKILL; if ``patience_s`` is not 0, first with SIGTERM.
 
-    Only a drawn token ends processes, because any other text in a store may mark unrelated processes.
+    The token must have the form of a random token, because any other text in a store may mark unrelated processes.
     """
     if _DRAWN.fullmatch(token):
         end_marked(token, patience_s)
 
 
 def end_marked(token: str, patience_s: float = 0.0) -> None:
-    """End every process with this text in `TOKEN_VARIABLE`, as `end_attempt` does."""
+    """End every process with this text in `TOKEN_VARIABLE`, in the way of `end_attempt`."""
     deadline = time.monotonic() + patience_s
     if patience_s and _signal(token, signal.SIGTERM):
         while time.monotonic() < deadline and any(identity(pid) for pid in holders(token)):
             time.sleep(0.05)
-    for _ in range(20):  # the next round kills a child that was forked meanwhile
+    for _ in range(20):  # the next round kills a child that was forked during this round
         if not _signal(token, signal.SIGKILL):
             return
         time.sleep(0.02)

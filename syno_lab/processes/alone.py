@@ -1,4 +1,4 @@
-"""A lock on a file for one process at a time. The lock ends with its process and names that process."""
+"""A lock on a file for one process at a time. The lock ends with the process, and its file names the process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from syno_lab.errors import SynoError
 from syno_lab.inputs import integer
 
 _LOOK_S = 0.1
-# A file that is not regular, or a link, must not block or be followed.
+# Opening a special file must not block, and a link must not be followed.
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @contextmanager
 def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
-    """Hold ``lock`` within the block.
+    """Lock the file ``lock`` during the block.
 
     Args:
         lock: a file, created where there is none, in an existing folder.
-        busy: the message where another process has the lock; ``{who}`` in it is replaced by that process.
-        patience_s: seconds to wait for the lock, because a process that reads the holder has the lock for a moment.
+        busy: the message if another process has the lock, with ``{who}`` for the name of that process.
+        patience_s: seconds to wait for the lock, which a process that reads the holder's name locks for a moment.
 
     Raises SynoError where another process has the lock, or the file cannot be created or locked.
     """
@@ -42,7 +42,7 @@ def alone(lock: Path, busy: str, patience_s: float = 0.5) -> Iterator[None]:
             if time.monotonic() >= deadline:
                 raise SynoError(busy.replace("{who}", _holder(descriptor)))
             time.sleep(_LOOK_S)
-        with suppress(OSError):  # a full disk does not end the lock
+        with suppress(OSError):  # a full disk has no effect on the lock
             os.truncate(descriptor, 0)
             os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
@@ -64,7 +64,7 @@ def holder(lock: Path) -> str | None:
 
 
 def take(file: int | IO[bytes], path: Path, *, is_patient: bool = False) -> bool:
-    """Lock a file while it is open; return False where another process has the lock, unless ``is_patient``.
+    """Lock a file until it is closed. Return False if another process has the lock; with ``is_patient``, wait.
 
     Raises SynoError where the file cannot be locked, for example because its file system has no locks.
     """

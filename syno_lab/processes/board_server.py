@@ -1,17 +1,17 @@
 """The RPC server of a board, in one file that needs only Python 3.10 and TVM. Copy the file to the board and run it.
 
-``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). The server adds
-to TVM's own ``python -m tvm.exec.rpc_server``:
+``python board_server.py --tracker HOST:PORT --key KEY`` (``syno-lab board`` prints the whole command). The server
+differs from TVM's own ``python -m tvm.exec.rpc_server``:
 
 - The tracker gets TVM's version, the architecture, threads and power mode, so that a client refuses a wrong version
 before an upload. A session gets the current clocks, temperature and load.
 - The server continues after a candidate has crashed its session. In TVM's server the crash ends the listening thread
 but not the process, and every later request waits for ever.
-- Its sessions end when the server is killed. TVM's server leaves a session that keeps the port.
+- The sessions end when the server is killed. With TVM's server, a session continues and keeps the port.
 - The server registers again after a restart of the tracker, and answers without TVM's delays of 40 ms.
 
 Any client of the server can run any code on the board, because TVM's RPC has no password. So the server listens on
-loopback alone, for an SSH tunnel. Only its own account may read its files.
+loopback alone, for an SSH tunnel. Only the account of the server may read the server's files.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _log = logging.getLogger("syno_lab.board")
 INFO = "syno_lab"
 #: The function that a session calls for :func:`moment`.
 MOMENT_FUNCTION = "syno_lab.board.moment"
-#: Seconds between two checks of a child that its parent still lives.
+#: Seconds between two checks in a child of whether its parent is alive.
 WATCH_PERIOD_S = 0.25
 _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 
 
 def follow_parent(parent: int) -> None:
-    """In a child: kill the child's group as soon as process ``parent`` is no longer its parent, even after ``kill -9``.
+    """In a child process, kill the own group as soon as ``parent`` is not its parent any more, even after ``kill -9``.
 
-    A forked descendant follows the process that forked it. Linux's PR_SET_PDEATHSIG does not suffice: it acts when the
-    parent's *thread* ends, and jobs are started from threads.
+    A forked descendant must call this function too, with the process that forked it. Linux's PR_SET_PDEATHSIG is not
+    enough: it acts when the parent's *thread* ends, and threads start the jobs.
     """
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(WATCH_PERIOD_S)
-        if os.getpgrp() in (os.getpid(), parent):  # only a group that was made for this child
+        if os.getpgrp() in (os.getpid(), parent):  # kill only a group that was made for this child
             os.killpg(0, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -65,7 +65,7 @@ def follow_parent(parent: int) -> None:
 
 
 def import_tvm() -> Any:
-    """Import TVM without torch, which TVM would import for interchange. This is faster, and libraries clash less."""
+    """Import TVM without torch, which TVM would import for interchange. It is faster, and fewer libraries conflict."""
     if "tvm" not in sys.modules:
         sys.modules["torch"] = None  # type: ignore[assignment]
         try:
@@ -76,7 +76,7 @@ def import_tvm() -> Any:
 
 
 def facts() -> dict[str, Any]:
-    """Return the facts that do not change while the server runs: versions, machine, operators' threads, power mode."""
+    """Return the constant facts of the server: versions, machine, threads of operators, and power mode at the start."""
     import tvm_ffi
 
     usable = cores()
@@ -119,13 +119,13 @@ def _numbers(pattern: str) -> list[int]:
 
 
 def moment() -> dict[str, Any]:
-    """Return the facts that change: power mode, clocks in MHz, whether clocks are fixed, temperature in °C, load."""
+    """Return the current state: power mode, clocks in MHz, whether clocks are fixed, temperature in °C, and load."""
     least, most = _numbers(f"{_FREQUENCIES}/scaling_min_freq"), _numbers(f"{_FREQUENCIES}/scaling_max_freq")
     warmest = max(_numbers("/sys/class/thermal/thermal_zone*/temp"), default=None)
     return {
         "power": power_mode(),
         "clocks_mhz": [clock // 1000 for clock in _numbers(f"{_FREQUENCIES}/scaling_cur_freq")],
-        # jetson_clocks sets the lowest frequency to the highest; None where the system reports neither.
+        # jetson_clocks sets the lowest frequency to the highest; None where the system reports no frequencies.
         "clocks_fixed": least == most if least and most else None,
         "celsius": None if warmest is None else warmest / 1000,
         "load": os.getloadavg()[0],
@@ -142,7 +142,7 @@ def serve(listener: socket.socket, tracker: tuple[str, int], key: str, address: 
     constants, connect, send = facts(), base.connect_with_retry, base.sendjson
 
     def connect_without_delay(*arguments: Any, **options: Any) -> socket.socket:
-        # The server sends sizes and texts separately, which would delay it by 40 ms after each session.
+        # The server sends sizes and texts separately, which would cost 40 ms after each session without this option.
         link: socket.socket = connect(*arguments, **{"retry_period": 1, **options})
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return link
@@ -155,7 +155,7 @@ def serve(listener: socket.socket, tracker: tuple[str, int], key: str, address: 
     base.connect_with_retry, base.sendjson = connect_without_delay, send_with_facts
     tvm_ffi.register_global_func(MOMENT_FUNCTION, lambda: json.dumps(moment()), override=True)
     home, us = os.getcwd(), os.getpid()  # noqa: PTH109
-    # Threads do not survive a fork, so the session needs its own thread that follows the parent.
+    # A fork has no threads of its parent, so the session needs its own thread that follows the parent.
     os.register_at_fork(after_in_child=lambda: follow_parent(us))
     while True:
         try:

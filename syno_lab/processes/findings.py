@@ -1,4 +1,4 @@
-"""Findings of the commands `doctor` and `board`: whether this machine or a board has something that the lab needs."""
+"""The findings of `doctor` and `board`: whether this machine or a board meets a requirement of the lab."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """A requirement: whether it is met, whether the lab needs it, the observed value, and the remedy."""
+    """A requirement: whether it is met, whether the lab always needs it, the observed value, and the advice."""
 
     name: str
     ok: bool

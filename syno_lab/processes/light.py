@@ -1,6 +1,6 @@
-"""Import hooks that shorten TVM's imports in child processes (four fifths of a default tuning's CPU time).
+"""Import hooks that shorten TVM's imports in child processes (these take four fifths of a default tuning's CPU time).
 
-No hook patches TVM permanently: each hook ends with its import.
+No hook changes TVM permanently: each hook is removed after the import.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def import_xgboost() -> ModuleType:
 def tame_intrinsics(*families: str) -> None:
     """Make ``import tvm.s_tir.tensor_intrin`` register only the named families (``x86``, ``arm_cpu``, ``cuda``).
 
-    MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic, and
-    for each reads source lines of all loaded modules by ``inspect.stack()``. A float32 search would waste 12 CPU
-    seconds on that. Call this after :func:`import_tvm`.
+    MetaSchedule imports that package before each search. The package parses every CUDA, ROCm and Hexagon intrinsic. For
+    each intrinsic it reads source lines of all loaded modules by ``inspect.stack()``. This would cost a float32 search
+    12 CPU seconds for nothing. Call this after :func:`import_tvm`.
     """
     tvm = sys.modules["tvm"]
     package = types.ModuleType(_INTRINSICS)
@@ -69,7 +69,7 @@ def tame_intrinsics(*families: str) -> None:
     sys.modules[_INTRINSICS] = package
     tvm.s_tir.tensor_intrin = package
     slow = inspect.stack
-    inspect.stack = functools.partial(slow, 0)  # no source lines around each frame
+    inspect.stack = functools.partial(slow, 0)  # no source lines for the frames of the stack
     try:
         for family in families:
             importlib.import_module(f"{_INTRINSICS}.{family}")

@@ -1,7 +1,7 @@
-"""A listening socket on loopback for connections of the user's own account, and a check for loopback addresses.
+"""A listening socket on loopback that accepts only the user's own account, and a check for loopback addresses.
 
 TVM's RPC has no password. Linux lists the account of each local connection (``/proc/net/tcp``). A connection of another
-account is closed before a byte of it is read. On other systems every account can connect; `tells` returns False.
+account is closed before any byte is read. On other systems every account can connect, and `tells` returns False.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OwnListener(socket.socket):
         connection, peer = super().accept()
         if tells() and owner_of(connection) not in (os.geteuid(), 0):
             connection.close()
-            # TVM's tracker and its server continue after this exception.
+            # TVM's tracker and server continue after this exception.
             raise ConnectionAbortedError(errno.ECONNABORTED, f"a connection of another account from {peer} was refused")
         return connection, peer
 
@@ -40,7 +40,7 @@ def tells() -> bool:
 
 
 def owner_of(connection: socket.socket) -> int | None:
-    """Return the user of the other end of a connection within this machine; None for a closed or remote connection."""
+    """Return the user id of a connection's other end on this machine; None for a closed or remote connection."""
     ends = connection.getpeername()[:2], connection.getsockname()[:2]
     # The other end of an IPv4 connection may be an IPv6 socket.
     for table, prefix in (("tcp", ""), ("tcp6", "::ffff:")) if connection.family == socket.AF_INET else (("tcp6", ""),):
@@ -54,7 +54,7 @@ def owner_of(connection: socket.socket) -> int | None:
 
 
 def _as_listed(host: str, port: int) -> str:
-    """Return an address as the kernel lists it: words of 32 bits in native byte order, then the port."""
+    """Return an address in the kernel's form: words of 32 bits in native byte order, then the port."""
     packed = ipaddress.ip_address(host).packed
     words = (int.from_bytes(packed[start : start + 4], sys.byteorder) for start in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"

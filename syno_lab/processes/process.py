@@ -1,4 +1,4 @@
-"""Child processes that end with their parent: each has its own group, is killed with it, and follows its parent."""
+"""Child processes that end with their parent: each is killed with its group, and ends when its parent ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syno_lab.processes.board_server import follow_parent as follow_parent
 def module_command(module: str, *arguments: str) -> list[str]:
     """Return the command of a child process that runs a module in this Python.
 
-    With -P the directory of the start is not searched for modules.
+    With -P Python does not search the current directory for modules.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
@@ -30,7 +30,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def output_of(module: str, *arguments: str) -> str:
     """Return the output of a module that runs in a child process.
 
-    Raises SynoError with the last line of its errors when the module fails.
+    Raises SynoError with the last line of the error output when the module fails.
     """
     done = subprocess.run(module_command(module, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -39,7 +39,7 @@ def output_of(module: str, *arguments: str) -> str:
 
 
 def own_environment(**more: str) -> dict[str, str]:
-    """Return this process's environment, for a child with the same module search path, with the variables ``more``."""
+    """Return the environment of a child: of this process, with its module search path and the variables ``more``."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), **more}
 
 
@@ -54,8 +54,8 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Run ``python -m module <own pid> *arguments`` with its output in ``log`` and the same module search path.
 
-    With ``own_group`` the child leads a new session. Ctrl-C in a terminal then reaches only the parent, which ends the
-    child with :func:`end_group`. Without ``own_group`` the child is in this group. Only the user can read its files.
+    With ``own_group`` the child leads a new session. Ctrl-C in a terminal then reaches only the parent, which calls
+    :func:`end_group`. Without ``own_group`` the child is in this group. Only the user can read the child's files.
     """
     return subprocess.Popen(
         module_command(module, str(os.getpid()), *arguments),
@@ -72,10 +72,10 @@ def start_child(
 def end_group(child: subprocess.Popen[bytes], patience_s: float = 5.0) -> None:
     """Kill a child started with ``own_group`` and all its descendants, even where the child has ended already.
 
-    A group's identifier is not reused while a member lives, and the child itself is reaped at the end.
+    The system does not reuse a group's identifier while a member lives. The child itself is reaped at the end.
     """
     deadline = time.monotonic() + patience_s
-    # killpg finds no process when the group is empty. The next round kills a member that was forked meanwhile.
+    # killpg finds no process when the group is empty. The next round kills a member that was forked during this round.
     while time.monotonic() < deadline:
         try:
             os.killpg(child.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """The process of a local board's tracker or RPC server: ``python -m … <parent> tracker|server <socket> …``.
 
-The tracker is TVM's own loop on a listening socket of the parent. The server is the same as on every board
+The tracker is TVM's own loop, with a listening socket from the parent. The server is the same as on every board
 (:mod:`syno_lab.processes.board_server`). Tracker and server refuse other accounts where the system lists accounts.
 """
 

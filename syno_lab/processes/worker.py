@@ -1,8 +1,8 @@
 """A worker process that runs one call at a time. A call that crashes or hangs ends only this process.
 
-TVM's own pools start processes for each batch, and a thread inside the worker must notice a timeout. This worker lives
-for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work for this machine
-alone runs in a fork (:func:`apart`), which needs no imports.
+TVM's own pools start new processes for each batch, and rely on a thread inside the worker for timeouts. This worker
+lives for the whole tuning, imports TVM before the time of a call starts, and is killed from outside. Work that needs no
+board runs in a fork (:func:`apart`), without imports.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _run(link: Connection, parent: int, function: Callable[..., Any], arguments:
 
 
 def one_line(error: BaseException) -> str:
-    """Describe an exception in one line. TVM's texts have C++ stacks, with the reason in the last line."""
+    """Describe an exception in one line. TVM's messages contain C++ stacks, with the reason in the last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {printable(lines[-1], 300)}" if lines else type(error).__name__
 
@@ -85,7 +85,7 @@ _Given = TypeVarTuple("_Given")
 
 
 class CallFailedError(Exception):
-    """A call raised in its worker, crashed its worker or timed out. The message is one line."""
+    """A call has raised an exception in its worker, crashed the worker or timed out. The message is one line."""
 
 
 class CrashedError(CallFailedError):
@@ -97,13 +97,13 @@ class CrashedError(CallFailedError):
 
 
 class Worker:
-    """A worker process. It starts on first use, and again after a crash or a timeout; it must be closed.
+    """A worker process. It starts at the first call, and again after a crash or a timeout. The caller must close it.
 
     Args:
-        log: the file to which its output is appended.
+        log: the file to which the output of the process is appended.
         environment: variables that are added to this process's environment.
         has_tvm: whether TVM is imported before the first call.
-        own_group: whether the process leads a group, which ends with it, instead of joining this process's group.
+        own_group: whether the process leads its own group, which ends with it; otherwise it is in this process's group.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Worker:
         self._link, self._ready = own_end, False
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """Return ``function(*arguments)`` from the process, which finds the function by its module and name.
+        """Return ``function(*arguments)`` from the process, which imports the function by its module and name.
 
         Raises :class:`CallFailedError`, and :class:`TrackerError` where the function raised TrackerError.
         """
@@ -152,7 +152,7 @@ class Worker:
         return result
 
     def talk(self, function: Callable[..., None], *arguments: Any, period_s: float) -> Iterator[Any]:
-        """Yield the messages of ``function(say, hear, *arguments)`` in the process; None after ``period_s`` of silence.
+        """Yield messages of ``function(say, hear, *arguments)`` in the process; None every ``period_s`` without one.
 
         The iterator ends with the function. :meth:`tell` sends messages to the function. Raises as :meth:`call` does.
         """
@@ -172,7 +172,7 @@ class Worker:
                 return _value(kind, value)
 
     def tell(self, message: object) -> None:
-        """Send a message to the function of :meth:`talk`. If its process has died, :meth:`talk` raises."""
+        """Send a message to the function of :meth:`talk`. If the process has died, :meth:`talk` raises."""
         with suppress(OSError):
             if self._link is not None:
                 self._link.send(message)
@@ -201,7 +201,7 @@ class Worker:
 
     def close(self) -> None:
         """Kill the process. Children of a process in this group end with its pipe or with the group."""
-        # A pool closes its workers while their threads wait for results. Then each thread closes its worker too.
+        # A pool closes its workers while threads wait for results. Each thread then closes its worker.
         with self._closing:
             process, link = self._process, self._link
             self._process = self._link = None
@@ -253,7 +253,7 @@ _KILLED = describe_exit(-signal.SIGKILL)
 
 
 class WorkerPool:
-    """Several workers that take calls in turn, with the variables ``environment``; it must be closed."""
+    """Several workers that share the calls, with the variables ``environment``. The caller must close the pool."""
 
     def __init__(self, size: int, log: Path, environment: Mapping[str, str] | None = None) -> None:
         # The workers are in this process's group, so that a kill of the tuning kills its workers.
@@ -265,7 +265,7 @@ class WorkerPool:
             self._idle.put(worker)
 
     def call(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> _T:
-        """Call a function on the next idle worker, as :meth:`Worker.call` does. That wait has no deadline."""
+        """Call a function on the next idle worker, as :meth:`Worker.call` does. No deadline limits that wait."""
         worker = self._idle.get()
         try:
             return worker.call(function, *arguments, deadline_s=deadline_s)
@@ -277,7 +277,7 @@ class WorkerPool:
         return self._threads.submit(steps)
 
     def submit(self, function: Callable[[*_Given], _T], *arguments: *_Given, deadline_s: float) -> Future[_T]:
-        """Return the future result of :meth:`call`."""
+        """Return a future of the result of :meth:`call`."""
         return self._threads.submit(lambda: self.call(function, *arguments, deadline_s=deadline_s))
 
     def close(self) -> None:
@@ -294,7 +294,7 @@ def _main(arguments: list[str]) -> None:
         from syno_lab.processes.light import import_tvm, tame_intrinsics
 
         import_tvm()
-        tame_intrinsics()  # a scheduled candidate has the code of its intrinsics already
+        tame_intrinsics()  # a scheduled candidate already contains the code of its intrinsics
     link.send(("ready", None))
 
     def say(message: object) -> None:
