@@ -263,7 +263,7 @@ class Growing:
     def kinds(self, fcs: int) -> list[tuple[float, tuple[str, ...]]]:
         """Return groups of primitives for the next step with their probabilities; a group's names are equally likely.
 
-        Needed primitives are equally likely at each of the r steps left: a group of which n are needed gets n/r. The
+        With r steps left, a group of which n primitives are needed has the probability n/r, equal at every step. The
         rest of the probability is for all names but the FC. The FC comes once more, with probability 0, for drafts to
         which nothing else applies. ``fcs`` is the wanted number of FCs.
         """

@@ -99,7 +99,7 @@ def survivors(scores: Sequence[Score], count: int, shares: Sequence[float]) -> l
             within = [score for score in remaining if score.ratio <= share]
             if within and len(chosen) < count:
                 take(within)
-        if len(chosen) == before:  # all remaining operators exceed the largest share
+        if len(chosen) == before:  # none is within the largest share of FLOPs
             take(remaining)
     return chosen
 
@@ -454,7 +454,7 @@ class RungDriver(Loop):
             self.funnel.spend(self.cpu_clock() - started)
 
     def _next_elite(self) -> Elite | None:
-        """Return the best elite that was not proposed yet; calls go through the ranges of FLOPs in turn."""
+        """Return the best elite that was not proposed yet; the ranges of FLOPs take turns."""
         elites = [] if self._untrained is None else self._untrained.elites.in_turn()
         return next((elite for elite in elites if not self.search.knows(elite.operator)), None)
 

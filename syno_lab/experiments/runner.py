@@ -103,7 +103,7 @@ class JobRunner:
     """Jobs of kind ``train`` and ``tune``. The jobs continue when the search's own process ends.
 
     Args:
-        lab: an open lab. A search that is a job passes its context's lab, so that a cancellation includes the trainings.
+        lab: an open lab. A search that is a job passes its context's lab, so that a cancellation includes trainings.
         resources: the resources of each training; None: the defaults for jobs of kind ``train``.
     """
 

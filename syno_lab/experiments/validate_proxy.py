@@ -365,7 +365,7 @@ class _Work:
         return valid
 
     def rest(self, kept: Sequence[int], seeds: Sequence[int]) -> list[int]:
-        """Train these operators on the other rungs and with the full recipe."""
+        """Train the operators of these numbers on the other rungs and with the full recipe."""
         for rung in self.rungs[1:]:
             self._run(self._requests(kept, rung, range(rung.seeds)), (0.2, 0.4), rung.name)
         self._run(self._requests(kept, self.full, seeds), (0.4, 1.0), "the full recipe")
